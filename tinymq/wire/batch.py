@@ -172,7 +172,7 @@ def checked_header(buffer: Bytes) -> BatchHeader:
         raise CorruptBatch(f"record batches have magic {MAGIC}, not {header.magic}")
     if header.records < 0 or header.last_offset_delta < 0:
         raise CorruptBatch("a count in the batch header is negative")
-    crc = crc_value(buffer[CHECKED_FROM:])
+    crc = crc_value(bytes(buffer[CHECKED_FROM:]))  # the C function takes bytes alone
     if crc != header.crc:
         raise CorruptBatch(f"checksum {crc:08x} of the batch is not the {header.crc:08x} it says")
     return header
@@ -292,7 +292,7 @@ def stamp(
             the batch before.
 
     Returns:
-        Pieces to be written in this order; the payload is not copied.
+        Pieces to be written in this order.
     """
     attributes = header.attributes | APPEND_TIME
     checked = _ATTRIBUTES_TO_END.pack(
@@ -305,7 +305,7 @@ def stamp(
         header.base_sequence,
         header.records,
     )
-    payload = memoryview(buffer)[PAYLOAD:]
+    payload = bytes(buffer[PAYLOAD:])
     crc = crc_extend(crc_value(checked), payload)
     head = _TO_CRC.pack(base_offset, header.length, leader_epoch, MAGIC, crc) + checked
     return [head, payload]
@@ -315,7 +315,7 @@ _TO_CRC: Final = struct.Struct(">qiibI")
 
 
 def build(  # noqa: PLR0913 - the fields of the header
-    payload: Bytes,
+    payload: bytes,
     count: int,
     attributes: int,
     *,
@@ -366,7 +366,7 @@ def sequence(batch: bytes, producer_id: int, producer_epoch: int, base_sequence:
     """
     header = read_header(batch)
     return build(
-        memoryview(batch)[PAYLOAD:],
+        batch[PAYLOAD:],
         header.records,
         header.attributes,
         timestamp=header.base_timestamp,
