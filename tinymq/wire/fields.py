@@ -74,7 +74,7 @@ def array(check: Check, most: int) -> Check:
     """An array of at most `most` items that `check` takes."""
 
     def checked(value: Any) -> list[Any]:
-        if type(value) is not list or len(value) > most:
+        if type(value) not in (list, tuple) or len(value) > most:
             raise ValueError(f"an array of at most {most} items")
         return [check(item) for item in value]
 
@@ -85,7 +85,7 @@ def row(*checks: Check) -> Check:
     """An array with exactly one item for each check."""
 
     def checked(value: Any) -> tuple[Any, ...]:
-        if type(value) is not list or len(value) != len(checks):
+        if type(value) not in (list, tuple) or len(value) != len(checks):
             raise ValueError(f"an array of {len(checks)} items")
         return tuple(check(item) for check, item in zip(checks, value, strict=True))
 
