@@ -176,13 +176,12 @@ class Partition:
         base = self.log.end_offset
         following = base + header.records
         timestamp = max(now_ms, self._newest)
-        stamped = b"".join(stamp(batch, header, base, self.epoch, timestamp))
-        self.log.append(stamped, base, following - 1, timestamp)
+        self.log.append(stamp(batch, header, base, self.epoch, timestamp), base, following - 1, timestamp)
         self._newest = timestamp
         self.producers.record(header, base, timestamp)
         self._waiting.append((following, Appended(base, timestamp, duplicate=False, volatile=self.volatile), answer))
         self.counters.records_in += header.records
-        self.counters.bytes_in += len(stamped)
+        self.counters.bytes_in += header.size
 
     def _answer_duplicate(self, header: BatchHeader, base: int, answer: Answer) -> None:
         found = Appended(base, -1, duplicate=True, volatile=self.volatile)
