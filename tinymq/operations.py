@@ -16,7 +16,7 @@ from attrs import NOTHING, frozen
 
 from tinymq.broker.broker import Broker
 from tinymq.broker.partition import Partition
-from tinymq.errors import InvalidRequest, NothingToUndo, UnknownPartition, UnknownTopic
+from tinymq.errors import InvalidRequest, NothingToUndo, UnknownPartition
 from tinymq.wire.fields import I64, Check, boolean, integer, mapping, optional, text
 
 if TYPE_CHECKING:
@@ -143,22 +143,18 @@ class Operations:
             InvalidName: The name breaks the rule.
             UnknownTopic: There is none.
         """
-        topic = self._broker.meta.topic(name)
-        if topic is None:
-            raise UnknownTopic(f"there is no topic {name!r}; create it first")
-        return topic
+        return self._broker.meta.describe(name)
 
     def create(
         self, name: str, partitions: int | None, config: dict[str, Any], *, dry_run: bool
     ) -> Result:
         """Make a topic; one that exists with the same settings is no error."""
-        count = self._broker.config.topics.partitions if partitions is None else partitions
-        existed = self._broker.meta.topic(name) is not None
+        existed = name in self._broker.meta.registry.by_name
         if dry_run:
-            planned = self._broker.meta.plan_topic(name, count, config)
-            row = {**topic_facts(planned), "messages": 0, "bytes": 0}
+            planned = self._broker.meta.create_topic(name, partitions, config, dry_run=True)
+            row = {**topic_facts(planned), "partitions": planned.partitions}
             return {"topic": row, "created": not existed, "dry_run": True}
-        topic = self._broker.create_topic(name, count, config)
+        topic = self._broker.create_topic(name, partitions, config)
         return {"topic": self.describe(topic), "created": not existed, "dry_run": False}
 
     def alter(
@@ -167,13 +163,12 @@ class Operations:
         """Change settings of a topic, or add partitions."""
         before = self.find(name)
         meta = self._broker.meta
-        after = meta.plan_alter(name, partitions, config)
+        after = meta.alter_topic(name, config, partitions, dry_run=dry_run)
         old, new = before.config.to_mapping(), after.config.to_mapping()
         changes = [[key, old[key], new[key]] for key in new if old[key] != new[key]]
         if after.partitions != before.partitions:
             changes.append(["partitions", before.partitions, after.partitions])
         if not dry_run and changes:
-            after = meta.alter_topic(name, partitions, config)
             self._broker.open_topic(after)
         shown = before if dry_run else after
         return {"topic": self.describe(shown), "changes": changes, "dry_run": dry_run}
@@ -189,7 +184,7 @@ class Operations:
 
     def list(self, filter: str, after: str, limit: int) -> Result:  # noqa: A002, A003 - the API's words
         """List topics in order of their names."""
-        every = self._broker.meta.topics_after("")
+        every = self._broker.meta.registry.by_name.values()
         matching = [each for each in every if not filter or fnmatch.fnmatchcase(each.name, filter)]
         page = [each for each in matching if each.name > after][: limit + 1]
         rows = []
@@ -295,7 +290,7 @@ class Operations:
                 "name": broker.config.broker.name,
                 "host": broker.address[0],
                 "port": broker.address[1],
-                "topics": len(broker.meta.topics()),
+                "topics": len(broker.meta.registry.topics),
                 "partitions": len(broker.partitions()),
             },
             "ready": broker.ready is None,

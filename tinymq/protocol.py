@@ -298,7 +298,7 @@ class BrokerProtocol(Protocol):
                 broker_id=broker.id,
                 name=broker.config.broker.name,
                 software=SOFTWARE,
-                cluster=broker.cluster_id,
+                cluster=broker.meta.registry.cluster,
                 session=hello.session or os.urandom(16),
                 heartbeat=broker.limits.heartbeat_seconds,
                 limits=asdict(broker.limits),

@@ -36,14 +36,13 @@ from tinymq.broker.partitions import PartitionStore
 from tinymq.broker.ports import World
 from tinymq.config import Config
 from tinymq.console import BrokerConsole
-from tinymq.errors import ShuttingDown, TinyMQError
+from tinymq.errors import ConfigError, ShuttingDown, TinyMQError
 from tinymq.logs import Logs
 from tinymq.meta.server import MetaServer
 from tinymq.meta.store import Store
 from tinymq.operations import Operations
 from tinymq.protocol import BrokerFactory
 from tinymq.storage.disk import Disk, RecordingDisk
-from tinymq.storage.files import FileCache
 from tinymq.storage.folder import DataFolder
 from tinymq.storage.sync import PoolSyncer
 
@@ -53,6 +52,8 @@ RECORD_VARIABLE = "TINYMQ_RECORD_WRITES"
 ADDRESS_FILE = "broker.json"
 #: The MetaServer's store in the data folder.
 META_FILE = "meta.sqlite"
+#: The broker's number in the data folder.
+ID_FILE = "broker.id"
 
 
 class ThreadBackground:
@@ -109,6 +110,7 @@ class BrokerService(Service):
         try:
             self._open()
             self._listen()
+            self._recover()
         except TinyMQError as error:
             self._give_up(str(error))
         except CannotListenError as error:
@@ -125,30 +127,59 @@ class BrokerService(Service):
         config, reactor = self._config, self._reactor
         record = os.environ.get(RECORD_VARIABLE)
         disk = RecordingDisk(record, config.storage.data) if record else Disk()
-        self._folder = DataFolder.open(config.storage.data, disk)
+        self._folder = DataFolder.open(
+            config.storage.data, disk, config.storage.max_open_files
+        )
         try:
-            self._meta_store = Store(Path(config.storage.data) / META_FILE)
-            meta = MetaServer(self._meta_store, config.defaults, _wall)
-            self._background = ThreadBackground(reactor)
-            self._syncer = PoolSyncer(
-                disk, reactor.callFromThread, threads=config.storage.sync_threads
+            self._meta_store = Store(
+                Path(config.storage.data) / META_FILE,
+                create=not self._folder.topics(),
+                monotonic=reactor.seconds,
             )
-            files = FileCache(disk, config.storage.max_open_files)
-            store = PartitionStore(self._folder, files, config.limits)
-            world = World(reactor, _wall, self._background)
-            self.broker = Broker(config, meta, store, world, self._syncer)
-            self.broker.cluster_id = meta.cluster_id
-            self._log.info("opening {data}", data=config.storage.data)
-            self.broker.open()
+            meta = MetaServer(self._meta_store, config)
         except BaseException:
-            self._folder.close(clean=False)
+            self._folder.close()
             raise
+        self._background = ThreadBackground(reactor)
+        self._syncer = PoolSyncer(disk, reactor.callFromThread, config.storage.sync_threads)
+        world = World(reactor, _wall, self._background)
+        store = PartitionStore(self._folder, config.limits)
+        self.broker = Broker(config, meta, store, world, self._syncer)
+        self.broker.id = self._broker_id(meta)
         self.operations = Operations(self.broker)
         self.factory = BrokerFactory(self.broker, self.operations)
-        self._housekeeping = Housekeeping(self.broker, self._checkpoint)
+        self._housekeeping = Housekeeping(self.broker)
         self._console = BrokerConsole(
             self.broker, self.operations, self.factory, self._housekeeping
         )
+
+    def _broker_id(self, meta: MetaServer) -> int:
+        """Return the number of the broker that this data folder belongs to."""
+        disk, path = self._folder.disk, os.path.join(self._folder.path, ID_FILE)
+        content = disk.read_file(path)
+        if content is not None:
+            try:
+                return int(content)
+            except ValueError as error:
+                raise ConfigError(f"{path} does not hold a broker's number") from error
+        broker_id = meta.new_broker_id()
+        disk.replace_file(path, b"%d\n" % broker_id)
+        return broker_id
+
+    def _recover(self) -> None:
+        """Register with the MetaServer, and open what this broker leads."""
+        meta, config = self.broker.meta, self._config
+        self._registration = meta.register(
+            self.broker.id, config.broker.name, self.broker.address, takeover=True
+        )
+        self._log.info(
+            "opening {data} after {how} stop",
+            data=self._folder.path,
+            how="a clean" if self._folder.clean else "an unclean (or no)",
+        )
+        for note in self._folder.notes:
+            self._log.warn("{note}", note=note)
+        self.broker.open()
 
     def _listen(self) -> None:
         for endpoint in self._config.network.listen:
@@ -190,12 +221,14 @@ class BrokerService(Service):
         if self.web_port is not None:
             http = "http://{}:{}".format(*self._address(self.web_port))
         facts = {"pid": os.getpid(), "listen": listen, "http": http, "version": __version__}
-        self._folder.write_note(ADDRESS_FILE, json.dumps(facts) + "\n")
+        self._folder.disk.replace_file(
+            os.path.join(self._folder.path, ADDRESS_FILE), json.dumps(facts).encode() + b"\n"
+        )
         self._log.info(
             "tinymq {version} is ready after {seconds:.2f} s with {topics} topics",
             version=__version__,
             seconds=seconds,
-            topics=len(self.broker.meta.topics()),
+            topics=len(self.broker.meta.registry.topics),
         )
         self._log.info("clients connect to {listen}", listen=listen)
         if http:
@@ -221,7 +254,7 @@ class BrokerService(Service):
         self._console.stop()
         await self._synced()
         self.broker.committer.stop()
-        self._syncer.stop()
+        self._syncer.close()
         self._background.stop()
         self._close_storage()
         self._log.info("stopped; everything is on disk")
@@ -252,11 +285,12 @@ class BrokerService(Service):
         partitions = self.broker.partitions()
         for partition in partitions:
             partition.close(ShuttingDown("the broker is stopping"))
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(self._folder.path, ADDRESS_FILE))
         self.broker.store.close(partitions)
+        self.broker.meta.leave(self._registration)
+        self.broker.meta.close()
         self._meta_store.close()
-
-    def _checkpoint(self) -> None:
-        self.broker.store.checkpoint(self.broker.partitions())
 
 
 def _wall() -> int:

@@ -35,14 +35,12 @@ class Housekeeping:
 
     Args:
         broker: The domain.
-        checkpoint: Writes what the next start may rely on.
     """
 
     _log = Logger()
 
-    def __init__(self, broker: Broker, checkpoint: Callable[[], None]) -> None:
+    def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._checkpoint = checkpoint
         self._timers: dict[str, Timer] = {}
         self.space: Space | None = None
 
@@ -51,7 +49,7 @@ class Housekeeping:
         config = self._broker.config
         self._every("space", SPACE_SECONDS, self.look_at_space)
         self._every("retention", config.retention.check_seconds, self.apply_retention)
-        self._every("checkpoint", config.storage.checkpoint_seconds, self._checkpoint)
+        self._every("checkpoint", config.storage.checkpoint_seconds, self.checkpoint)
         self.look_at_space()
 
     def stop(self) -> None:
@@ -104,3 +102,12 @@ class Housekeeping:
                 self._log.error(
                     "retention of {partition} failed: {error}", partition=partition, error=error
                 )
+
+    def checkpoint(self) -> None:
+        """Bring to the disk what no policy did, and keep the next recovery short."""
+        partitions = self._broker.partitions()
+        self._broker.store.store_producers(partitions)
+        if self._broker.committer.idle:
+            self._broker.committer.sync_all(
+                [each for each in partitions if each.failure is None and each.unsynced]
+            )
