@@ -218,7 +218,7 @@ class Operations:
             raise InvalidRequest("give one of before, before_ms and keep", field="before")
         now = self._broker.wall()
         rows = []
-        for each in self._chosen(topic, partition):
+        for each in self.chosen(topic, partition):
             start = self._purge_start(each, before, before_ms, keep)
             rows.append(plan_row(each, start))
             if not dry_run and start > each.log.start_offset:
@@ -243,7 +243,7 @@ class Operations:
     def undo_purge(self, name: str, partition: int | None, *, dry_run: bool) -> Result:
         """Bring back what the last purge took, while its window is open."""
         topic = self.find(name)
-        chosen = self._chosen(topic, partition)
+        chosen = self.chosen(topic, partition)
         if not any(each.log.can_undo_purge for each in chosen):
             raise NothingToUndo(f"no purge of {name} can be undone; its files are gone or it never was")
         if not dry_run:
@@ -251,7 +251,17 @@ class Operations:
                 each.log.undo_purge()
         return {"topic": self.describe(topic), "dry_run": dry_run}
 
-    def _chosen(self, topic: Topic, partition: int | None) -> list[Partition]:
+    def chosen(self, topic: Topic, partition: int | None) -> list[Partition]:
+        """
+        Find one partition, or all.
+
+        Args:
+            topic: Of which topic.
+            partition: Its number, or None.
+
+        Raises:
+            UnknownPartition: There is no such partition.
+        """
         partitions = self._broker.partitions_of(topic)
         if partition is None:
             return partitions
