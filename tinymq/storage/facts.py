@@ -9,6 +9,7 @@ from attrs.validators import ge
 
 from tinymq.limits import KIB, MIB
 from tinymq.storage.files import OpenFile
+from tinymq.storage.segment import SegmentPoint
 
 
 @frozen(kw_only=True)
@@ -32,21 +33,10 @@ class LogConfig:
 DEFAULT_CONFIG = LogConfig()
 
 
-class SegmentPoint(NamedTuple):
-    """What a checkpoint keeps of a segment; `holes` are four numbers each."""
-
-    base: int
-    end: int
-    size: int
-    first_time: int
-    max_time: int
-    holes: tuple[tuple[int, int, int, int], ...] = ()
-
-
 @frozen
 class LogPoint:
     """
-    The state of a log that was stopped cleanly: with it nothing need be scanned.
+    What a log has on the disk: up to there nothing need be scanned at the next start.
 
     Attributes:
         start: First readable offset.
@@ -161,8 +151,10 @@ class SyncTicket:
         files: Open files with unsynced bytes, pinned until `Log.end_sync`.
         folders: Folders with new entries.
         end: Everything below this offset is on disk once the sync succeeded.
+        last: What the last segment then holds on disk, None without one.
     """
 
     files: tuple[OpenFile, ...]
     folders: tuple[str, ...]
     end: int
+    last: SegmentPoint | None = None

@@ -5,7 +5,7 @@ The data folder of a broker.
 
     DATA/format                   "tinymq 1"
     DATA/lock                     held by the running broker; its process id
-    DATA/checkpoint               state of all logs at the last clean stop
+    DATA/checkpoint               where the logs stood on the disk, kept now and then
     DATA/clean                    there only between a clean stop and the next start
     DATA/topics/<topic id>/<partition>/<data|ledger|delay>/   the logs
     DATA/topics/<topic id>/<partition>/epochs
@@ -117,18 +117,16 @@ class DataFolder:
                 self.notes.append(f"{entry.path} was left half-written; removed")
 
     def _load_checkpoint(self) -> None:
-        """Take the checkpoint if the stop was clean; from now on it was not."""
+        """Take the checkpoint, and note that from now on the last stop was not clean."""
         marker = self.disk.read_file(self._at("clean"))
-        if marker is not None:
+        content = self.disk.read_file(self._at("checkpoint"))
+        if content is not None:
             try:
-                content = self.disk.read_file(self._at("checkpoint")) or b""
-                nonce, points = unseal(_CHECKPOINT, content, self._at("checkpoint"))
-                if nonce == marker and isinstance(points, dict):
-                    self._points, self.clean = points, True
-                else:
-                    self.notes.append("the checkpoint is not that of the last stop; not used")
+                nonce, self._points = unseal(_CHECKPOINT, content, self._at("checkpoint"))
+                self.clean = nonce == marker
             except (Unreadable, TypeError, ValueError):
                 self.notes.append("the checkpoint is damaged; looking at the files instead")
+        if marker is not None:
             self.disk.unlink(self._at("clean"))
             self.disk.fsync_dir(self.path)
         if not self.clean:
@@ -154,16 +152,29 @@ class DataFolder:
             os.close(self._lock)
 
     def _mark_clean(self, checkpoints: Mapping[str, LogPoint]) -> None:
+        self.disk.replace_file(self._at("clean"), self.save_checkpoint(checkpoints))
+
+    def save_checkpoint(self, checkpoints: Mapping[str, LogPoint]) -> bytes:
+        """
+        Keep where each log stands on the disk, so that recovery begins there.
+
+        This waits for the disk.
+
+        Args:
+            checkpoints: Path of each log to `Log.checkpoint`.
+
+        Returns:
+            A number that names this checkpoint.
+        """
         nonce = secrets.token_bytes(16)
         points = {
             os.path.relpath(path, self.path): point.to_list() for path, point in checkpoints.items()
         }
-        content = seal(_CHECKPOINT, [nonce, points])
-        self.disk.replace_file(self._at("checkpoint"), content)
-        self.disk.replace_file(self._at("clean"), nonce)
+        self.disk.replace_file(self._at("checkpoint"), seal(_CHECKPOINT, [nonce, points]))
+        return nonce
 
     def checkpoint(self, path: str) -> LogPoint | None:
-        """What the last stop noted of the log in a folder; None unless it was clean."""
+        """What was last kept of the log in a folder; `Log.open` sees how far it fits."""
         point = self._points.get(os.path.relpath(path, self.path))
         if point is None:
             return None

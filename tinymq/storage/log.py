@@ -19,7 +19,6 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
 from tinymq.errors import (
-    ClosedError,
     InvalidRequest,
     NothingToUndo,
     OffsetOutOfRange,
@@ -39,7 +38,6 @@ from tinymq.storage.facts import (
     LogConfig,
     LogPoint,
     RecoveryReport,
-    SegmentPoint,
     SyncTicket,
 )
 from tinymq.storage.files import FileCache, OpenFile
@@ -86,6 +84,7 @@ class Log:
         self._dirty: list[OpenFile] = []
         self._dirty_folders: list[str] = []
         self._made = bool(segments.all)
+        self._synced_last = last.point if last is not None else None
 
     @classmethod
     def open(
@@ -303,7 +302,9 @@ class Log:
             self._segments.files.pin(file)
         folders = tuple(dict.fromkeys(self._dirty_folders))
         self._dirty, self._dirty_folders = [], []
-        return SyncTicket(files, folders, self.written_offset)
+        last = self._segments.last
+        point = last.point if last is not None else None
+        return SyncTicket(files, folders, self.written_offset, point)
 
     def end_sync(self, ticket: SyncTicket, error: OSError | None = None) -> None:
         """
@@ -322,6 +323,7 @@ class Log:
             self._fail("synced", error)
         elif self.offline is None and ticket.end > self.synced_offset:
             self.synced_offset = min(ticket.end, self.written_offset)
+            self._synced_last = ticket.last
 
     def sync(self) -> None:
         """
@@ -666,32 +668,24 @@ class Log:
 
     def checkpoint(self) -> LogPoint:
         """
-        The state of a log that has nothing staged and nothing unsynced.
+        What is on the disk; bytes written since the last sync are not counted.
 
         Raises:
-            ClosedError: There is something, so the log is not fit for a clean stop.
+            PartitionOffline: What is on the disk is not known.
         """
-        if self.offline is not None or self._staged or self.synced_offset != self.written_offset:
-            raise ClosedError(f"{self.path} has bytes that are not on the disk")
-        return LogPoint(
-            self.start_offset,
-            self.end_offset,
-            self.max_timestamp,
-            tuple(
-                SegmentPoint(
-                    each.base,
-                    each.end,
-                    each.size,
-                    each.first_time,
-                    each.max_time,
-                    tuple(
-                        (hole.position, hole.stop, hole.offset, hole.next_offset)
-                        for hole in each.holes
-                    ),
-                )
-                for each in self._segments.all
-            ),
-        )
+        if self.offline is not None:
+            raise self.offline
+        last = self._synced_last
+        points = []
+        for segment in self._segments.all:
+            if last is not None and segment.base >= last.base:
+                points.append(segment.point if self.synced_offset == segment.end else last)
+                break
+            points.append(segment.point)
+        time = max((each.max_time for each in points), default=-1)
+        if self.synced_offset == self.written_offset == self.end_offset:
+            time = max(time, self.max_timestamp)
+        return LogPoint(self.start_offset, self.synced_offset, time, tuple(points))
 
     def close(self) -> None:
         """Close the files; what is staged is dropped, what is written stays as it is."""

@@ -1,26 +1,26 @@
 """
-Opening a log: from a checkpoint that fits the files, or by looking at them.
+Opening a log: from a checkpoint as far as it fits the files, then by looking.
 
-Without a fitting checkpoint the last segment is read and checked; of the others
-the index file is taken at its word when it fits, and their batches are checked
-when they are first read. What cannot be read is never deleted.
+The last segment is read and checked from where the checkpoint ends, or from its
+beginning. Of the others the checkpoint, or else the index file, is taken at its
+word when the size fits, and their batches are checked when they are first read.
+What cannot be read is never deleted.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import zip_longest
 
 from tinymq.errors import StorageError
 from tinymq.storage import index as index_file
 from tinymq.storage import start as start_file
 from tinymq.storage.disk import TEMPORARY, Entry
-from tinymq.storage.facts import Gap, LogConfig, LogPoint, RecoveryReport, SegmentPoint
+from tinymq.storage.facts import Gap, LogConfig, LogPoint, RecoveryReport
 from tinymq.storage.files import FileCache
-from tinymq.storage.index import Index
-from tinymq.storage.scan import scan_segment
-from tinymq.storage.segment import Hole, Segment, base_of, segment_name
+from tinymq.storage.scan import good_batches, scan_segment
+from tinymq.storage.segment import Hole, Segment, SegmentPoint, base_of
 from tinymq.storage.segments import Segments
 from tinymq.storage.start import Start
 from tinymq.wire.batch import BatchHeader
@@ -58,14 +58,15 @@ def open_segments(
         if loaded is None:
             report.note(f"{segments.path(start_file.NAME)} is damaged; starting at the first file")
         start = loaded or start
-    if checkpoint is not None and _fits(checkpoint, found):
-        _restore(segments, checkpoint)
-        report.clean = True
-        return segments, start
-    if checkpoint is not None:
-        report.note(f"the checkpoint does not fit the files of {folder}; looking at them")
-    if found:
-        _recover(segments, found, start, on_batch)
+    points = {each.base: each for each in checkpoint.segments} if checkpoint else {}
+    report.clean = checkpoint is not None and found == {
+        base: point.size for base, point in points.items()
+    }
+    if checkpoint is not None and not report.clean:
+        report.note(f"the checkpoint is older than the files of {folder}; looking at the rest")
+    _recover(segments, found, start, points, on_batch)
+    if found and not report.clean and not files.settled:
+        files.disk.syncfs(folder)
     return segments, start
 
 
@@ -82,64 +83,42 @@ def _tidy(segments: Segments, entries: list[Entry]) -> list[Entry]:
     return kept
 
 
-def _fits(checkpoint: LogPoint, found: dict[int, int]) -> bool:
-    return found == {each.base: each.size for each in checkpoint.segments}
-
-
-def _restore(segments: Segments, checkpoint: LogPoint) -> None:
-    interval = segments.config.index_interval
-    for point in checkpoint.segments:
-        segment = Segment(
-            os.path.join(segments.folder, segment_name(point.base)),
-            point.base,
-            point.end,
-            point.size,
-            point.first_time,
-            point.max_time,
-            index=_small_index(point, interval),
-            holes=[Hole(*each) for each in point.holes],
-        )
-        segments.add(segment)
-        for hole in segment.holes:
-            segments.report.add_gap(
-                Gap(
-                    hole.offset,
-                    hole.next_offset,
-                    hole.stop - hole.position,
-                    "damaged",
-                    segment.bad_path(hole),
-                )
-            )
-
-
-def _small_index(point: SegmentPoint, interval: int) -> Index | None:
-    """The index of a segment that is too short for a file of its own."""
-    if point.size > interval or point.holes:
-        return None
-    index = Index()
-    if point.size:
-        index.add(point.base, 0, point.first_time)
-    return index
-
-
 def _recover(
-    segments: Segments, found: dict[int, int], start: Start, on_batch: OnBatch | None
+    segments: Segments,
+    found: dict[int, int],
+    start: Start,
+    points: dict[int, SegmentPoint],
+    on_batch: OnBatch | None,
 ) -> None:
     bases = sorted(found)
-    ceilings = [*bases[1:], None]
-    for base, ceiling in zip(bases, ceilings, strict=True):
+    for base, ceiling in zip_longest(bases, bases[1:]):
         if ceiling is not None and ceiling <= start.floor:
             segments.remove(Segment.at(segments.folder, base))
             continue
-        segment = _by_index(segments, base, found[base], ceiling)
-        if segment is None:
-            segment = _by_scan(segments, base, found[base], ceiling, on_batch)
+        size = found[base]
+        segment = (
+            _by_point(segments, points.get(base), size, ceiling)
+            or _by_index(segments, base, size, ceiling)
+            or _by_scan(segments, base, size, ceiling, points.get(base), on_batch)
+        )
         before = segments.last
         if before is not None and before.end < base:
             segments.report.add_gap(Gap(before.end, base, 0, "missing"))
         segments.add(segment)
-    if not segments.files.settled:
-        segments.disk.syncfs(segments.folder)
+
+
+def _by_point(
+    segments: Segments, point: SegmentPoint | None, size: int, ceiling: int | None
+) -> Segment | None:
+    """A segment that is as long as the checkpoint says."""
+    if point is None or point.size != size or (ceiling is not None and point.end > ceiling):
+        return None
+    segment = Segment.restored(segments.folder, point, segments.config.index_interval)
+    for hole in segment.holes:
+        size = hole.stop - hole.position
+        path = segment.bad_path(hole)
+        segments.report.add_gap(Gap(hole.offset, hole.next_offset, size, "damaged", path))
+    return segment
 
 
 def _by_index(segments: Segments, base: int, size: int, ceiling: int | None) -> Segment | None:
@@ -159,11 +138,18 @@ def _by_index(segments: Segments, base: int, size: int, ceiling: int | None) -> 
 
 
 def _by_scan(
-    segments: Segments, base: int, size: int, ceiling: int | None, on_batch: OnBatch | None
+    segments: Segments,
+    base: int,
+    size: int,
+    ceiling: int | None,
+    point: SegmentPoint | None,
+    on_batch: OnBatch | None,
 ) -> Segment:
     segment = Segment.at(segments.folder, base)
-    report = segments.report
-    before = report.records
+    if point is not None and _continues(segments, point, size, ceiling):
+        segment = Segment.restored(segments.folder, point, segments.config.index_interval)
+        segments.index(segment)
+    report, begin = segments.report, segment.size
 
     def count(header: BatchHeader) -> None:
         report.records += header.last_offset_delta + 1
@@ -178,18 +164,26 @@ def _by_scan(
         ceiling=ceiling,
         on_batch=count,
     )
-    report.scanned_bytes += size
+    report.scanned_bytes += size - begin
     for hole in segment.holes:
         segments.put_aside(segment, hole)
     if rest is None:
         return segment
     if ceiling is None:
         _cut_tail(segments, segment, rest)
-    elif report.records > before or rest.next_offset > rest.offset:
+    else:
         segment.add_hole(rest)
         segment.size, segment.end = rest.stop, rest.next_offset
         segments.put_aside(segment, rest)
     return segment
+
+
+def _continues(segments: Segments, point: SegmentPoint, size: int, ceiling: int | None) -> bool:
+    """Whether a good batch lies where the checkpoint says that the segment went on."""
+    if point.size > size:
+        return False
+    read = segments.reader(Segment.at(segments.folder, point.base))
+    return next(good_batches(read, point.size, size, point.end, ceiling), None) is not None
 
 
 def _cut_tail(segments: Segments, segment: Segment, rest: Hole) -> None:

@@ -235,11 +235,11 @@ def scan_segment(
     on_batch: Callable[[BatchHeader], None] | None = None,
 ) -> Hole | None:
     """
-    Read a whole segment, check every batch, and build facts and index anew.
+    Read a segment from its known end on, check every batch, and extend facts and index.
 
     Args:
         read: Reads the file.
-        segment: An empty segment; it is filled.
+        segment: An empty segment, or one that is known up to its size; it is filled.
         size: Bytes of the file.
         interval: Bytes between entries of the index.
         ceiling: Offset that no batch may reach: the next segment's first.
@@ -249,7 +249,8 @@ def scan_segment(
         What is left at the end with nothing good behind it: a torn tail in the
         last segment, damage in another. None when the file ends well.
     """
-    position, expected = 0, segment.base
+    begin = position = segment.size
+    expected = segment.end
     while True:
         for _, header in good_batches(read, position, size, expected, ceiling):
             segment.entered(
@@ -261,8 +262,9 @@ def scan_segment(
             )
             if on_batch is not None:
                 on_batch(header)
+        if segment.checked == begin:
+            segment.checked = begin = segment.size
         position, expected = segment.size, segment.end
-        segment.checked = position
         if position >= size:
             return None
         found = find_good(read, position, size, expected, ceiling)
@@ -270,4 +272,6 @@ def scan_segment(
             return Hole(position, size, expected, expected if ceiling is None else ceiling)
         position, expected = found[0], found[1].base_offset
         segment.add_hole(Hole(segment.size, position, segment.end, expected))
-        segment.size, segment.end, segment.checked = position, expected, position
+        segment.size, segment.end = position, expected
+        if segment.checked == begin:
+            segment.checked = begin = position

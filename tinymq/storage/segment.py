@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 from attrs import Factory, define, frozen
 
@@ -48,6 +48,17 @@ class Hole:
     stop: int
     offset: int
     next_offset: int
+
+
+class SegmentPoint(NamedTuple):
+    """What a checkpoint keeps of a segment; `holes` are four numbers each."""
+
+    base: int
+    end: int
+    size: int
+    first_time: int
+    max_time: int
+    holes: tuple[tuple[int, int, int, int], ...] = ()
 
 
 @define(eq=False)
@@ -96,6 +107,27 @@ class Segment:
     def facts(self) -> SegmentFacts:
         """What goes into the index file."""
         return SegmentFacts(self.base, self.size, self.end, self.first_time, self.max_time)
+
+    @property
+    def point(self) -> SegmentPoint:
+        """What goes into a checkpoint."""
+        holes = tuple(
+            (each.position, each.stop, each.offset, each.next_offset) for each in self.holes
+        )
+        return SegmentPoint(self.base, self.end, self.size, self.first_time, self.max_time, holes)
+
+    @classmethod
+    def restored(cls, folder: str, point: SegmentPoint, interval: int) -> Segment:
+        """The segment of a checkpoint; a short one needs no index file."""
+        segment = cls.at(folder, point.base)
+        segment.size, segment.end = point.size, point.end
+        segment.first_time, segment.max_time = point.first_time, point.max_time
+        segment.holes = [Hole(*each) for each in point.holes]
+        if point.size > interval or point.holes:
+            segment.index = None
+        elif point.size and segment.index is not None:
+            segment.index.add(point.base, 0, point.first_time)
+        return segment
 
     def hole_at(self, position: int) -> Hole | None:
         """The hole that begins at a position."""

@@ -17,6 +17,8 @@ from tinymq.storage.disk import Disk
 from tinymq.storage.facts import SyncTicket
 from tinymq.storage.files import OpenFile
 
+__all__ = ["InlineSyncer", "PoolSyncer", "SyncTicket", "Syncer", "sync_group"]
+
 #: The result of each ticket: None, or why its log is to go offline.
 Results = dict[SyncTicket, OSError | None]
 Done = Callable[[Results], None]
