@@ -203,11 +203,14 @@ class BrokerConsole:
         topic = self._operations.find(name)
         history, now = self._sampler.history, self._broker.wall()
         partitions = self._broker.partitions_of(topic)
-        until = [each.log.undo_until for each in partitions if each.log.undo_until is not None]
+        windows = [each.log.undo_window for each in partitions]
+        open_windows = [each for each in windows if each is not None and each[0] > now]
         undo = None
-        if until:
-            records = sum(each.log.undo_offsets for each in partitions)
-            undo = UndoWindow(until_ms=max(until), records=records)
+        if open_windows:
+            undo = UndoWindow(
+                until_ms=max(until for until, _ in open_windows),
+                records=sum(records for _, records in open_windows),
+            )
         return TopicSnapshot(
             id=topic.id.hex(),
             name=topic.name,
@@ -261,9 +264,7 @@ class BrokerConsole:
             except WireError as error:
                 notes.append(f"partition {each.index} cannot be read: {error.text}")
         newest = isinstance(start, Newest)
-        views = [
-            _view(each.index, record) for each, seen in looked for record, _ in seen.records
-        ]
+        views = [_view(each.index, record) for each, seen in looked for record, _ in seen.records]
         views.sort(key=lambda view: (view.time_ms, view.partition, view.offset), reverse=newest)
         skipped = sum(seen.skipped for _, seen in looked)
         if skipped:

@@ -18,7 +18,6 @@ from twisted.logger import (
     formatEvent,
 )
 
-
 #: Fields of an event that are its frame and not its facts.
 _FRAME: Final = frozenset({"message", "time", "isError", "system", "format"})
 

@@ -85,9 +85,7 @@ class Operation:
         for parameter in self.parameters:
             value = given.get(parameter.name, parameter.default)
             if value is NOTHING:
-                raise InvalidRequest(
-                    f"{self.name} needs {parameter.name}", field=parameter.name
-                )
+                raise InvalidRequest(f"{self.name} needs {parameter.name}", field=parameter.name)
             if value is not parameter.default:
                 try:
                     value = parameter.check(value)
@@ -182,27 +180,26 @@ class Operations:
             self._broker.drop_topic(topic)
         return {"plan": plan(topic, rows, dry_run=dry_run)}
 
-    def list(self, filter: str, after: str, limit: int) -> Result:  # noqa: A002, A003 - the API's words
+    def search(self, filter: str, after: str, limit: int) -> Result:  # noqa: A002 - the API's word
         """List topics in order of their names."""
         every = self._broker.meta.registry.by_name.values()
         matching = [each for each in every if not filter or fnmatch.fnmatchcase(each.name, filter)]
         page = [each for each in matching if each.name > after][: limit + 1]
-        rows = []
-        for topic in page[:limit]:
-            rows.append(
-                {
-                    **topic_facts(topic),
-                    "partitions": topic.partitions,
-                    **self._totals(self._broker.partitions_of(topic)),
-                }
-            )
+        rows = [
+            {
+                **topic_facts(topic),
+                "partitions": topic.partitions,
+                **self._totals(self._broker.partitions_of(topic)),
+            }
+            for topic in page[:limit]
+        ]
         return {"topics": rows, "more": len(page) > limit, "total": len(matching)}
 
     def info(self, name: str) -> Result:
         """Describe one topic with its partitions."""
         return {"topic": self.describe(self.find(name))}
 
-    def purge(  # noqa: PLR0913 - what a purge can be given
+    def purge(
         self,
         name: str,
         partition: int | None,
@@ -244,10 +241,13 @@ class Operations:
         """Bring back what the last purge took, while its window is open."""
         topic = self.find(name)
         chosen = self.chosen(topic, partition)
-        if not any(each.log.can_undo_purge for each in chosen):
-            raise NothingToUndo(f"no purge of {name} can be undone; its files are gone or it never was")
+        undoable = [each for each in chosen if each.log.undo_window is not None]
+        if not undoable:
+            raise NothingToUndo(
+                f"no purge of {name} can be undone; its files are gone or it never was"
+            )
         if not dry_run:
-            for each in chosen:
+            for each in undoable:
                 each.log.undo_purge()
         return {"topic": self.describe(topic), "dry_run": dry_run}
 
@@ -370,8 +370,12 @@ _CONFIG = Parameter("config", mapping, default={})
 OPERATIONS: Final[dict[str, Operation]] = {
     operation.name: operation
     for operation in (
-        Operation("topic.create", "operator", True, (_WHICH, _COUNT, _CONFIG, _DRY), Operations.create),
-        Operation("topic.alter", "operator", True, (_WHICH, _COUNT, _CONFIG, _DRY), Operations.alter),
+        Operation(
+            "topic.create", "operator", True, (_WHICH, _COUNT, _CONFIG, _DRY), Operations.create
+        ),
+        Operation(
+            "topic.alter", "operator", True, (_WHICH, _COUNT, _CONFIG, _DRY), Operations.alter
+        ),
         Operation("topic.delete", "admin", True, (_WHICH, _DRY), Operations.delete),
         Operation(
             "topic.list",
@@ -382,7 +386,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
                 Parameter("after", _NAME, default=""),
                 Parameter("limit", integer(1, 500), default=100),
             ),
-            Operations.list,
+            Operations.search,
         ),
         Operation("topic.info", "viewer", False, (_WHICH,), Operations.info),
         Operation(
@@ -399,7 +403,9 @@ OPERATIONS: Final[dict[str, Operation]] = {
             ),
             Operations.purge,
         ),
-        Operation("topic.undo_purge", "admin", True, (_WHICH, _PARTITION, _DRY), Operations.undo_purge),
+        Operation(
+            "topic.undo_purge", "admin", True, (_WHICH, _PARTITION, _DRY), Operations.undo_purge
+        ),
         Operation("broker.info", "viewer", False, (), Operations.broker_info),
     )
 }

@@ -127,9 +127,7 @@ class BrokerService(Service):
         config, reactor = self._config, self._reactor
         record = os.environ.get(RECORD_VARIABLE)
         disk = RecordingDisk(record, config.storage.data) if record else Disk()
-        self._folder = DataFolder.open(
-            config.storage.data, disk, config.storage.max_open_files
-        )
+        self._folder = DataFolder.open(config.storage.data, disk, config.storage.max_open_files)
         try:
             self._meta_store = Store(
                 Path(config.storage.data) / META_FILE,

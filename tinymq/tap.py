@@ -41,8 +41,12 @@ class Options(usage.Options):
     optParameters = [
         ["config", "c", None, "A TOML file with settings."],
         ["data", "d", None, "The folder that holds everything. [default: ./data]"],
-        ["http", None, None, "Endpoint of dashboard and HTTP API, or none. "
-                             "[default: tcp:7801:interface=127.0.0.1]"],
+        [
+            "http",
+            None,
+            None,
+            "Endpoint of dashboard and HTTP API, or none. [default: tcp:7801:interface=127.0.0.1]",
+        ],
         ["name", None, None, "This broker's name. [default: tinymq]"],
         ["log-format", None, None, "text or json. [default: text]"],
         ["log-level", None, None, "debug, info, warn, error or critical. [default: info]"],
@@ -108,6 +112,7 @@ def makeService(options: Options, reactor: Any = None) -> IService:
         die(str(error))
     if reactor is None:
         from twisted.internet import reactor
+
         # Twisted measures time by the wall clock; deadlines must not move
         # when somebody sets it.
         reactor.seconds = time.monotonic

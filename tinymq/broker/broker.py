@@ -243,8 +243,8 @@ class Broker:
             request: Names, or a place in the list of all.
         """
         if request.names is not None:
-            rows = [self._named(name, create=request.create) for name in request.names]
-            return self._metadata_reply(rows, more=False)
+            named = [self._named(name, create=request.create) for name in request.names]
+            return self._metadata_reply(named, more=False)
         rows: list[TopicRow] = []
         size = 0
         for topic in self.meta.registry.page(request.after, METADATA_TOPICS):
@@ -261,9 +261,7 @@ class Broker:
         brokers: list[BrokerRow] = [
             (each.id, each.host, each.port, each.name) for each in registry.brokers.values()
         ]
-        return MetadataReply(
-            revision=registry.revision, brokers=brokers, topics=rows, more=more
-        )
+        return MetadataReply(revision=registry.revision, brokers=brokers, topics=rows, more=more)
 
     def _named(self, name: str, *, create: bool) -> TopicRow:
         try:

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from twisted.logger import Logger
+from typing_extensions import override
 
 from tinymq.broker.producers import ProducerTable
 from tinymq.errors import (
@@ -39,6 +40,7 @@ from tinymq.wire.messages import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from tinymq.meta.registry import Topic
+
 
 class Appended(NamedTuple):
     """
@@ -88,7 +90,12 @@ class Partition:
     _log = Logger()
 
     def __init__(
-        self, topic: Topic, index: int, log: Log | MemoryLog, epochs: EpochFile | None, limits: Limits
+        self,
+        topic: Topic,
+        index: int,
+        log: Log | MemoryLog,
+        epochs: EpochFile | None,
+        limits: Limits,
     ) -> None:
         self.topic = topic
         self.index = index
@@ -132,6 +139,7 @@ class Partition:
         """Why the partition is offline, or None."""
         return self.closed or self.log.offline
 
+    @override
     def __repr__(self) -> str:
         return f"<Partition {self.topic.name}/{self.index}>"
 
@@ -170,10 +178,14 @@ class Partition:
         base = self.log.end_offset
         following = base + header.records
         timestamp = max(now_ms, self._newest)
-        self.log.append(stamp(batch, header, base, self.epoch, timestamp), base, following - 1, timestamp)
+        self.log.append(
+            stamp(batch, header, base, self.epoch, timestamp), base, following - 1, timestamp
+        )
         self._newest = timestamp
         self.producers.record(header, base, timestamp)
-        self._waiting.append((following, Appended(base, timestamp, duplicate=False, volatile=self.volatile), answer))
+        self._waiting.append(
+            (following, Appended(base, timestamp, duplicate=False, volatile=self.volatile), answer)
+        )
         self.counters.records_in += header.records
         self.counters.bytes_in += header.size
 

@@ -51,9 +51,7 @@ class PartitionStore:
             StorageError: Its folder cannot be read.
         """
         if topic.config.storage == "memory":
-            return Partition(
-                topic, index, MemoryLog(topic.config.memory_bytes), None, self._limits
-            )
+            return Partition(topic, index, MemoryLog(topic.config.memory_bytes), None, self._limits)
         path = self.folder.partition_path(topic.id, index)
         seen: list[BatchHeader] = []
         log = Log.open(

@@ -28,7 +28,8 @@ def save_producers(disk: Disk, folder: str, table: ProducerTable, offset: int) -
         offset: The table covers everything below.
     """
     disk.replace_file(
-        f"{folder}/{PRODUCERS_FILE}", msgpack.packb({"offset": offset, "producers": table.snapshot()})
+        f"{folder}/{PRODUCERS_FILE}",
+        msgpack.packb({"offset": offset, "producers": table.snapshot()}),
     )
 
 
@@ -57,4 +58,3 @@ def load_producers(disk: Disk, folder: str, table: ProducerTable, end: int) -> i
     except (OSError, ValueError, KeyError, TypeError, msgpack.UnpackException):
         return 0
     return offset
-
