@@ -33,12 +33,16 @@ ALLOWED: dict[str, set[str]] = {
     "streams": {"wire", "client", "aio", "sync"},
     "gateways": {"wire", "storage", "broker", "meta", "stats", "operations", "protocol"},
     "web": {"wire", "stats", "operations"},
+    "logs": set(),
+    "sampling": {"wire", "broker", "stats"},
+    "console": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
+    | {"sampling", "client"},
     "cli": {"wire", "storage", "meta", "stats", "operations", "client", "aio", "sync"},
     "service": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
-    | {"client", "gateways"},
+    | {"client", "gateways", "console", "sampling", "logs"},
     "testing": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol"}
-    | {"client", "aio", "sync", "service"},
-    "tap": {"stats", "web", "service"},
+    | {"client", "aio", "sync", "console", "logs", "service"},
+    "tap": {"logs", "service"},
     "__init__": {"client"},
 }
 

@@ -101,8 +101,7 @@ def test_bad_names(server: MetaServer) -> None:
         server.ensure_topic,
         server.describe,
         server.delete_topic,
-        lambda name: server.alter_topic(name, {}),
-        lambda name: server.add_partitions(name, 2),
+        server.alter_topic,
     ):
         with pytest.raises(InvalidName):
             call("../x")
@@ -139,17 +138,32 @@ def test_alter(server: MetaServer) -> None:
 def test_add_partitions(server: MetaServer) -> None:
     """Partitions can be added, up to the bound, and never taken away (X6)."""
     topic = server.create_topic("a", 2)
-    assert server.add_partitions("a", 2) == topic
-    grown = server.add_partitions("a", 4)
+    assert server.alter_topic("a", partitions=2) == topic
+    grown = server.alter_topic("a", partitions=4)
     assert (grown.id, grown.partitions, grown.leaders) == (topic.id, 4, (1, 1, 1, 1))
     for count in (3, 0, -1, 1001):
         with pytest.raises(InvalidRequest) as caught:
-            server.add_partitions("a", count)
+            server.alter_topic("a", {"sync": "os"}, count)
         assert caught.value.data["high"] == 1000
     assert server.describe("a").leader(3) == 1
+    assert server.describe("a").config.sync == "always"
     for partition in (4, -1):
         with pytest.raises(UnknownPartition, match="0 to 3"):
             server.describe("a").leader(partition)
+
+
+def test_dry_runs(server: MetaServer) -> None:
+    """A dry run checks as the real one does, says what would be, and writes nothing."""
+    assert server.create_topic("a", 2, dry_run=True).partitions == 2
+    assert server.registry.names == ()
+    topic = server.create_topic("a", 2)
+    assert server.create_topic("a", dry_run=True) == topic
+    with pytest.raises(TopicExists):
+        server.create_topic("a", 3, dry_run=True)
+    planned = server.alter_topic("a", {"sync": "os"}, 4, dry_run=True)
+    assert (planned.config.sync, planned.partitions) == ("os", 4)
+    assert server.describe("a") == topic
+    assert server.alter_topic("a", {"sync": "os"}, 4) == planned
 
 
 def test_delete(server: MetaServer, clock: FakeTime) -> None:

@@ -3,10 +3,10 @@ The MetaServer: which topics and brokers there are, and who leads what.
 
 ::
 
-    server.MetaServer     the operations; validates, writes, announces
-        placement         which broker leads a new partition
-        registry          immutable snapshots, for everyone who reads
-        store.Store       the durable table, in etcd's shape, on SQLite
+    server.MetaServer    the operations: they check, write, and announce
+        placement        which broker leads a new partition
+        registry, draft  immutable snapshots, for everyone who reads
+        store.Store      the durable table, in etcd's shape, on SQLite
 
 Nothing here knows Twisted or waits: a write is one SQLite commit, one fsync,
 so about as long as the disk takes for that and far too rare to matter.

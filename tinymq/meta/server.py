@@ -24,9 +24,10 @@ from attrs import define
 
 from tinymq.config import DEFAULT_CONFIG, Config
 from tinymq.errors import InvalidRequest, StateError, StorageError, TopicExists, UnknownTopicId
+from tinymq.meta.draft import Draft, follow
 from tinymq.meta.entries import Compare, Delete, Event, Put, Write, prefix
 from tinymq.meta.placement import place
-from tinymq.meta.registry import BrokerInfo, Draft, Registry, Topic
+from tinymq.meta.registry import BrokerInfo, Registry, Topic
 from tinymq.meta.store import Store
 from tinymq.names import valid_name
 from tinymq.topicconfig import TopicConfig
@@ -115,7 +116,7 @@ class MetaServer:
         draft = Draft(Registry())
         for entry in entries:
             try:
-                _follow(draft, Event(entry.key, revision, entry))
+                follow(draft, Event(entry.key, revision, entry))
             except Exception as error:
                 raise StorageError(
                     f"{self._store.file}: {entry.key} cannot be read ({error}); "
@@ -127,7 +128,7 @@ class MetaServer:
     def _apply(self, events: tuple[Event, ...]) -> None:
         draft = Draft(self.registry)
         for event in events:
-            _follow(draft, event)
+            follow(draft, event)
         if draft.is_changed:
             before, self.registry = self.registry, draft.finish(events[0].revision)
             for observer in tuple(self._observers):
@@ -148,7 +149,12 @@ class MetaServer:
         return self.registry.topic(valid_name(name))
 
     def create_topic(
-        self, name: str, partitions: int | None = None, settings: Settings | None = None
+        self,
+        name: str,
+        partitions: int | None = None,
+        settings: Settings | None = None,
+        *,
+        dry_run: bool = False,
     ) -> Topic:
         """
         Make a topic, or return the one there is if it is what the caller asks for.
@@ -160,6 +166,7 @@ class MetaServer:
             name: The name.
             partitions: How many; the broker's default if not given.
             settings: Settings that differ from the broker's defaults.
+            dry_run: Check everything and return what would be, but write nothing.
 
         Raises:
             InvalidName: The name breaks the rule.
@@ -183,6 +190,8 @@ class MetaServer:
             created_ms=self._now_ms(),
             leaders=place(count, self.registry.load),
         )
+        if dry_run:
+            return topic
         key = topic.id.hex()
         writes = [Put(f"topic/{key}", topic.encode()), Put(f"name/{name}", key.encode())]
         self._write([Compare(f"name/{name}", 0), Compare(f"topic/{key}", 0)], writes)
@@ -200,42 +209,54 @@ class MetaServer:
             return self.registry.topic(name)
         return self.create_topic(name)
 
-    def alter_topic(self, name: str, settings: Settings) -> Topic:
+    def alter_topic(
+        self,
+        name: str,
+        settings: Settings | None = None,
+        partitions: int | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> Topic:
         """
-        Change settings of a topic and return it.
+        Change settings of a topic, or raise its number of partitions; all or nothing.
+
+        With more partitions keys may map to others from then on: the order of
+        one key's records holds before and after, not across.
+
+        Args:
+            name: The name.
+            settings: The settings to change.
+            partitions: How many there shall be; a topic never loses one.
+            dry_run: Check everything and return what would be, but write nothing.
+
+        Returns:
+            The topic as it is afterwards.
 
         Raises:
             UnknownTopic: There is no such topic.
-            InvalidRequest: A setting is unknown, wrong or fixed.
+            InvalidRequest: A setting is unknown, wrong or fixed, or the number
+                is below the present one, or too high.
         """
         topic = self.describe(name)
-        config = topic.config.altered(settings, self._config.defaults)
-        return self._replace(topic, attrs.evolve(topic, config=config))
+        config = topic.config.altered(settings or {}, self._config.defaults)
+        leaders = topic.leaders
+        if partitions is not None and partitions != topic.partitions:
+            self._check_more(topic, partitions)
+            leaders += place(partitions - topic.partitions, self.registry.load)
+        new = attrs.evolve(topic, config=config, partitions=len(leaders), leaders=leaders)
+        if new != topic and not dry_run:
+            self._write([], [Put(f"topic/{topic.id.hex()}", new.encode())])
+        return new
 
-    def add_partitions(self, name: str, total: int) -> Topic:
-        """
-        Raise the number of a topic's partitions and return the topic.
-
-        Keys may map to other partitions from then on: the order of one key's
-        records holds before and after, not across.
-
-        Raises:
-            UnknownTopic: There is no such topic.
-            InvalidRequest: The number is below the present one, or too high.
-        """
-        topic = self.describe(name)
-        self._check_count(total)
-        if total < topic.partitions:
+    def _check_more(self, topic: Topic, partitions: int) -> None:
+        self._check_count(partitions)
+        if partitions < topic.partitions:
             raise InvalidRequest(
-                f"{name} has {topic.partitions} partitions; a topic never loses one",
+                f"{topic.name} has {topic.partitions} partitions; a topic never loses one",
                 field="partitions",
                 low=topic.partitions,
                 high=self._config.limits.partitions,
             )
-        if total == topic.partitions:
-            return topic
-        leaders = topic.leaders + place(total - topic.partitions, self.registry.load)
-        return self._replace(topic, attrs.evolve(topic, partitions=total, leaders=leaders))
 
     def delete_topic(self, name: str, topic_id: bytes | None = None) -> Topic:
         """
@@ -261,11 +282,6 @@ class MetaServer:
         """Forget the topics deleted before a time, when no broker holds files of them."""
         old = [topic_id for topic_id, at in self.registry.deleted.items() if at < before_ms]
         self._write([], [Delete(f"deleted/{topic_id.hex()}") for topic_id in old])
-
-    def _replace(self, topic: Topic, new: Topic) -> Topic:
-        if new != topic:
-            self._write([], [Put(f"topic/{topic.id.hex()}", new.encode())])
-        return new
 
     def _check_count(self, count: object) -> None:
         most = self._config.limits.partitions
@@ -404,24 +420,3 @@ def _check_same(
                 existing=has[name],
                 wanted=wants[name],
             )
-
-
-def _follow(draft: Draft, event: Event) -> None:
-    """Carry one change of the store over to a snapshot."""
-    kind, _, rest = event.key.partition("/")
-    entry = event.entry
-    if kind == "topic":
-        topic_id = bytes.fromhex(rest)
-        if entry is None:
-            draft.drop_topic(topic_id)
-        else:
-            draft.put_topic(Topic.decode(topic_id, entry.value))
-    elif kind == "broker":
-        if entry is None:
-            draft.drop_broker(int(rest))
-        else:
-            draft.put_broker(BrokerInfo.decode(int(rest), entry.value, entry.lease))
-    elif kind == "deleted":
-        draft.put_deleted(bytes.fromhex(rest), int(entry.value) if entry else None)
-    elif kind == "cluster" and entry is not None:
-        draft.put_cluster(bytes.fromhex(entry.value.decode()))

@@ -249,12 +249,12 @@ class Store:
         if revision <= self.compacted:
             return
         with translated(self.file), transaction(self._open):
-            self._sql(
-                "DELETE FROM entries WHERE key != '' AND revision <= ?1 AND"
+            self._open.execute(
+                "DELETE FROM entries WHERE key != '' AND revision <= :head AND"
                 " (value IS NULL OR EXISTS (SELECT 1 FROM entries AS later WHERE"
                 "  later.key = entries.key AND later.revision > entries.revision"
-                "  AND later.revision <= ?1))",
-                revision,
+                "  AND later.revision <= :head))",
+                {"head": revision},
             )
             self._sql("DELETE FROM entries WHERE key = ''")
             # Its revision also keeps `max(revision)` from falling.
