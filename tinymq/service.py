@@ -54,6 +54,7 @@ ADDRESS_FILE = "broker.json"
 META_FILE = "meta.sqlite"
 #: The broker's number in the data folder.
 ID_FILE = "broker.id"
+_ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - recognised, not bound
 
 
 class ThreadBackground:
@@ -153,11 +154,11 @@ class BrokerService(Service):
 
     def _broker_id(self, meta: MetaServer) -> int:
         """Return the number of the broker that this data folder belongs to."""
-        disk, path = self._folder.disk, os.path.join(self._folder.path, ID_FILE)
+        disk, path = self._folder.disk, f"{self._folder.path}/{ID_FILE}"
         content = disk.read_file(path)
         if content is not None:
             try:
-                return int(content)
+                return int(bytes(content))
             except ValueError as error:
                 raise ConfigError(f"{path} does not hold a broker's number") from error
         broker_id = meta.new_broker_id()
@@ -211,7 +212,7 @@ class BrokerService(Service):
     def _address(port: IListeningPort) -> tuple[str, int]:
         address: Any = port.getHost()
         host = getattr(address, "host", "127.0.0.1")
-        return ("127.0.0.1" if host in {"0.0.0.0", "::"} else host), getattr(address, "port", 0)
+        return ("127.0.0.1" if host in _ANYWHERE else host), getattr(address, "port", 0)
 
     def _announce(self, seconds: float) -> None:
         host, port = self.broker.address
@@ -220,7 +221,7 @@ class BrokerService(Service):
             http = "http://{}:{}".format(*self._address(self.web_port))
         facts = {"pid": os.getpid(), "listen": listen, "http": http, "version": __version__}
         self._folder.disk.replace_file(
-            os.path.join(self._folder.path, ADDRESS_FILE), json.dumps(facts).encode() + b"\n"
+            f"{self._folder.path}/{ADDRESS_FILE}", json.dumps(facts).encode() + b"\n"
         )
         self._log.info(
             "tinymq {version} is ready after {seconds:.2f} s with {topics} topics",
@@ -283,8 +284,7 @@ class BrokerService(Service):
         partitions = self.broker.partitions()
         for partition in partitions:
             partition.close(ShuttingDown("the broker is stopping"))
-        with suppress(FileNotFoundError):
-            os.unlink(os.path.join(self._folder.path, ADDRESS_FILE))
+        Path(self._folder.path, ADDRESS_FILE).unlink(missing_ok=True)
         self.broker.store.close(partitions)
         self.broker.meta.leave(self._registration)
         self.broker.meta.close()

@@ -7,11 +7,13 @@ from __future__ import annotations
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from twisted.application.service import IService
 from twisted.python import usage
 from twisted.python.logfile import LogFile
+from typing_extensions import override
 
 from tinymq import __version__
 from tinymq.config import Config
@@ -61,7 +63,7 @@ class Options(usage.Options):
         self.settings: dict[str, object] = {}
 
     def opt_listen(self, endpoint: str) -> None:
-        """Endpoint where clients connect; may be given several times. [default: tcp:7800:interface=127.0.0.1]"""
+        """Endpoint where clients connect, such as tcp:7800:interface=127.0.0.1; may be repeated."""
         self.listen.append(endpoint)
 
     opt_l = opt_listen
@@ -73,6 +75,7 @@ class Options(usage.Options):
             raise usage.UsageError(f"--set takes GROUP.NAME=VALUE, not {assignment!r}")
         self.settings[name.strip()] = value
 
+    @override
     def opt_version(self) -> NoReturn:
         """Print the version and exit."""
         print(f"tinymq {__version__}")  # noqa: T201
@@ -111,10 +114,11 @@ def makeService(options: Options, reactor: Any = None) -> IService:
     except TinyMQError as error:
         die(str(error))
     if reactor is None:
-        from twisted.internet import reactor
+        from twisted.internet import reactor as installed
 
         # Twisted measures time by the wall clock; deadlines must not move
         # when somebody sets it.
+        reactor = installed
         reactor.seconds = time.monotonic
     from tinymq.service import BrokerService
 
@@ -134,4 +138,5 @@ def _log_output(options: Options) -> TextIO:
     path = twistd.get("logfile") or ("" if twistd.get("nodaemon", True) else "twistd.log")
     if path in ("", "-"):
         return sys.stdout
-    return LogFile.fromFullPath(os.path.abspath(path))
+    log: TextIO = LogFile.fromFullPath(str(Path(path).absolute()))
+    return log

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -73,9 +72,7 @@ class PartitionStore:
 
     def _recall_producers(self, partition: Partition, log: Log, seen: list[BatchHeader]) -> None:
         """Rebuild what is known of producers from the snapshot and the headers behind it."""
-        known = load_producers(
-            self.folder.disk, os.path.dirname(log.path), partition.producers, log.end_offset
-        )
+        known = load_producers(self.folder.disk, log.home, partition.producers, log.end_offset)
         if known >= log.end_offset:
             return
         if seen and seen[0].base_offset <= known:
@@ -131,8 +128,7 @@ class PartitionStore:
                 continue
             if every or log.segment_count != self._stored.get(partition, 1):
                 self._stored[partition] = log.segment_count
-                home = os.path.dirname(log.path)
-                save_producers(self.folder.disk, home, partition.producers, log.written_offset)
+                save_producers(self.folder.disk, log.home, partition.producers, log.written_offset)
 
     def close(self, partitions: Iterable[Partition]) -> None:
         """

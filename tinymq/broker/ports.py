@@ -29,7 +29,7 @@ class Scheduler(Protocol):
     def callLater(  # noqa: N802 - Twisted's name
         self,
         delay: float,
-        callable: Callable[..., Any],
+        callable: Callable[..., Any],  # noqa: A002 - Twisted's name
         *args: Any,
     ) -> Timer:
         """Call something after `delay` seconds."""

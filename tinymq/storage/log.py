@@ -16,6 +16,7 @@ except what says so.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 
 from tinymq.errors import (
@@ -172,6 +173,11 @@ class Log:
             last = self._segments.locate(segment, end)[0] if end < segment.end else segment.size
             total += last - first
         return total
+
+    @property
+    def home(self) -> str:
+        """The partition's folder, in which the log's own one lies."""
+        return os.path.dirname(self.path)
 
     # --- appending -----------------------------------------------------------
 
