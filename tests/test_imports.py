@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,7 @@ def imported(module: Path) -> Iterator[str]:
             yield from (f"{origin}.{alias.name}" for alias in node.names)
 
 
+@cache
 def rooms_imported(module: Path) -> set[str]:
     """Return the rooms that a file imports."""
     names = (name.split(".") for name in imported(module))
