@@ -68,7 +68,9 @@ def test_no_descriptor_left(new_log: MakeLog, disk: FaultyDisk) -> None:
             refused += 1
             assert log.end_offset == 0
     assert 0 < refused < 40
-    before = sorted(name for log in logs if os.path.isdir(log.path) for name in os.listdir(log.path))
+    before = sorted(
+        name for log in logs if os.path.isdir(log.path) for name in os.listdir(log.path)
+    )
     disk.descriptors = None
     for place, log in enumerate(logs):
         made.setdefault(place, []).append(put(log))

@@ -78,7 +78,9 @@ def test_file_instead_of_folder(tmp_path: Path, disk: FaultyDisk) -> None:
 def test_folder_that_cannot_be_made(tmp_path: Path, disk: FaultyDisk, number: int) -> None:
     """X9: a disk that is read-only, forbidden, broken or full is one clear line."""
     disk.failing["mkdir"] = number
-    with pytest.raises(ConfigError, match=r"^the data folder .* cannot be (written|used): ") as caught:
+    with pytest.raises(
+        ConfigError, match=r"^the data folder .* cannot be (written|used): "
+    ) as caught:
         DataFolder.open(str(tmp_path / "data"), disk)
     assert "\n" not in str(caught.value)
 
@@ -162,8 +164,8 @@ def test_topics(tmp_path: Path, disk: FaultyDisk) -> None:
     assert disk.calls["fsync_dir"] >= 3
     folder.close()
     folder = DataFolder.open(str(tmp_path), disk)
-    assert [TOPIC] == folder.topics()
-    assert [0, 1, 2, 3] == folder.partitions(TOPIC)
+    assert folder.topics() == [TOPIC]
+    assert folder.partitions(TOPIC) == [0, 1, 2, 3]
     path = folder.partition_path(TOPIC, 3, "delay")
     assert str(tmp_path / "topics" / TOPIC.hex() / "3" / "delay") == path
     fill(Log.open(folder.files, path), 3)
@@ -192,15 +194,15 @@ def test_epochs(tmp_path: Path, disk: FaultyDisk) -> None:
     folder = DataFolder.open(str(tmp_path), disk)
     epochs = folder.epoch_file(TOPIC, 0)
     assert epochs.current == -1
-    assert [0, 1, 2] == [epochs.bump(0), epochs.bump(10), epochs.bump(25)]
+    assert [epochs.bump(0), epochs.bump(10), epochs.bump(25)] == [0, 1, 2]
     epochs = folder.epoch_file(TOPIC, 0)
-    assert ((0, 0), (1, 10), (2, 25)) == epochs.entries
-    assert [0, 0, 1, 2] == [epochs.at(offset) for offset in (0, 9, 10, 99)]
-    assert [10, 25, 30, 30] == [epochs.end_of(epoch, 30) for epoch in (0, 1, 2, 9)]
+    assert epochs.entries == ((0, 0), (1, 10), (2, 25))
+    assert [epochs.at(offset) for offset in (0, 9, 10, 99)] == [0, 0, 1, 2]
+    assert [epochs.end_of(epoch, 30) for epoch in (0, 1, 2, 9)] == [10, 25, 30, 30]
     epochs.truncate_to(25)
     assert epochs.current == 1
     assert epochs.bump(10) == 2
-    assert ((0, 0), (2, 10)) == epochs.entries
+    assert epochs.entries == ((0, 0), (2, 10))
     folder.close()
 
 

@@ -28,10 +28,13 @@ def test_bytes_on_disk(log: Log) -> None:
     log.write()
     (path,) = segment_files(log)
     assert os.path.basename(path) == "00000000000000000000.log"
-    assert bytes.fromhex(
-        "0000000000000000 00000036 00000003 02 b7f31080 8008 00000001 0000000000000007"
-        "0000000000000007 ffffffffffffffff ffff ffffffff 00000002 302e302e30"
-    ) == Path(path).read_bytes()
+    assert (
+        bytes.fromhex(
+            "0000000000000000 00000036 00000003 02 b7f31080 8008 00000001 0000000000000007"
+            "0000000000000007 ffffffffffffffff ffff ffffffff 00000002 302e302e30"
+        )
+        == Path(path).read_bytes()
+    )
 
 
 def test_offsets_move_as_batches_go_down(log: Log) -> None:
@@ -101,7 +104,7 @@ def test_read_outside(log: Log) -> None:
     for offset in (9, 31):
         with pytest.raises(OffsetOutOfRange) as caught:
             log.read(offset, 1000, 100)
-        assert {"start": 10, "end": 30} == caught.value.data
+        assert caught.value.data == {"start": 10, "end": 30}
     assert Chunk(b"", 30, 30) == log.read(30, 1000, 100)
 
 

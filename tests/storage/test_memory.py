@@ -28,7 +28,7 @@ def fill(log: MemoryLog, batches: int, count: int = 1, time: int = 1000) -> list
 def test_same_face() -> None:
     """Everything public of a log on disk is there, with the same parameters."""
     for name, member in inspect.getmembers(Log):
-        if not name.startswith("_") and name not in {"open"}:
+        if not name.startswith("_") and name != "open":
             other = getattr(MemoryLog, name, None) or getattr(MemoryLog(), name)
             if inspect.isfunction(member):
                 assert list(inspect.signature(member).parameters) == list(

@@ -72,8 +72,8 @@ def test_torn_tail_is_cut(log: Log, cut: int) -> None:
 
 def test_garbage_behind_the_end_is_cut(log: Log) -> None:
     """Zeros or noise behind the last batch are a torn tail."""
+    made = fill(log, 1)
     for noise in (bytes(500), b"\x02" * 500, bytes(range(256)) * 2):
-        made = fill(log, 1) if not log.end_offset else made
         path = segment_files(log)[-1]
         with Path(path).open("ab") as file:
             file.write(noise)
@@ -96,6 +96,7 @@ def test_flipped_bit(log: Log, field: str, bit: int, segment: int) -> None:
     found = reopen(log)
     assert found.end_offset == 24
     assert [each for each in made if read_header(each).base_offset != lost] == read_all(found)
+    gap: Gap
     (gap,) = found.report.damaged
     assert (gap.start, gap.end, gap.size, gap.reason) == (lost, lost + 1, 101, "damaged")
     assert os.path.getsize(gap.path) == 101
@@ -118,7 +119,7 @@ def test_flipped_bit_found_without_a_restart(log: Log) -> None:
     found = reopen(log, SMALL, point)
     assert found.report.damaged == ()
     assert made[:1] + made[2:] == read_all(found)
-    assert [1] == [gap.start for gap in found.report.damaged]
+    assert [gap.start for gap in found.report.damaged] == [1]
     assert read_all(reopen(found, SMALL, found.checkpoint())) == made[:1] + made[2:]
 
 
@@ -129,7 +130,7 @@ def test_damage_at_the_end_of_an_old_segment(log: Log) -> None:
     last = os.path.getsize(path) - 1
     flip(path, last)
     found = reopen(log)
-    assert [8] == [gap.start for gap in found.report.damaged] or read_all(found)
+    assert [gap.start for gap in found.report.damaged] == [8] or read_all(found)
     assert len(read_all(found)) == 23
     assert len(found.report.damaged) == 1
 
@@ -206,7 +207,7 @@ def test_checkpoint_shortens_the_scan(new_log: MakeLog) -> None:
     log.forget_files()
     found = Log.open(FileCache(FaultyDisk()), log.path, LogConfig(), point, seen.append)
     assert found.report.scanned_bytes == sum(map(len, made))
-    assert [5, 6] == [each.base_offset for each in seen]
+    assert [each.base_offset for each in seen] == [5, 6]
     assert found.report.records == 2
 
 
@@ -231,7 +232,7 @@ def test_missing_middle_segment(log: Log) -> None:
     found = reopen(log)
     assert (Gap(first, end, 0, "missing"),) == found.report.damaged
     assert made[:first] + made[end:] == read_all(found)
-    assert [] == [name for name in os.listdir(log.path) if name.endswith(".bad")]
+    assert [name for name in os.listdir(log.path) if name.endswith(".bad")] == []
     chunk = found.read(first, 1000, 40)
     assert chunk is not None
     assert chunk.start == end

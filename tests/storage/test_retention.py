@@ -56,8 +56,8 @@ def test_quiet_segment_expires(log: Log) -> None:
     assert log.expire(7000, 5000) == 0
     found = reopen(log)
     assert (found.start_offset, found.end_offset) == (1, 1)
-    assert [1] == bases(fill(found, 1, time=8000))
-    assert [1] == bases(read_all(found))
+    assert bases(fill(found, 1, time=8000)) == [1]
+    assert bases(read_all(found)) == [1]
 
 
 def test_fresh_messages_never_expire(log: Log) -> None:
@@ -69,7 +69,9 @@ def test_fresh_messages_never_expire(log: Log) -> None:
         log.expire(now, 5000)
         times = [each.max_timestamp for each in log.headers()]
         assert times[-1] == now
-        assert {each for each in range(max(1000, now - 4999), now + 1) if not each % 500} <= set(times)
+        assert {each for each in range(max(1000, now - 4999), now + 1) if not each % 500} <= set(
+            times
+        )
     assert log.start_offset > 90
 
 
@@ -132,7 +134,7 @@ def test_purge_of_everything(log: Log) -> None:
     assert log.size_bytes == 0
     found = reopen(log)
     assert (found.start_offset, found.end_offset) == (40, 40)
-    assert [40] == bases(fill(found, 1))
+    assert bases(fill(found, 1)) == [40]
 
 
 def test_purges_in_a_row(log: Log) -> None:

@@ -23,7 +23,9 @@ class Pool:
         self.calls: queue.SimpleQueue[tuple[Callable[..., None], tuple[object, ...]]] = (
             queue.SimpleQueue()
         )
-        self.syncer = PoolSyncer(disk, lambda function, *rest: self.calls.put((function, rest)), threads)
+        self.syncer = PoolSyncer(
+            disk, lambda function, *rest: self.calls.put((function, rest)), threads
+        )
 
     def sync(self, logs: list[Log]) -> Results:
         """Sync logs, end their tickets, and give the results."""
@@ -152,13 +154,12 @@ def test_inline(new_log: MakeLog, disk: FaultyDisk) -> None:
     syncer: Syncer = InlineSyncer(disk)
     logs = written(new_log, 2)
     tickets = {ticket: log for log in logs if (ticket := log.begin_sync()) is not None}
-    syncer.sync(
-        list(tickets),
-        lambda results: [
-            tickets[ticket].end_sync(ticket, error) for ticket, error in results.items()
-        ]
-        and None,
-    )
+
+    def done(results: Results) -> None:
+        for ticket, error in results.items():
+            tickets[ticket].end_sync(ticket, error)
+
+    syncer.sync(list(tickets), done)
     assert {1} == {log.synced_offset for log in logs}
     syncer.close()
 
