@@ -19,9 +19,34 @@ from tinymq.web.format import Times
 #: A sparkline shows its values in about so many points.
 SPARK_POINTS: Final = 36
 _CHART_POINTS: Final = 90
-_LEFT: Final = 36
-_TOP: Final = 8
-_BOTTOM: Final = 20
+
+
+@frozen
+class Box:
+    """The box of a chart. Its text is 11 px high at any width, so there are two."""
+
+    width: int
+    height: int
+    left: int = 44
+    top: int = 8
+
+    @property
+    def bottom(self) -> int:
+        """Where the plot ends and the times begin."""
+        return self.height - 20
+
+    def x(self, share: float) -> float:
+        """Place a share of the time, from 0 to 1."""
+        return self.left + (self.width - self.left) * share
+
+    def y(self, share: float) -> float:
+        """Place a share of the axis, from 0 to 1."""
+        return self.bottom - (self.bottom - self.top) * share
+
+
+#: Beside another chart on a wide screen, and alone on a phone.
+WIDE: Final = Box(560, 168)
+NARROW: Final = Box(358, 142)
 
 
 def _points(pairs: Sequence[tuple[float, float]]) -> str:
@@ -61,7 +86,7 @@ def spark(series: Series | None, width: int = 72, height: int = 20) -> Spark | N
     if len(values) < 2:
         return None
     high = max(values)
-    low = min(min(values), high * 0.75)
+    low = min(*values, high * 0.75)
     scale = (high - low) or 1
     step = (width - 4) / (len(values) - 1)
     pairs = [
@@ -117,8 +142,8 @@ def axis_number(value: float) -> str:
     """Write a number of an axis: ``5 k`` for 5000."""
     for limit, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
         if value >= limit:
-            return f"{value / limit:g}{unit}"
-    return f"{value:g}"
+            return f"{value / limit:.3g}{unit}"
+    return f"{value:.3g}"
 
 
 @frozen
@@ -140,6 +165,7 @@ class Chart:
         title: What it shows.
         width: Of the box.
         height: Of the box.
+        left: Where the plot begins.
         grid: Height and text of every gridline, lowest first.
         times: Place, text and anchor class of every time below.
         curves: At most two.
@@ -150,6 +176,7 @@ class Chart:
     title: str
     width: int
     height: int
+    left: int
     grid: tuple[tuple[str, str], ...]
     times: tuple[tuple[str, str, str], ...]
     curves: tuple[Curve, ...]
@@ -157,68 +184,65 @@ class Chart:
     sentence: str
 
 
-def _curve(name: str, series: Series, span_ms: int, top: float, width: int, height: int) -> Curve:
+def _curve(name: str, series: Series, span_ms: int, top: float, box: Box) -> Curve:
     values = thin(series.values, _CHART_POINTS)
-    bottom = height - _BOTTOM
     covered = min(1.0, len(series.values) * series.step_ms / span_ms)
-    begin = width - (width - _LEFT) * covered
-    step = (width - begin) / max(1, len(values) - 1)
-    pairs = [
-        (begin + i * step, bottom - value / top * (bottom - _TOP)) for i, value in enumerate(values)
-    ]
-    area = f"{begin:.1f},{bottom} {_points(pairs)} {width},{bottom}"
+    step = covered / max(1, len(values) - 1)
+    pairs = [(box.x(1 - covered + i * step), box.y(v / top)) for i, v in enumerate(values)]
+    area = f"{pairs[0][0]:.1f},{box.bottom} {_points(pairs)} {box.width},{box.bottom}"
     return Curve(name, _points(pairs), area, values[-1])
 
 
-def _times(end_ms: int, span_ms: int, times: Times, width: int) -> tuple[tuple[str, str, str], ...]:
-    plot = width - _LEFT
-    marks = [(_LEFT + plot * part, end_ms - span_ms * (1 - part)) for part in (0, 1 / 3, 2 / 3, 1)]
-    anchors = ("", "m", "m", "e")
+def _times(end_ms: int, span_ms: int, times: Times, box: Box) -> tuple[tuple[str, str, str], ...]:
     return tuple(
-        (f"{x:.1f}", times.minute(int(ms)), anchor)
-        for (x, ms), anchor in zip(marks, anchors, strict=True)
+        (f"{box.x(part):.1f}", times.minute(int(end_ms - span_ms * (1 - part))), anchor)
+        for part, anchor in ((0, ""), (1 / 3, "m"), (2 / 3, "m"), (1, "e"))
     )
 
 
-def chart(
-    title: str,
-    series: Sequence[tuple[str, Series]],
-    times: Times,
-    span_ms: int,
-    *,
-    write: Callable[[float], str] = axis_number,
-    size: tuple[int, int] = (368, 142),
-) -> Chart | None:
+@frozen
+class Plot:
     """
-    Draw one or two series over the same time, or nothing when none is known.
+    What a chart shows, before it is drawn.
 
-    Args:
+    Attributes:
         title: What it shows.
-        series: Names and values; the first one is the accented one.
-        times: Writes the times below.
+        series: Names and values, at most two; the first one is accented.
         span_ms: How much time the box is wide.
         write: Writes a value of the axis.
-        size: Width and height of the box.
     """
-    known = [(name, one) for name, one in series if len(one.values) > 1]
-    if not known:
-        return None
-    width, height = size
-    top, step = round_top(max(max(thin(one.values, _CHART_POINTS)) for _, one in known))
-    bottom = height - _BOTTOM
-    lines = [step * i for i in range(round(top / step) + 1)]
-    curves = tuple(_curve(name, one, span_ms, top, width, height) for name, one in known)
-    said = ", ".join(f"{c.name} {write(round(c.last, 1))}" for c in curves)
-    return Chart(
-        title=title,
-        width=width,
-        height=height,
-        grid=tuple((f"{bottom - v / top * (bottom - _TOP):.1f}", write(v)) for v in lines),
-        times=_times(known[0][1].end_ms, span_ms, times, width),
-        curves=curves,
-        rows=_rows([one for _, one in known]),
-        sentence=f"{title} now: {said}",
-    )
+
+    title: str
+    series: tuple[tuple[str, Series], ...]
+    span_ms: int
+    write: Callable[[float], str] = axis_number
+
+    def draw(self, times: Times, box: Box = WIDE) -> Chart | None:
+        """
+        Draw the chart, or nothing when fewer than two values are known.
+
+        Args:
+            times: Writes the times below.
+            box: How large.
+        """
+        known = [(name, one) for name, one in self.series if len(one.values) > 1]
+        if not known:
+            return None
+        top, step = round_top(max(max(thin(one.values, _CHART_POINTS)) for _, one in known))
+        lines = [step * i for i in range(round(top / step) + 1)]
+        curves = tuple(_curve(name, one, self.span_ms, top, box) for name, one in known)
+        said = ", ".join(f"{c.name} {self.write(round(c.last, 1))}" for c in curves)
+        return Chart(
+            title=self.title,
+            width=box.width,
+            height=box.height,
+            left=box.left,
+            grid=tuple((f"{box.y(v / top):.1f}", self.write(v)) for v in lines),
+            times=_times(known[0][1].end_ms, self.span_ms, times, box),
+            curves=curves,
+            rows=_rows([one for _, one in known]),
+            sentence=f"{self.title} now: {said}",
+        )
 
 
 def _rows(series: Sequence[Series], most: int = 12) -> tuple[tuple[int, tuple[float, ...]], ...]:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from attrs import frozen
+from typing_extensions import override
 
 UNKNOWN: Final = "\N{EN DASH}"
 _SIZES: Final = ("B", "KB", "MB", "GB", "TB", "PB")
@@ -24,6 +25,7 @@ class Quantity(NamedTuple):
     figure: str
     unit: str
 
+    @override
     def __str__(self) -> str:
         return f"{self.figure} {self.unit}".strip()
 
