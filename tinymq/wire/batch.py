@@ -1,0 +1,430 @@
+"""
+The record batch: what travels, lies on disk, is replicated and is read as one.
+
+The header is that of Kafka's record batch v2, so that both kinds of payload can
+lie in one log::
+
+     0        8       12      16    17     21     23      27       35
+    +--------+-------+-------+-----+------+------+-------+--------+--------+
+    | base   |length | leader|magic| crc  |attri-|last   |base    |max     |
+    | offset |after12| epoch | =2  | 32C  |butes |delta  |time ms |time ms |
+    +--------+-------+-------+-----+------+------+-------+--------+--------+
+      i64      i32     i32     i8    u32    i16    i32     i64      i64
+    43       51     53       57     61
+    +--------+------+--------+------+----------
+    |producer|prod. | base   |count | payload ...
+    |id      |epoch |sequence|      |
+    +--------+------+--------+------+----------
+      i64      i16    i32      i32
+
+The checksum covers everything from the attributes on; offset and epoch lie
+before it, so a broker can set them without touching it.
+
+The native payload is a msgpack array of seven columns, each nil or a ``bin``
+that holds a msgpack value of its own: offset deltas, producer times, keys,
+values, headers, message ids, expiry. The broker opens only the column that a
+feature needs, and values never.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from google_crc32c import extend as crc_extend
+from google_crc32c import value as crc_value
+
+from tinymq.errors import BatchTooLarge, CorruptBatch, InvalidRequest, ValueTooLarge
+from tinymq.limits import KIB, Limits
+from tinymq.wire.frames import Bytes
+
+BATCH_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+HEADER_SIZE: Final = BATCH_HEADER.size
+MAGIC: Final = 2
+
+#: Where the length field ends; the length counts what follows it.
+LENGTH_END: Final = 12
+#: Where the checksum starts to count.
+CHECKED_FROM: Final = 21
+#: Where the payload starts.
+PAYLOAD: Final = HEADER_SIZE
+
+#: Sequence numbers are 31 bits and wrap to 0.
+SEQUENCE_MODULUS: Final = 1 << 31
+
+NO_PRODUCER: Final = -1
+
+#: For each column None, or where the content of its ``bin`` starts and ends.
+Spans = list[tuple[int, int] | None]
+
+_CODEC_MASK: Final = 0x7
+APPEND_TIME: Final = 1 << 3
+TRANSACTIONAL: Final = 1 << 4
+CONTROL: Final = 1 << 5
+HAS_IDS: Final = 1 << 13
+HAS_EXPIRY: Final = 1 << 14
+#: Bit 15 of a signed 16-bit field.
+NATIVE: Final = -(1 << 15)
+
+_ATTRIBUTES_TO_END = struct.Struct(">hiqqqhii")
+_PRODUCER_ALLOWED: Final = NATIVE | HAS_IDS | HAS_EXPIRY | APPEND_TIME | _CODEC_MASK
+
+
+class Codec(IntEnum):
+    """How the columns of values and headers are compressed."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+#: Codecs that native payloads may use.
+NATIVE_CODECS: Final = frozenset({Codec.NONE, Codec.GZIP, Codec.ZSTD})
+
+
+class Column(IntEnum):
+    """The places of the seven columns in a native payload."""
+
+    DELTAS = 0
+    TIMES = 1
+    KEYS = 2
+    VALUES = 3
+    HEADERS = 4
+    IDS = 5
+    EXPIRY = 6
+
+
+COLUMNS: Final = len(Column)
+#: Columns whose presence an attribute bit tells, so that a reader need not look.
+_FLAGS: Final = {Column.IDS: HAS_IDS, Column.EXPIRY: HAS_EXPIRY}
+#: Most records in one native batch, whatever a header claims.
+MAX_RECORDS: Final = 65_535
+
+
+class BatchHeader(NamedTuple):
+    """The header of a record batch; times are milliseconds since the epoch."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self.length + LENGTH_END
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """Offset behind the last record."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def native(self) -> bool:
+        """Whether the payload is columns."""
+        return self.attributes < 0
+
+    @property
+    def codec(self) -> int:
+        """The compression, as a number of `Codec`."""
+        return self.attributes & _CODEC_MASK
+
+
+def read_header(buffer: Bytes, position: int = 0) -> BatchHeader:
+    """
+    Read a batch header without checking anything.
+
+    Args:
+        buffer: At least `HEADER_SIZE` bytes from `position` on.
+        position: Where the batch starts.
+    """
+    return BatchHeader._make(BATCH_HEADER.unpack_from(buffer, position))
+
+
+def checked_header(buffer: Bytes) -> BatchHeader:
+    """
+    Read the header of exactly one batch and check it against the bytes.
+
+    Args:
+        buffer: The whole batch and nothing else.
+
+    Raises:
+        CorruptBatch: Length, magic, counts or checksum do not fit.
+    """
+    size = len(buffer)
+    if size < HEADER_SIZE:
+        raise CorruptBatch(f"a record batch has at least {HEADER_SIZE} bytes, not {size}")
+    header = read_header(buffer)
+    if header.length + LENGTH_END != size:
+        raise CorruptBatch(f"the batch says {header.length + LENGTH_END} bytes and has {size}")
+    if header.magic != MAGIC:
+        raise CorruptBatch(f"record batches have magic {MAGIC}, not {header.magic}")
+    if header.last_offset_delta < 0 or not 0 <= header.records <= header.last_offset_delta + 1:
+        raise CorruptBatch(
+            f"{header.records} records do not lie on {header.last_offset_delta + 1} offsets"
+        )
+    crc = crc_value(bytes(buffer[CHECKED_FROM:]))  # the C function takes bytes alone
+    if crc != header.crc:
+        raise CorruptBatch(f"checksum {crc:08x} of the batch is not the {header.crc:08x} it says")
+    return header
+
+
+def check_produced(buffer: Bytes, limits: Limits) -> BatchHeader:
+    """
+    Check a batch that a producer sent, before it may be stored.
+
+    Args:
+        buffer: The payload of a PRODUCE request.
+        limits: The limits in force.
+
+    Returns:
+        Its header.
+
+    Raises:
+        CorruptBatch: The bytes contradict themselves.
+        BatchTooLarge: Several records, together over the batch limit.
+        ValueTooLarge: A single record over the limit of a value.
+        InvalidRequest: Flags, codec or counts that producers may not use.
+    """
+    header = checked_header(buffer)
+    _check_size(header, limits)
+    attributes = header.attributes
+    if attributes & ~_PRODUCER_ALLOWED or not header.native:
+        raise InvalidRequest(
+            f"attributes 0x{attributes & 0xFFFF:04x} are not a producer's to use",
+            field="attributes",
+        )
+    if header.codec not in NATIVE_CODECS:
+        raise InvalidRequest(
+            f"codec {header.codec} is not taken in native batches; use none, gzip or zstd",
+            field="codec",
+        )
+    if header.producer_id != NO_PRODUCER and (
+        min(header.producer_id, header.producer_epoch, header.base_sequence) < 0
+    ):
+        raise InvalidRequest(
+            "an idempotent batch needs a producer id, an epoch and a sequence", field="sequence"
+        )
+    _check_columns(header, column_spans(buffer))
+    return header
+
+
+def _check_size(header: BatchHeader, limits: Limits) -> None:
+    size, count = header.size, header.records
+    if not 1 <= count <= limits.records or count != header.last_offset_delta + 1:
+        raise InvalidRequest(
+            f"a batch has 1 to {limits.records} records and no gaps, not {count} records "
+            f"over {header.last_offset_delta + 1} offsets",
+            field="count",
+        )
+    if size > limits.batch:
+        if count > 1:
+            raise BatchTooLarge(
+                f"the batch of {count} records has {size} bytes; the batch limit is "
+                f"{limits.batch}: send fewer records in a batch",
+                limit=limits.batch,
+                name="batch",
+            )
+        if size > limits.payload:
+            raise ValueTooLarge(
+                f"the record has {size} bytes; the value limit is {limits.value}",
+                limit=limits.value,
+                name="value",
+            )
+
+
+def _check_columns(header: BatchHeader, spans: Spans) -> None:
+    if spans[Column.DELTAS] is not None:
+        raise InvalidRequest("a produced batch has no column of offset deltas", field="deltas")
+    for column, flag in _FLAGS.items():
+        if (spans[column] is not None) != bool(header.attributes & flag):
+            raise InvalidRequest(
+                f"column {column.name.lower()} and its attribute bit do not agree",
+                field="attributes",
+            )
+
+
+def column_spans(buffer: Bytes, start: int = PAYLOAD) -> Spans:
+    """
+    Find the seven columns of a native batch without decoding them.
+
+    Args:
+        buffer: The whole batch.
+        start: Where the payload starts.
+
+    Returns:
+        The seven spans.
+
+    Raises:
+        CorruptBatch: The payload is not seven columns that fill it exactly.
+    """
+    spans: Spans = []
+    size = len(buffer)
+    try:
+        if buffer[start] != 0x90 | COLUMNS:
+            raise CorruptBatch("a native payload is a msgpack array of seven columns")
+        position = start + 1
+        for _ in range(COLUMNS):
+            kind = buffer[position]
+            if kind == 0xC0:
+                spans.append(None)
+                position += 1
+                continue
+            width = _BIN_LENGTHS[kind]
+            begin = position + 1 + width
+            position = begin + int.from_bytes(buffer[position + 1 : begin], "big")
+            spans.append((begin, position))
+    except (IndexError, KeyError) as error:
+        raise CorruptBatch("a column of the batch is neither nil nor a bin") from error
+    if position != size:
+        raise CorruptBatch("the columns of the batch do not end where the batch ends")
+    return spans
+
+
+#: First byte of a msgpack ``bin`` to the width of its length.
+_BIN_LENGTHS: Final = {0xC4: 1, 0xC5: 2, 0xC6: 4}
+
+
+def stamp(
+    buffer: Bytes, header: BatchHeader, base_offset: int, leader_epoch: int, timestamp: int
+) -> list[Bytes]:
+    """
+    Give a checked native batch its place in a log.
+
+    Args:
+        buffer: The batch as it came.
+        header: Its header.
+        base_offset: Offset of the first record.
+        leader_epoch: The epoch in which it is appended.
+        timestamp: Append time, milliseconds since the epoch, not below that of
+            the batch before.
+
+    Returns:
+        Pieces to be written in this order.
+    """
+    attributes = header.attributes | APPEND_TIME
+    checked = _ATTRIBUTES_TO_END.pack(
+        attributes,
+        header.last_offset_delta,
+        timestamp,
+        timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.records,
+    )
+    payload = bytes(buffer[PAYLOAD:])
+    crc = crc_extend(crc_value(checked), payload)
+    head = _TO_CRC.pack(base_offset, header.length, leader_epoch, MAGIC, crc) + checked
+    return [head, payload]
+
+
+_TO_CRC: Final = struct.Struct(">qiibI")
+
+
+def build(  # noqa: PLR0913 - the fields of the header
+    payload: bytes,
+    count: int,
+    attributes: int,
+    *,
+    timestamp: int = 0,
+    producer_id: int = NO_PRODUCER,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+) -> bytes:
+    """
+    Put a header before a payload, as a producer sends it.
+
+    Args:
+        payload: The seven columns.
+        count: Records in it.
+        attributes: Flags and codec.
+        timestamp: Producer's time in milliseconds; the broker overwrites it.
+        producer_id: From INIT_PRODUCER, or -1.
+        producer_epoch: From INIT_PRODUCER, or -1.
+        base_sequence: Sequence of the first record, or -1.
+
+    Returns:
+        The batch with base offset 0 and epoch -1.
+    """
+    checked = _ATTRIBUTES_TO_END.pack(
+        attributes,
+        count - 1,
+        timestamp,
+        timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    )
+    crc = crc_extend(crc_value(checked), payload)
+    length = len(payload) + HEADER_SIZE - LENGTH_END
+    return b"".join((_TO_CRC.pack(0, length, -1, MAGIC, crc), checked, payload))
+
+
+def sequence(batch: bytes, producer_id: int, producer_epoch: int, base_sequence: int) -> bytes:
+    """
+    Give a built batch another place in its producer's sequence.
+
+    Args:
+        batch: A batch from `build`.
+        producer_id: The new producer id.
+        producer_epoch: The new epoch.
+        base_sequence: The new sequence of the first record.
+    """
+    header = read_header(batch)
+    return build(
+        batch[PAYLOAD:],
+        header.records,
+        header.attributes,
+        timestamp=header.base_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )
+
+
+def split(buffer: Bytes) -> list[tuple[BatchHeader, memoryview]]:
+    """
+    Cut a run of batches, as FETCH returns it, without checking them.
+
+    Args:
+        buffer: Whole batches; a torn last one is left out.
+    """
+    view, position, size = memoryview(buffer), 0, len(buffer)
+    found = []
+    while size - position >= HEADER_SIZE:
+        header = read_header(view, position)
+        end = position + header.size
+        if end > size or header.size < HEADER_SIZE:
+            break
+        found.append((header, view[position:end]))
+        position = end
+    return found
+
+
+def record_overhead(headers: Sequence[tuple[str, bytes]] | None) -> int:
+    """Upper bound of the bytes that one record needs beside key, value and headers."""
+    return 24 + (sum(10 + len(name) for name, _ in headers) if headers else 0)
+
+
+assert _TO_CRC.size == CHECKED_FROM
+assert Limits().payload > KIB

@@ -1,0 +1,353 @@
+"""
+Records to columns and columns to records.
+
+`RecordBatch` opens a column only when it is asked for, so that a reader who
+wants values pays for values.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import zstandard
+from typing_extensions import override
+
+from tinymq.errors import CorruptBatch, InvalidRequest, UsageError
+from tinymq.limits import DEFAULT_LIMITS, MIB
+from tinymq.wire.batch import (
+    HAS_EXPIRY,
+    HAS_IDS,
+    MAX_RECORDS,
+    NATIVE,
+    NO_PRODUCER,
+    BatchHeader,
+    Codec,
+    Column,
+    build,
+    checked_header,
+    column_spans,
+)
+from tinymq.wire.codec import pack, unpack_column
+from tinymq.wire.frames import Bytes
+
+#: Header names and values of one record, in order; names may repeat.
+Headers = Sequence[tuple[str, bytes]]
+
+
+class Record:
+    """
+    One record as a consumer gets it.
+
+    Attributes:
+        offset: Its place in the partition.
+        timestamp: When the broker appended it, milliseconds since the epoch.
+        key: Key, or None.
+        value: Value, or None for a tombstone.
+        headers: Names and values in order.
+        created: The producer's own time in milliseconds, or None.
+    """
+
+    __slots__ = ("created", "headers", "key", "offset", "timestamp", "value")
+
+    def __init__(
+        self,
+        offset: int,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        created: int | None,
+    ) -> None:
+        self.offset = offset
+        self.timestamp = timestamp
+        self.key = key
+        self.value = value
+        self.headers = headers
+        self.created = created
+
+    @override
+    def __repr__(self) -> str:
+        size = "tombstone" if self.value is None else f"{len(self.value)} B"
+        return f"<Record offset={self.offset} key={self.key!r:.40} {size}>"
+
+
+def encode_batch(  # noqa: PLR0913 - the columns of a batch
+    values: Sequence[bytes | None],
+    *,
+    keys: Sequence[bytes | None] | None = None,
+    headers: Sequence[Headers] | None = None,
+    times: Sequence[int] | int | None = None,
+    ids: Sequence[bytes] | None = None,
+    codec: Codec = Codec.NONE,
+    producer_id: int = NO_PRODUCER,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+) -> bytes:
+    """
+    Encode records as one native batch.
+
+    Args:
+        values: The values; None is a tombstone.
+        keys: As many keys, or None when no record has one.
+        headers: As many header lists, or None when no record has headers.
+        times: The producer's times in milliseconds, one for all or one each.
+        ids: As many 16-byte message ids, or None.
+        codec: Compression of values and headers: none, gzip or zstd.
+        producer_id: From INIT_PRODUCER, or -1.
+        producer_epoch: From INIT_PRODUCER, or -1.
+        base_sequence: Sequence of the first record, or -1.
+
+    Returns:
+        The batch, ready for PRODUCE.
+
+    Raises:
+        UsageError: No values, or a column with another number of items. Nobody
+            could read such a batch, and the broker does not look inside.
+        InvalidRequest: The codec is not used in native batches.
+    """
+    count = len(values)
+    for column in (values, keys, headers, ids, None if isinstance(times, int) else times):
+        if column is not None and not 0 < len(column) == count:
+            raise UsageError(f"a batch of {count} values has a column of {len(column)} items")
+    packed_values = compress(pack(values), codec)
+    packed_headers = None if headers is None else compress(pack(headers), codec)
+    columns = (
+        None,
+        None if times is None else pack(times),
+        None if keys is None else pack(keys),
+        packed_values,
+        packed_headers,
+        None if ids is None else pack(ids),
+        None,
+    )
+    newest = 0 if times is None else times if isinstance(times, int) else max(times)
+    return build(
+        pack(columns),
+        count,
+        NATIVE | codec | (HAS_IDS if ids is not None else 0),
+        timestamp=newest,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )
+
+
+class RecordBatch:
+    """
+    A stored batch, its columns opened on demand.
+
+    Args:
+        buffer: Exactly one batch.
+        header: Its header, if it was read and checked already.
+        inflated: Most bytes that a compressed column may grow to.
+
+    Raises:
+        CorruptBatch: Here or at the first look at a column, when the bytes
+            contradict themselves.
+    """
+
+    __slots__ = ("_buffer", "_inflated", "_spans", "header")
+
+    def __init__(
+        self,
+        buffer: Bytes,
+        header: BatchHeader | None = None,
+        inflated: int = DEFAULT_LIMITS.inflated,
+    ) -> None:
+        self.header = checked_header(buffer) if header is None else header
+        if not self.header.native:
+            raise CorruptBatch("only native batches can be read here")
+        if not 0 <= self.header.records <= MAX_RECORDS:
+            raise CorruptBatch(f"a native batch cannot have {self.header.records} records")
+        self._buffer = memoryview(buffer)
+        self._spans = column_spans(self._buffer)
+        self._inflated = inflated
+
+    def __len__(self) -> int:
+        return self.header.records
+
+    @property
+    def timestamp(self) -> int:
+        """When the broker appended it, milliseconds since the epoch."""
+        return self.header.max_timestamp
+
+    @property
+    def offsets(self) -> Sequence[int]:
+        """The offset of each record."""
+        base, last = self.header.base_offset, self.header.last_offset_delta
+        deltas = self._column(Column.DELTAS)
+        if deltas is None:
+            deltas = range(self.header.records)
+        elif deltas != sorted({*deltas}):
+            raise CorruptBatch("the offsets of the batch do not rise")
+        if deltas and not 0 <= deltas[0] <= deltas[-1] <= last:
+            raise CorruptBatch(f"the offsets of the batch do not lie in 0 to {last}")
+        return [base + delta for delta in deltas]
+
+    @property
+    def values(self) -> list[bytes | None]:
+        """The value of each record; None is a tombstone."""
+        values: list[bytes | None] | None = self._column(Column.VALUES)
+        return [None] * self.header.records if values is None else values
+
+    @property
+    def keys(self) -> list[bytes | None]:
+        """The key of each record."""
+        keys: list[bytes | None] | None = self._column(Column.KEYS)
+        return [None] * self.header.records if keys is None else keys
+
+    @property
+    def headers(self) -> list[Headers]:
+        """The headers of each record."""
+        rows = self._column(Column.HEADERS)
+        if rows is None:
+            return [()] * self.header.records
+        return [tuple(map(_pair, row)) if row else () for row in rows]
+
+    @property
+    def times(self) -> list[int | None]:
+        """The producer's own time of each record, or None."""
+        times = self._column(Column.TIMES)
+        if times is None or isinstance(times, int):
+            return [times] * self.header.records
+        return list(times)
+
+    @property
+    def ids(self) -> list[bytes | None]:
+        """The message id of each record, or None."""
+        ids: list[bytes | None] | None = self._column(Column.IDS)
+        return [None] * self.header.records if ids is None else ids
+
+    def __iter__(self) -> Iterator[Record]:
+        timestamp = self.header.max_timestamp
+        for offset, key, value, headers, created in zip(
+            self.offsets, self.keys, self.values, self.headers, self.times, strict=True
+        ):
+            yield Record(offset, timestamp, key, value, headers, created)
+
+    def _column(self, column: Column) -> Any:
+        span = self._spans[column]
+        if span is None:
+            return None
+        data: Bytes = self._buffer[span[0] : span[1]]
+        count = self.header.records
+        if column in _COMPRESSED:
+            data = decompress(data, self.header.codec, self._inflated)
+        try:
+            found = unpack_column(data, count)
+        except ValueError as error:
+            raise CorruptBatch(f"column {column.name.lower()} cannot be read: {error}") from error
+        if column is Column.TIMES and type(found) is int:
+            return found
+        if type(found) is not list or len(found) != count:
+            raise CorruptBatch(f"column {column.name.lower()} has not one item for each record")
+        if not _ITEMS[column].issuperset(map(type, found)):
+            raise CorruptBatch(f"column {column.name.lower()} holds items of a wrong type")
+        return found
+
+
+_COMPRESSED: Final = (Column.VALUES, Column.HEADERS)
+
+_NONE: Final = type(None)
+#: What the items of each column may be.
+_ITEMS: Final = {
+    Column.DELTAS: frozenset({int}),
+    Column.TIMES: frozenset({int}),
+    Column.KEYS: frozenset({bytes, _NONE}),
+    Column.VALUES: frozenset({bytes, _NONE}),
+    Column.HEADERS: frozenset({list, _NONE}),
+    Column.IDS: frozenset({bytes, _NONE}),
+    Column.EXPIRY: frozenset({int, _NONE}),
+}
+
+
+def _pair(item: Any) -> tuple[str, bytes]:
+    if type(item) is list and len(item) == 2:
+        name, value = item
+        if type(name) is str and type(value) is bytes:
+            return name, value
+    raise CorruptBatch("a header of the batch is not a pair of a name and bytes")
+
+
+def compress(data: bytes, codec: int) -> bytes:
+    """
+    Compress a column.
+
+    Args:
+        data: The packed column.
+        codec: A number of `Codec`.
+
+    Raises:
+        InvalidRequest: This codec is not used in native batches.
+    """
+    if codec == Codec.NONE:
+        return data
+    if codec == Codec.ZSTD:
+        return zstandard.compress(data)
+    if codec == Codec.GZIP:
+        return zlib.compress(data, level=1, wbits=31)
+    raise InvalidRequest(f"codec {codec} is not used in native batches; use none, gzip or zstd")
+
+
+def decompress(data: Bytes, codec: int, limit: int) -> Bytes:
+    """
+    Decompress a column, and never to more than `limit` bytes.
+
+    Args:
+        data: The compressed column.
+        codec: A number of `Codec`.
+        limit: Most bytes of the result.
+
+    Raises:
+        CorruptBatch: Not in this codec, or larger than the limit.
+    """
+    if codec == Codec.NONE:
+        return data
+    try:
+        if codec == Codec.ZSTD:
+            return _decompress_zstd(data, limit)
+        if codec == Codec.GZIP:
+            return _decompress_gzip(data, limit)
+    except (zstandard.ZstdError, zlib.error) as error:
+        raise CorruptBatch(f"a column cannot be decompressed: {error}") from error
+    raise CorruptBatch(f"codec {codec} is not used in native batches")
+
+
+#: What RFC 8878 asks of every decoder; a larger window would be memory for the asking.
+_ZSTD_WINDOW: Final = 8 * MIB
+
+
+def _decompress_zstd(data: Bytes, limit: int) -> bytes:
+    """One frame; where it says its size, no more than that is set aside."""
+    if zstandard.frame_content_size(data) > limit:
+        raise _over(limit)
+    inflater = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
+    return inflater.decompress(data, max_output_size=limit, allow_extra_data=False)
+
+
+def _decompress_gzip(data: Bytes, limit: int) -> bytes:
+    """One member, with its checksum."""
+    inflater = zlib.decompressobj(wbits=31)
+    found = inflater.decompress(data, limit + 1)
+    if len(found) > limit:
+        raise _over(limit)
+    if not inflater.eof or inflater.unused_data:
+        raise CorruptBatch("the compressed column does not end where it should")
+    return found
+
+
+def _over(limit: int) -> CorruptBatch:
+    return CorruptBatch(f"a column decompresses to more than the limit of {limit} bytes")
+
+
+__all__ = [
+    "HAS_EXPIRY",
+    "Headers",
+    "Record",
+    "RecordBatch",
+    "compress",
+    "decompress",
+    "encode_batch",
+]
