@@ -351,9 +351,9 @@ class _Ring:
         for index, value in enumerate(growth, place):
             self.values[index] += value
 
-    def read(self, field: int, now: int) -> list[float]:
-        """One field's growth for each finished slot before `now`, oldest first."""
-        first = max(self.first, now - self.size)
+    def read(self, field: int, now: int, most: int) -> list[float]:
+        """One field's growth in each of the last finished slots before `now`, oldest first."""
+        first = max(self.first, now - min(most, self.size))
         lowest = self.slot - self.size
         return [
             self.values[slot % self.size * _FIELDS + field] if lowest < slot <= self.slot else 0.0
@@ -422,7 +422,7 @@ class History:
         now = now_ms // step
         # Counting may have begun less than ten seconds ago.
         elapsed = min(RATE_STEPS, max(1, now - self._started // step))
-        parts = (rings["recent"].read(field, now)[-elapsed:] for field in range(_FIELDS))
+        parts = (rings["recent"].read(field, now, elapsed) for field in range(_FIELDS))
         return Rates(*(sum(part) * 1000 / (elapsed * step) for part in parts))
 
     def trail(self, key: Hashable, now_ms: int, span: Span = "recent") -> Trail:
@@ -438,7 +438,7 @@ class History:
         now = now_ms // step
         rings = self._rings.get(key)
         if rings is not None:
-            values = rings[span].read(field, now)
+            values = rings[span].read(field, now, size)
         elif key in self._evicted:
             values = []
         else:

@@ -49,11 +49,21 @@ def _orders() -> FakeTopic:
     sizes = (4.1, 4.1, 4.1, 9.3, 4.1, 4.2, 4.0, 4.2)
     starts = (4811020, 4799316, 4822190, 10904112, 4790011, 4803377, 4788450, 4801932)
     logs = []
-    for rate, size, start in zip(rates, sizes, starts, strict=True):
-        times = sorted(NOW - 21 - rng.randint(0, 176_000_000) for _ in range(159))
+    ends = (9281137, 9361296, 9220456, 20766256, 9192826, 9281387, 9164674, 9461150)
+    for rate, size, start, end in zip(rates, sizes, starts, ends, strict=True):
+        times = sorted(NOW - 900 - rng.randint(0, 9000) for _ in range(158))
+        times.insert(0, NOW - 176_400_000)
         times.append(NOW - rng.randint(30, 900))
         records = [order(rng, i, at) for i, at in enumerate(times)]
-        logs.append(FakePartition(start=start, records=records, bytes=int(size * GB), rate=rate))
+        logs.append(
+            FakePartition(
+                start=start,
+                earlier=end - start - len(records),
+                records=records,
+                bytes=int(size * GB),
+                rate=rate,
+            )
+        )
     return FakeTopic(
         name="orders.created",
         partitions=logs,
@@ -67,6 +77,7 @@ def _other(name: str, rate: float, out: float, size: float, partitions: int = 3)
     logs = [
         FakePartition(
             start=rng.randint(0, 10**6),
+            earlier=int(size * 5e6 / partitions),
             records=[
                 FakeRecord(
                     NOW - 5000 * i - rng.randint(0, 4000), b"event %d of %s" % (i, name.encode())

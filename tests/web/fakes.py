@@ -81,9 +81,15 @@ class FakeRecord:
 
 @define(kw_only=True)
 class FakePartition:
-    """A log that begins at `start`."""
+    """
+    A log that begins at `start`.
+
+    Only its last records are held; `earlier` ones before them are made up from
+    these when somebody looks, so that a log may be as long as a real one.
+    """
 
     start: int = 0
+    earlier: int = 0
     records: list[FakeRecord] = Factory(list)
     bytes: int = 0
     rate: float = 0.0
@@ -93,7 +99,19 @@ class FakePartition:
     @property
     def end(self) -> int:
         """The next offset."""
-        return self.start + len(self.records)
+        return self.start + self.earlier + len(self.records)
+
+    def __getitem__(self, offset: int) -> FakeRecord:
+        """Find the record at an offset."""
+        index = offset - self.start - self.earlier
+        if index >= 0:
+            return self.records[index]
+        return evolve(self.records[index % len(self.records)], time_ms=self.oldest_ms or 0)
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """Time of the first record."""
+        return self.records[0].time_ms if self.records else None
 
 
 @define(kw_only=True)
@@ -171,7 +189,7 @@ class FakeConsole:
         return TopicRow(
             name=topic.name,
             partitions=len(topic.partitions),
-            messages=sum(len(p.records) for p in topic.partitions),
+            messages=sum(p.end - p.start for p in topic.partitions),
             bytes=sum(p.bytes for p in topic.partitions),
             rates=topic.rates,
             last_write_ms=max(writes, default=None),
@@ -226,7 +244,7 @@ class FakeConsole:
             bytes=log.bytes,
             rates=Rates(log.rate, out, log.rate * 927, out * 927),
             series=curve(index + 40, log.rate),
-            oldest_ms=log.records[0].time_ms if log.records else None,
+            oldest_ms=log.oldest_ms,
             last_write_ms=log.records[-1].time_ms if log.records else None,
             state="offline" if log.offline else "online",
             reason=log.offline,
@@ -280,11 +298,11 @@ class FakeConsole:
             first = min(max(start.offset, log.start), log.end)
         if isinstance(start, Since):
             later = (i for i, r in enumerate(log.records) if r.time_ms >= start.ms)
-            first = log.start + next(later, len(log.records))
+            first = log.start + log.earlier + next(later, len(log.records))
         return first, min(log.end, first + limit)
 
     def _view(self, partition: int, offset: int, log: FakePartition) -> RecordView:
-        record = log.records[offset - log.start]
+        record = log[offset]
         return RecordView(
             partition=partition,
             offset=offset,
@@ -302,7 +320,7 @@ class FakeConsole:
         log = self._log(topic, partition)
         if not log.start <= offset < log.end:
             raise errors.OffsetOutOfRange(f"partition {partition} has no offset {offset}")
-        record = log.records[offset - log.start]
+        record = log[offset]
         return MessageView(
             topic=topic,
             partition=partition,
@@ -401,9 +419,9 @@ class FakeConsole:
                 partition=i,
                 first=p.start,
                 end=p.end,
-                records=len(p.records),
+                records=p.end - p.start,
                 bytes=p.bytes,
-                oldest_ms=p.records[0].time_ms if p.records else None,
+                oldest_ms=p.oldest_ms,
             )
             for i, p in enumerate(topic.partitions)
         )
@@ -429,9 +447,8 @@ class FakeConsole:
             self.calls.append(("purge", topic, partition, before))
             found.undo_until = NOW + 600_000
             for log in found.partitions:
-                log.purged = len(log.records)
-                log.start = log.end
-                log.records = []
+                log.purged = log.end - log.start
+                log.start, log.earlier, log.records = log.end, 0, []
         return plan
 
     async def undo_purge(self, topic: str) -> Plan:

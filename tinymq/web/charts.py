@@ -46,6 +46,8 @@ class Box:
 
 #: Beside another chart on a wide screen, and alone on a phone.
 WIDE: Final = Box(560, 168)
+#: Alone in the wider one of two columns.
+LARGE: Final = Box(656, 190)
 NARROW: Final = Box(358, 142)
 
 
@@ -75,7 +77,7 @@ class Spark:
 
 def spark(series: Series | None, width: int = 72, height: int = 20) -> Spark | None:
     """
-    Draw a small curve, or nothing when fewer than two values are known.
+    Draw a small curve, or nothing when too little is known or all is idle.
 
     Args:
         series: The values.
@@ -83,9 +85,9 @@ def spark(series: Series | None, width: int = 72, height: int = 20) -> Spark | N
         height: Of the box, in pixels.
     """
     values = thin(series.values, SPARK_POINTS) if series else []
-    if len(values) < 2:
+    high = max(values, default=0.0)
+    if len(values) < 2 or high <= 0:
         return None
-    high = max(values)
     low = min(*values, high * 0.75)
     scale = (high - low) or 1
     step = (width - 4) / (len(values) - 1)

@@ -59,6 +59,16 @@ def size(value: float | None) -> Quantity:
     return Quantity(f"{amount:,.0f}" if unit == "B" else f"{amount:,.1f}", unit)
 
 
+def size_of(part: float, whole: float) -> str:
+    """Write a part of a whole in one unit where both fit: ``301 of 500 GB``."""
+    of = size(whole)
+    scale = 1000 ** _SIZES.index(of.unit)
+    if part / scale < 0.1:
+        return f"{size(part)} of {of}"
+    digits = 0 if whole / scale >= 100 else 1
+    return f"{part / scale:,.{digits}f} of {whole / scale:,.{digits}f} {of.unit}"
+
+
 def duration(ms: float | None) -> str:
     """
     Write a span of time with its two largest units.
@@ -77,7 +87,8 @@ def duration(ms: float | None) -> str:
         return f"{ms // _MINUTE:.0f} m {ms % _MINUTE // _SECOND:02.0f} s"
     if ms < _DAY:
         return f"{ms // _HOUR:.0f} h {ms % _HOUR // _MINUTE:.0f} m"
-    return f"{ms // _DAY:.0f} d {ms % _DAY // _HOUR:.0f} h"
+    days, hours = int(ms // _DAY), int(ms % _DAY // _HOUR)
+    return f"{days:,} d {hours} h" if hours and days < 10 else f"{days:,} d"
 
 
 def percent(part: float, whole: float) -> str:

@@ -55,7 +55,9 @@ def _byte_axis(value: float) -> str:
 Drawn = tuple[tuple[charts.Chart, charts.Chart], Callable[[float], str]]
 
 
-def _charts(trail: Trail | None, times: write.Times, span_ms: int) -> list[Drawn]:
+def _charts(
+    trail: Trail | None, times: write.Times, span_ms: int, box: charts.Box = charts.WIDE
+) -> list[Drawn]:
     """Draw messages and bytes, each wide and narrow, with what writes a value."""
     if trail is None:
         return []
@@ -68,7 +70,7 @@ def _charts(trail: Trail | None, times: write.Times, span_ms: int) -> list[Drawn
     )
     found: list[Drawn] = []
     for plot, writer in plots:
-        wide, narrow = plot.draw(times), plot.draw(times, charts.NARROW)
+        wide, narrow = plot.draw(times, box), plot.draw(times, charts.NARROW)
         if wide and narrow:
             found.append(((wide, narrow), writer))
     return found
@@ -149,7 +151,7 @@ class Pages(Base):
         cluster = self._console.cluster()
         topic = self._console.topic(name)
         times = self._times(request, cluster)
-        drawn = _charts(topic.recent, times, _SPANS["10m"][0])
+        drawn = _charts(topic.recent, times, _SPANS["10m"][0], charts.LARGE)
         return self._topic_page(
             request, name, "overview", keep=True, charts=drawn, few=_FEW_PARTITIONS
         )

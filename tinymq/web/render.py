@@ -146,6 +146,7 @@ class Renderer:
             spark_of=charts.spark,
             bar_of=charts.bar,
             plural=write.plural,
+            size_of=write.size_of,
             percent=write.percent,
             with_query=_with_query,
             intervals=INTERVALS,

@@ -159,7 +159,7 @@ class _Indenter:
         elif kind == "comma":
             self._break()
         elif kind == "colon":
-            self._line.append(Token(" "))
+            self._line[-2:] = [Token(self._line[-2].text), *self._line[-1:], Token(" ")]
 
     def finish(self, rest: str) -> tuple[Line, ...]:
         """End with what could not be read as a token."""

@@ -12,8 +12,7 @@
   // --- refresh: polling by htmx, held while hidden, paused, or while something is open
   function busy() {
     var at = document.activeElement;
-    return document.querySelector("#main details[open], #main :checked:not(option):not([type=radio])") ||
-      (at && at.closest("#main") && at.matches("input, select, textarea")) ||
+    return (at && at.closest("#main") && at.matches("input, select, textarea")) ||
       (getSelection() && String(getSelection()));
   }
   document.addEventListener("htmx:beforeRequest", function (e) {
@@ -25,6 +24,10 @@
     if (!failed) last = Date.now();
     tell();
   });
+  // What a person has opened stays open.
+  if (window.Idiomorph) Idiomorph.defaults.callbacks.beforeAttributeUpdated = function (name) {
+    return name !== "open";
+  };
   function tell() {
     if (!age || !live) return;
     var seconds = Math.max(0, Math.round((Date.now() - last) / 1000));
