@@ -5,6 +5,7 @@ Static files under names that hold their hash, so that browsers keep them.
 from __future__ import annotations
 
 import gzip
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -63,3 +64,9 @@ class Assets:
     def at(self, address: str) -> Asset | None:
         """Find a file by its address."""
         return self._by_address.get(address)
+
+
+@cache
+def packaged() -> Assets:
+    """Load the files that come with the package."""
+    return Assets()

@@ -14,7 +14,6 @@ from twisted.web.iweb import IRequest
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from tinymq import errors
-from tinymq.web.assets import Assets
 from tinymq.web.config import WebConfig
 from tinymq.web.input import BadInput, form_of
 from tinymq.web.port import Console
@@ -118,15 +117,14 @@ class Base:
     Args:
         console: The broker.
         config: The settings of the web side.
-        assets: The static files.
     """
 
     app = Klein()
 
-    def __init__(self, console: Console, config: WebConfig, assets: Assets) -> None:
+    def __init__(self, console: Console, config: WebConfig) -> None:
         self._console = console
         self._config = config
-        self._renderer = Renderer(config, assets)
+        self._renderer = Renderer(config)
 
     def _form(self, request: Request) -> dict[str, str]:
         """

@@ -12,7 +12,7 @@ from twisted.web.resource import Resource
 from typing_extensions import override
 
 from tinymq.web.api import Api
-from tinymq.web.assets import Assets
+from tinymq.web.assets import packaged
 from tinymq.web.config import WebConfig
 from tinymq.web.dashboard import Dashboard
 from tinymq.web.port import Console
@@ -62,9 +62,9 @@ class Gate(Resource):
     def __init__(self, console: Console, config: WebConfig) -> None:
         super().__init__()
         self._config = config
-        self._assets = Assets()
+        self._assets = packaged()
         self._api = Api(console, config).app.resource()
-        self._pages = Dashboard(console, config, self._assets).app.resource()
+        self._pages = Dashboard(console, config).app.resource()
 
     @override
     def render(self, request: Request) -> bytes | int:

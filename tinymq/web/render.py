@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gzip
 import re
+from functools import cache
 from hashlib import sha256
 from typing import Any, Final, Literal
 from urllib.parse import quote, urlencode
@@ -18,7 +19,7 @@ from twisted.web.http import CACHED, Request
 from tinymq.stats import ClusterSnapshot
 from tinymq.web import charts
 from tinymq.web import format as write
-from tinymq.web.assets import Assets
+from tinymq.web.assets import packaged
 from tinymq.web.config import WebConfig
 from tinymq.web.security import header, session_of, token_of
 from tinymq.web.templates import find_templates
@@ -112,45 +113,52 @@ def _shell_quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
+@cache
+def _environment() -> Environment:
+    """Make the environment of all templates, once: compiling them takes long."""
+    assets = packaged()
+    environment = Environment(
+        loader=FileSystemLoader(find_templates()),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters.update(
+        number=write.number,
+        rate=write.rate,
+        size=write.size,
+        duration=write.duration,
+        segment=segment,
+        one_line=one_line,
+        to_text=to_text,
+        shell=_shell_quoted,
+    )
+    environment.globals.update(
+        asset=assets.address,
+        spark_of=charts.spark,
+        bar_of=charts.bar,
+        plural=write.plural,
+        percent=write.percent,
+        size_of=write.size_of,
+        with_query=_with_query,
+        intervals=INTERVALS,
+    )
+    return environment
+
+
 class Renderer:
     """
     Renders templates.
 
     Args:
         config: The settings of the web side.
-        assets: The static files.
     """
 
-    def __init__(self, config: WebConfig, assets: Assets) -> None:
+    def __init__(self, config: WebConfig) -> None:
         self._config = config
-        self._environment = Environment(
-            loader=FileSystemLoader(find_templates()),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            auto_reload=False,
-        )
-        self._environment.filters.update(
-            number=write.number,
-            rate=write.rate,
-            size=write.size,
-            duration=write.duration,
-            segment=segment,
-            one_line=one_line,
-            to_text=to_text,
-            shell=_shell_quoted,
-        )
-        self._environment.globals.update(
-            asset=assets.address,
-            spark_of=charts.spark,
-            bar_of=charts.bar,
-            plural=write.plural,
-            size_of=write.size_of,
-            percent=write.percent,
-            with_query=_with_query,
-            intervals=INTERVALS,
-        )
+        self._environment = _environment()
 
     def page(
         self,
