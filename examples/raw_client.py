@@ -41,9 +41,10 @@ def crc32c(data: bytes, crc: int = 0xFFFFFFFF) -> int:
 def encode(values: list[bytes | None], producer: tuple[int, int, int]) -> bytes:
     """Encode values as one batch; the producer is its id, its epoch and the first sequence."""
     count = len(values)
-    payload = msgpack.packb([None, None, None, msgpack.packb(values), None, None, None])
+    payload: bytes = msgpack.packb([None, None, None, msgpack.packb(values), None, None, None])
     checked = CHECKED.pack(NATIVE, count - 1, 0, 0, *producer, count) + payload
-    return struct.pack(">qiibI", 0, len(checked) + 9, -1, 2, crc32c(checked)) + checked
+    head = struct.pack(">qiibI", 0, len(checked) + 9, -1, 2, crc32c(checked))
+    return head + checked
 
 
 def decode(run: bytes) -> Iterator[tuple[int, bytes | None]]:
@@ -116,9 +117,9 @@ def main(host: str = "127.0.0.1", port: str = "7800", topic: str = "raw-example"
 
     producer, _ = broker.ask(INIT_PRODUCER, {})
     batch = encode([b"one", b"two", None], (producer["p"], producer["e"], 0))
-    for _ in range(2):
-        stored, _ = broker.ask(PRODUCE, {"t": topic_id, "p": 0}, batch)
-        print(f"stored at {stored['o']}{', it was there before' if stored.get('r') else ''}")
+    stored, _ = broker.ask(PRODUCE, {"t": topic_id, "p": 0}, batch)
+    again, _ = broker.ask(PRODUCE, {"t": topic_id, "p": 0}, batch)
+    print(f"stored at {stored['o']}; again: {again['o']}, there before: {again.get('r', False)}")
 
     found, _ = broker.ask(OFFSETS, {"t": topic_id, "q": [[0, -2], [0, -1]]})
     (_, earliest, *_), (_, latest, *_) = found["q"]
