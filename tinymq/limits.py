@@ -23,7 +23,7 @@ MAX_NESTING: Final = 8
 
 
 def _size(default: int, most: int) -> int:
-    return field(default=default, validator=[ge(1), le(most)])
+    return field(default=default, validator=[ge(1), le(most)], metadata={"most": most})
 
 
 @frozen(kw_only=True)

@@ -1,0 +1,105 @@
+# make run    start a broker with its dashboard from this checkout
+# make test   every test, on every Python of this machine, then the linters
+#
+# Both do all their own set-up: .venv holds the Python that runs the broker and
+# the full suite, .venvs/ those that run the suite once more.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.SUFFIXES:
+.NOTPARALLEL:
+
+# Where the broker of `make run` keeps its data and listens.
+DATA ?= ./data
+LISTEN ?= tcp:7800:interface=127.0.0.1
+HTTP ?= tcp:7801:interface=127.0.0.1
+
+# The Python to use; the first fitting one of the machine when not given.
+PYTHON ?=
+# Which tests the other interpreters run: the slow ones do not depend on the version.
+OTHERS ?= not browser and not process and not long
+# More arguments for pytest, such as ARGS="-k batch" or ARGS=--hypothesis-seed=1.
+ARGS ?=
+
+bin := .venv/bin
+pip := -m pip --disable-pip-version-check --quiet install
+sources := pyproject.toml setup.py
+
+.PHONY: help run test check format bench long clean others browser
+
+help:
+	@sed -n 's/^# make/make/p' Makefile
+	@echo "make check  the linters and the type checker"
+	@echo "make format put the code into its form"
+	@echo "make bench  the benchmarks"
+	@echo "make long   the long form of the checks: hours of kills and random input"
+	@echo "make clean  remove all that was built, not the data"
+
+run: .venv/installed
+	@exec $(bin)/twistd --nodaemon --pidfile= tinymq \
+	    --data '$(DATA)' --listen '$(LISTEN)' --http '$(HTTP)'
+
+test: .venv/installed-test browser others check
+	@echo "== tests on $$($(bin)/python -V)"
+	@$(bin)/python -m pytest -q $(ARGS)
+
+check: .venv/installed-test
+	@echo "== ruff and mypy"
+	@$(bin)/ruff check --quiet
+	@$(bin)/ruff format --quiet --check
+	@$(bin)/mypy tinymq tests
+
+format: .venv/installed-test
+	@$(bin)/ruff check --quiet --fix
+	@$(bin)/ruff format
+
+bench: .venv/installed-test
+	@$(bin)/python -m benches $(ARGS)
+
+long: export TINYMQ_LONG = 1
+long: .venv/installed-test browser
+	$(bin)/tinymq verify-crash --kills 200 --power-loss 50
+	$(bin)/python -m pytest -q -m 'long or not long' $(ARGS)
+
+clean:
+	rm -rf .venv .venvs build dist *.egg-info .hypothesis .coverage htmlcov
+	rm -rf .mypy_cache .pytest_cache .ruff_cache twisted/plugins/dropin.cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+browser:
+	@.ci/browser
+
+# One environment for each further Python; a failure there fails the whole.
+others: .venv/installed-test
+	@main=$$($(bin)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+	for python in $$(.ci/pythons); do \
+	    version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+	    [ $$version = $$main ] && continue; \
+	    $(MAKE) --no-print-directory other-$$version python=$$python || exit 1; \
+	done
+
+other-%: .venvs/%/installed
+	@echo "== tests on $$(.venvs/$*/bin/python -V)"
+	@.venvs/$*/bin/python -m pytest -q -p no:cacheprovider -m '$(OTHERS)' $(ARGS)
+
+.venvs/%/installed: $(sources)
+	@echo "== making .venvs/$*"
+	@$(python) -m venv --clear .venvs/$*
+	@.venvs/$*/bin/python $(pip) --editable '.[test]'
+	@touch $@
+
+.venv/bin/python:
+	@python='$(PYTHON)'; [ -n "$$python" ] || python=$$(.ci/pythons first) || exit 1; \
+	echo "== making .venv with $$python"; \
+	$$python -m venv --clear .venv
+
+.venv/installed: $(sources) | .venv/bin/python
+	@echo "== installing tinymq into .venv"
+	@$(bin)/python $(pip) --editable .
+	@touch $@
+
+.venv/installed-test: $(sources) | .venv/bin/python
+	@echo "== installing tinymq and its test and development tools into .venv"
+	@$(bin)/python $(pip) --editable '.[test,dev]'
+	@touch $@ .venv/installed
+.PRECIOUS: .venvs/%/installed

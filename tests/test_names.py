@@ -1,0 +1,92 @@
+"""The rule for names, as every way in must enforce it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tinymq.errors import InvalidName
+from tinymq.names import RULE, valid_name
+
+ALPHABET = "abcXYZ019._-"
+
+
+@pytest.mark.parametrize("name", ["a", "a" * 200, "orders.v2_eu-west", "_x", "-", "A.."])
+def test_good_names(name: str) -> None:
+    """A name within the rule comes back as it is."""
+    assert valid_name(name) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        ".",
+        "..",
+        ".hidden",
+        "../../x",
+        "/etc/x",
+        "a/../b",
+        "C:\\x",
+        "%2e%2e%2f",
+        "a b",
+        "a\n",
+        "a\0",
+        "ä",
+        "\ud800",
+        "Ⅷ",
+    ],
+)
+def test_bad_names(name: str) -> None:
+    """A name outside the rule is refused with the rule in words (D112)."""
+    with pytest.raises(InvalidName, match=re.escape(RULE)):
+        valid_name(name)
+
+
+@pytest.mark.parametrize("given_", [None, 3, b"bytes", ["a"]])
+def test_what_is_no_text(given_: object) -> None:
+    """What is not even a text gets the same error."""
+    with pytest.raises(InvalidName, match=re.escape(RULE)):
+        valid_name(given_)
+
+
+@pytest.mark.parametrize(
+    ("name", "length"),
+    [("a" * 201, 201), ("a" * 256, 256), ("ä" * 101, 202), ("a" * 100000, 100000)],
+)
+def test_long_names(name: str, length: int) -> None:
+    """The bound is in bytes, and the error does not repeat the whole name (D115)."""
+    with pytest.raises(InvalidName, match=f"is {length} bytes long") as caught:
+        valid_name(name)
+    assert caught.value.data == {"length": length}
+    assert len(str(caught.value)) < 300
+
+
+@given(st.text(ALPHABET, min_size=1, max_size=220))
+def test_names_of_the_alphabet(name: str) -> None:
+    """Exactly the first character and the length decide over allowed letters."""
+    if name.startswith(".") or len(name) > 200:
+        with pytest.raises(InvalidName):
+            valid_name(name)
+    else:
+        assert valid_name(name) == name
+
+
+@given(st.text(max_size=50))
+def test_accepted_names_are_plain(name: str) -> None:
+    """Whatever is accepted is harmless in a path, a URL and a log line."""
+    try:
+        accepted = valid_name(name)
+    except InvalidName as error:
+        assert str(error).isascii()  # noqa: PT017
+    else:
+        assert re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", accepted)
+        assert "/" not in accepted
+
+
+def test_case_is_kept() -> None:
+    """Names that differ only in case are two names (X3)."""
+    assert valid_name("Orders") != valid_name("orders")

@@ -1,0 +1,323 @@
+"""
+The broker: which partitions there are, and what clients ask of them.
+
+Everything here answers at once or through a callback; nothing blocks but reads
+of pages that are in memory anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from twisted.logger import Logger
+
+from tinymq.broker.committer import Committer
+from tinymq.broker.partition import Answer, Partition
+from tinymq.broker.partitions import PartitionStore
+from tinymq.broker.ports import World
+from tinymq.broker.reading import Fetched, Reader, Wanted
+from tinymq.config import Config
+from tinymq.errors import (
+    ShuttingDown,
+    StorageFull,
+    UnknownPartition,
+    UnknownTopic,
+    UnknownTopicId,
+    ValueTooLarge,
+    WireError,
+)
+from tinymq.meta.server import MetaServer
+from tinymq.storage.sync import Syncer
+from tinymq.wire.frames import Bytes
+from tinymq.wire.messages import (
+    BrokerRow,
+    Fetch,
+    InitProducerReply,
+    Metadata,
+    MetadataReply,
+    Offsets,
+    OffsetsReply,
+    TopicRow,
+    error_meta,
+)
+
+if TYPE_CHECKING:
+    from tinymq.meta.registry import Topic
+
+#: Bytes of topic rows in one METADATA reply; a little under the limit of meta.
+METADATA_BYTES = 48 * 1024
+
+
+class Broker:
+    """
+    The partitions of this process, and the requests about them.
+
+    Args:
+        config: All settings.
+        meta: Knows topics and brokers.
+        store: Opens and closes partitions.
+        world: Scheduler, wall clock, background.
+        syncer: Brings files to the disk.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self, config: Config, meta: MetaServer, store: PartitionStore, world: World, syncer: Syncer
+    ) -> None:
+        self.config = config
+        self.limits = config.limits
+        self.meta = meta
+        self.store = store
+        self.scheduler = world.scheduler
+        self.wall = world.wall
+        self.committer = Committer(world.scheduler, syncer)
+        self.id = 0
+        self.cluster_id = bytes(16)
+        self.address: tuple[str, int] = ("127.0.0.1", 7800)
+        #: Why publishing is refused, or None.
+        self.refusing: WireError | None = None
+        self._world = world
+        self._partitions: dict[tuple[bytes, int], Partition] = {}
+        self._producer_ids: Iterator[int] = iter(())
+
+    # --- partitions -----------------------------------------------------------
+
+    def open(self) -> None:
+        """Open every partition that the MetaServer knows, and follow its changes."""
+        for topic in self.meta.topics():
+            self.open_topic(topic)
+
+    def open_topic(self, topic: Topic) -> None:
+        """
+        Open the partitions of a topic that are not open yet.
+
+        Args:
+            topic: As the MetaServer has it now.
+        """
+        for index in range(topic.partitions):
+            key = topic.id, index
+            if key in self._partitions:
+                self._partitions[key].topic = topic
+            else:
+                self._partitions[key] = self.store.open(topic, index)
+
+    def drop_topic(self, topic: Topic) -> None:
+        """
+        Close the partitions of a deleted topic and remove their files.
+
+        Args:
+            topic: As it was.
+        """
+        for index in range(topic.partitions):
+            partition = self._partitions.pop((topic.id, index), None)
+            if partition is not None:
+                partition.close(UnknownTopicId(f"topic {topic.name} was deleted"))
+                partition.log.close()
+        self.store.delete(topic)
+
+    def partitions(self) -> list[Partition]:
+        """All partitions that are open."""
+        return list(self._partitions.values())
+
+    def partitions_of(self, topic: Topic) -> list[Partition]:
+        """The partitions of one topic in order."""
+        return [self._partitions[topic.id, index] for index in range(topic.partitions)]
+
+    def partition(self, topic_id: bytes, index: int) -> Partition:
+        """
+        Find a partition.
+
+        Args:
+            topic_id: The topic's id.
+            index: Its number.
+
+        Raises:
+            UnknownTopicId: There is no such topic, maybe no longer.
+            UnknownPartition: The topic has no such partition.
+        """
+        found = self._partitions.get((topic_id, index))
+        if found is not None:
+            return found
+        topic = self.meta.topic_by_id(topic_id)
+        if topic is None:
+            raise UnknownTopicId(
+                f"no topic has the id {topic_id.hex()}; it may have been deleted: refresh the metadata"
+            )
+        raise UnknownPartition(
+            f"{topic.name} has partitions 0 to {topic.partitions - 1}, not {index}",
+            partitions=topic.partitions,
+        )
+
+    # --- records --------------------------------------------------------------
+
+    def produce(self, topic_id: bytes, index: int, batch: Bytes, answer: Answer) -> None:
+        """
+        Append a batch.
+
+        Args:
+            topic_id: The topic's id.
+            index: The partition.
+            batch: Exactly one record batch.
+            answer: Called once, as `Partition.append` does.
+
+        Raises:
+            UnknownTopicId: There is no such topic.
+            UnknownPartition: The topic has no such partition.
+        """
+        try:
+            partition = self.partition(topic_id, index)
+            if self.refusing is not None and not partition.volatile:
+                raise self.refusing
+            most = partition.topic.config.max_value_bytes
+            if len(batch) > self.limits.batch and len(batch) > most + self.limits.value_overhead:
+                raise ValueTooLarge(
+                    f"the record has {len(batch)} bytes; value.max_bytes of {partition.topic.name} "
+                    f"is {most}",
+                    limit=most,
+                    name="value",
+                )
+        except WireError as error:
+            answer(error)
+            return
+        if partition.append(batch, self.wall(), answer):
+            self.committer.staged(partition)
+
+    def fetch(self, request: Fetch, answer: Fetched, full: Callable[[], bool]) -> Reader:
+        """
+        Read batches, waiting for new ones if need be.
+
+        Args:
+            request: What is asked.
+            answer: Called once with the reply, maybe before this returns.
+            full: Whether the peer takes no more just now; asked before reading.
+
+        Returns:
+            The read under way, to be cancelled when the peer goes.
+        """
+        wanted: list[Wanted] = []
+        for topic_id, rows in request.topics:
+            for index, offset, epoch in rows:
+                try:
+                    partition, error = self.partition(topic_id, index), None
+                except WireError as failure:
+                    partition, error = None, failure
+                wanted.append(Wanted(topic_id, index, partition, offset, epoch, error))
+        reader = Reader(request, wanted, answer, full, self._world)
+        reader.start()
+        return reader
+
+    def offsets(self, request: Offsets) -> OffsetsReply:
+        """
+        Find offsets by time.
+
+        Args:
+            request: What is asked.
+        """
+        results: list[tuple[int, int, int, int, object]] = []
+        for index, time_ms in request.queries:
+            try:
+                found = self.partition(request.topic_id, index).offset_at(time_ms)
+                results.append((index, *found, None))
+            except WireError as error:
+                results.append((index, -1, -1, -1, error_meta(error)))
+        return OffsetsReply(results=results)
+
+    def init_producer(self) -> InitProducerReply:
+        """Give out a producer id that nobody else has or will have."""
+        producer_id = next(self._producer_ids, None)
+        if producer_id is None:
+            self._producer_ids = iter(self.meta.producer_ids(self.config.producers.id_block))
+            producer_id = next(self._producer_ids)
+        return InitProducerReply(
+            producer_id=producer_id, epoch=0, window=self.limits.producer_window
+        )
+
+    # --- metadata -------------------------------------------------------------
+
+    def metadata(self, request: Metadata) -> MetadataReply:
+        """
+        Tell where topics are, and make those that may be made on first use.
+
+        Args:
+            request: Names, or a place in the list of all.
+        """
+        if request.names is not None:
+            rows = [self._named(name, create=request.create) for name in request.names]
+            return self._metadata_reply(rows, more=False)
+        rows, size, more = [], 0, False
+        for topic in self.meta.topics_after(request.after):
+            row = self._topic_row(topic)
+            size += len(topic.name) + 40 + 2 * topic.partitions
+            if rows and size > METADATA_BYTES:
+                more = True
+                break
+            rows.append(row)
+        return self._metadata_reply(rows, more=more)
+
+    def _metadata_reply(self, rows: list[TopicRow], *, more: bool) -> MetadataReply:
+        host, port = self.address
+        brokers: list[BrokerRow] = [(self.id, host, port, self.config.broker.name)]
+        return MetadataReply(revision=self.meta.revision, brokers=brokers, topics=rows, more=more)
+
+    def _named(self, name: str, *, create: bool) -> TopicRow:
+        try:
+            topic = self.meta.topic(name)
+            if topic is None and create and self.config.topics.auto_create:
+                topic = self.create_topic(name, self.config.topics.partitions, {})
+            if topic is None:
+                raise UnknownTopic(f"there is no topic {name!r}; create it first")
+            return self._topic_row(topic)
+        except WireError as error:
+            return (name[:200], b"", [], {}, error_meta(error))
+
+    def _topic_row(self, topic: Topic) -> TopicRow:
+        shown = {"sync": topic.config.sync, "storage": topic.config.storage}
+        return (topic.name, topic.id, [self.id] * topic.partitions, shown, None)
+
+    def create_topic(
+        self, name: str, partitions: int, config: dict[str, str | int | None]
+    ) -> Topic:
+        """
+        Make a topic and open its partitions; one that exists alike is returned.
+
+        Args:
+            name: Its name.
+            partitions: How many.
+            config: Settings by their dotted names.
+
+        Raises:
+            InvalidName: The name breaks the rule.
+            InvalidRequest: A number or setting is out of range.
+            TopicExists: There is one with other settings.
+            ShuttingDown: The broker is stopping.
+        """
+        if isinstance(self.refusing, ShuttingDown):
+            raise self.refusing
+        topic = self.meta.create_topic(name, partitions, config)
+        self.open_topic(topic)
+        return topic
+
+    # --- life -----------------------------------------------------------------
+
+    @property
+    def ready(self) -> str | None:
+        """Why publishing is refused, or None when it is not."""
+        return None if self.refusing is None else self.refusing.text
+
+    def refuse(self, error: WireError | None) -> None:
+        """
+        Refuse publishing, or take it again.
+
+        Args:
+            error: What producers are told; None takes publishing again.
+        """
+        if isinstance(self.refusing, ShuttingDown):
+            return
+        if type(error) is not type(self.refusing):
+            if isinstance(error, StorageFull):
+                self._log.error("publishing is refused: {reason}", reason=error.text)
+            elif error is None:
+                self._log.info("publishing is taken again")
+        self.refusing = error

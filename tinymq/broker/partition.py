@@ -1,0 +1,393 @@
+"""
+A partition: its log, who wrote to it, who waits for it, and how much is visible.
+
+::
+
+    start          high watermark      written        end
+      |  visible to readers  |  on its way to  |  staged in  |
+      |                      |  the disk       |  memory     |
+
+With the policy ``always`` a record becomes visible, and is acknowledged, when
+it is on disk; otherwise when it was handed to the operating system. Both are
+woken by the same advance, so no reader sees what may still be lost.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgpack
+from twisted.logger import Logger
+
+from tinymq.broker.producers import ProducerTable
+from tinymq.errors import (
+    LogTruncated,
+    OffsetOutOfRange,
+    PartitionOffline,
+    StorageFull,
+    TinyMQError,
+    WireError,
+)
+from tinymq.limits import Limits
+from tinymq.storage.disk import Disk
+from tinymq.storage.epochs import EpochFile
+from tinymq.storage.log import Log
+from tinymq.storage.memory import MemoryLog
+from tinymq.wire.batch import BatchHeader, check_produced, read_header, stamp
+from tinymq.wire.frames import Bytes
+from tinymq.wire.messages import EARLIEST, LATEST
+
+if TYPE_CHECKING:
+    from tinymq.meta.registry import Topic
+
+#: File in a partition's folder that spares a full read of the log's headers.
+PRODUCERS_FILE: Final = "producers"
+
+
+class Appended(NamedTuple):
+    """
+    A batch has its place.
+
+    Attributes:
+        base_offset: Offset of its first record.
+        timestamp: Append time in milliseconds; -1 for a duplicate.
+        duplicate: It was there before.
+        volatile: It is kept in memory only.
+    """
+
+    base_offset: int
+    timestamp: int
+    duplicate: bool
+    volatile: bool
+
+
+#: Called once with what came of a batch.
+Answer = Callable[["Appended | WireError"], None]
+
+
+class Counters:
+    """What a partition did since the broker started; only ever rising."""
+
+    __slots__ = ("bytes_in", "bytes_out", "records_in", "records_out")
+
+    def __init__(self) -> None:
+        self.records_in = 0
+        self.bytes_in = 0
+        self.records_out = 0
+        self.bytes_out = 0
+
+
+class Partition:
+    """
+    One partition that this broker leads.
+
+    Args:
+        topic: The topic it belongs to.
+        index: Its number.
+        log: The data log.
+        epochs: The leader epochs and where they began.
+        limits: The limits in force.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self, topic: Topic, index: int, log: Log | MemoryLog, epochs: EpochFile | None, limits: Limits
+    ) -> None:
+        self.topic = topic
+        self.index = index
+        self.log = log
+        self.epochs = epochs
+        self.limits = limits
+        self.producers = ProducerTable(limits.producer_window)
+        self.counters = Counters()
+        #: Who is told when the high watermark rises or the partition goes away.
+        self.watchers: set[Callable[[], None]] = set()
+        #: Set when the start was unclean: the next append opens a new epoch.
+        self.epoch_due = False
+        self.closed: WireError | None = None
+        self._waiting: deque[tuple[int, Appended, Answer]] = deque()
+        self._newest = log.max_timestamp
+
+    # --- what is there ------------------------------------------------------
+
+    @property
+    def volatile(self) -> bool:
+        """Whether it is kept in memory only."""
+        return isinstance(self.log, MemoryLog)
+
+    @property
+    def synced_policy(self) -> bool:
+        """Whether acknowledged means on disk."""
+        return self.topic.config.sync == "always" and not self.volatile
+
+    @property
+    def high_watermark(self) -> int:
+        """Offset behind the last visible record."""
+        return self.log.synced_offset if self.synced_policy else self.log.written_offset
+
+    @property
+    def epoch(self) -> int:
+        """The leader epoch in which records are appended now."""
+        return 0 if self.epochs is None else self.epochs.current
+
+    @property
+    def failure(self) -> TinyMQError | None:
+        """Why the partition is offline, or None."""
+        return self.closed or self.log.offline
+
+    def __repr__(self) -> str:
+        return f"<Partition {self.topic.name}/{self.index}>"
+
+    # --- writing ------------------------------------------------------------
+
+    def append(self, batch: Bytes, now_ms: int, answer: Answer) -> bool:
+        """
+        Stage a producer's batch; it is written and acknowledged by a later `write`.
+
+        Args:
+            batch: Exactly one batch as the producer sent it.
+            now_ms: The wall clock; append times never fall.
+            answer: Called once, later or at once: with the place of the batch,
+                or with an error.
+
+        Returns:
+            Whether something is to be written now.
+        """
+        try:
+            header = check_produced(batch, self.limits)
+            if self.closed is not None:
+                raise self.closed
+            known = self.producers.duplicate_of(header)
+            if known is not None:
+                self._answer_duplicate(header, known, answer)
+                return False
+            if self.epoch_due:
+                self._open_epoch()
+            self._stage(batch, header, now_ms, answer)
+        except WireError as error:
+            answer(error)
+            return False
+        return True
+
+    def _stage(self, batch: Bytes, header: BatchHeader, now_ms: int, answer: Answer) -> None:
+        base = self.log.end_offset
+        following = base + header.records
+        timestamp = max(now_ms, self._newest)
+        stamped = b"".join(stamp(batch, header, base, self.epoch, timestamp))
+        self.log.append(stamped, base, following - 1, timestamp)
+        self._newest = timestamp
+        self.producers.record(header, base, timestamp)
+        self._waiting.append((following, Appended(base, timestamp, duplicate=False, volatile=self.volatile), answer))
+        self.counters.records_in += header.records
+        self.counters.bytes_in += len(stamped)
+
+    def _answer_duplicate(self, header: BatchHeader, base: int, answer: Answer) -> None:
+        found = Appended(base, -1, duplicate=True, volatile=self.volatile)
+        following = base + header.records
+        if following <= self.high_watermark:
+            answer(found)
+            return
+        # The first one is still on its way to the disk: the answer waits with it.
+        place = next(
+            (at for at, row in enumerate(self._waiting) if row[0] > following), len(self._waiting)
+        )
+        self._waiting.insert(place, (following, found, answer))
+
+    def _open_epoch(self) -> None:
+        self.epoch_due = False
+        if self.epochs is not None:
+            self.epochs.bump(self.log.end_offset)
+
+    def write(self) -> None:
+        """Hand everything staged to the operating system."""
+        try:
+            self.log.write()
+        except WireError as error:
+            self._take_back(error)
+        if not self.synced_policy:
+            self.advance()
+
+    def _take_back(self, error: WireError) -> None:
+        """Refuse what was staged and could not be written."""
+        written = self.log.written_offset
+        if not isinstance(error, StorageFull):
+            self._log.error("{partition} cannot be written: {error}", partition=self, error=error)
+        self.producers.take_back(written)
+        while self._waiting and self._waiting[-1][0] > written:
+            self._waiting.pop()[2](error)
+
+    def advance(self) -> None:
+        """Acknowledge what became visible, and wake who waits for it."""
+        visible = self.high_watermark
+        waiting = self._waiting
+        if waiting and waiting[0][0] <= visible:
+            while waiting and waiting[0][0] <= visible:
+                _, found, answer = waiting.popleft()
+                answer(found)
+            self._wake()
+
+    def fail_waiting(self, error: WireError) -> None:
+        """
+        Answer everything that waits with an error.
+
+        Args:
+            error: What to tell; the outcome of these batches is unknown.
+        """
+        while self._waiting:
+            self._waiting.popleft()[2](error)
+        self._wake()
+
+    def _wake(self) -> None:
+        for watcher in tuple(self.watchers):
+            watcher()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits for an acknowledgement."""
+        return not self._waiting
+
+    # --- reading ------------------------------------------------------------
+
+    def check_position(self, offset: int, epoch: int) -> None:
+        """
+        Check where a reader wants to go on.
+
+        Args:
+            offset: The next offset wanted.
+            epoch: The epoch of the last record that the reader saw, or -1.
+
+        Raises:
+            LogTruncated: Records that the reader saw did not survive an unclean stop.
+            OffsetOutOfRange: The offset is below the start or behind the end.
+            PartitionOffline: The partition cannot be read.
+        """
+        if self.closed is not None:
+            raise self.closed
+        start, end = self.log.start_offset, self.log.end_offset
+        survived = end
+        if epoch >= 0 and self.epochs is not None and epoch < self.epochs.current:
+            survived = min(end, self.epochs.end_of(epoch, end))
+        if offset > survived and epoch >= 0:
+            raise LogTruncated(
+                f"{self.topic.name}/{self.index} was cut back to {survived} after an unclean stop; "
+                f"offset {offset} did not survive",
+                start=start,
+                end=survived,
+            )
+        if not start <= offset <= end:
+            raise OffsetOutOfRange(
+                f"{self.topic.name}/{self.index} holds offsets {start} to {end}, not {offset}",
+                start=start,
+                end=end,
+            )
+
+    def read(self, offset: int, max_bytes: int, *, nowait: bool) -> bytes | memoryview | None:
+        """
+        Read whole batches from the one that contains an offset.
+
+        Args:
+            offset: A checked position.
+            max_bytes: Most bytes, but at least one batch.
+            nowait: Give up instead of waiting for the disk.
+
+        Returns:
+            Batches, maybe none; None if the disk would have to be waited for.
+        """
+        visible = self.high_watermark
+        if offset >= visible:
+            return b""
+        chunk = self.log.read(offset, max_bytes, visible, nowait=nowait)
+        if chunk is None:
+            return None
+        self.counters.bytes_out += len(chunk.data)
+        self.counters.records_out += max(0, chunk.next_offset - offset)
+        return chunk.data
+
+    def offset_at(self, time_ms: int) -> tuple[int, int, int]:
+        """
+        Find an offset by time.
+
+        Args:
+            time_ms: Milliseconds since the epoch, or `LATEST`, or `EARLIEST`.
+
+        Returns:
+            The offset, its epoch or -1, and the append time found or -1. A time
+            behind the last record gives the high watermark.
+        """
+        if time_ms == EARLIEST:
+            return self.log.start_offset, -1, -1
+        visible = self.high_watermark
+        if time_ms == LATEST:
+            return visible, -1, -1
+        found = self.log.offset_for_time(time_ms)
+        if found is None or found[0] >= visible:
+            return visible, -1, -1
+        return max(found[0], self.log.start_offset), -1, found[1]
+
+    # --- life ---------------------------------------------------------------
+
+    def remember(self, batch: BatchHeader) -> None:
+        """
+        Take a batch into account that was found in the log at start.
+
+        Args:
+            batch: Its header, with the offset it has.
+        """
+        if batch.native:
+            self.producers.record(batch, batch.base_offset, batch.max_timestamp)
+
+    def close(self, reason: WireError | None = None) -> None:
+        """
+        Take no more batches and let go of everybody.
+
+        Args:
+            reason: What those who wait are told.
+        """
+        self.closed = reason or PartitionOffline("the partition was closed")
+        self.fail_waiting(self.closed)
+        self.watchers.clear()
+
+
+def save_producers(disk: Disk, folder: str, table: ProducerTable, offset: int) -> None:
+    """
+    Store what a partition remembers of its producers.
+
+    Args:
+        disk: Where to.
+        folder: The partition's folder.
+        table: The table.
+        offset: The table covers everything below.
+    """
+    disk.replace_file(
+        f"{folder}/{PRODUCERS_FILE}", msgpack.packb({"offset": offset, "producers": table.snapshot()})
+    )
+
+
+def load_producers(disk: Disk, folder: str, table: ProducerTable, end: int) -> int:
+    """
+    Load what `save_producers` stored.
+
+    Args:
+        disk: Where from.
+        folder: The partition's folder.
+        table: The table to fill.
+        end: The end of the log; a snapshot beyond it is not believed.
+
+    Returns:
+        The offset below which the table is complete; 0 without a snapshot.
+    """
+    try:
+        found = msgpack.unpackb(disk.read_file(f"{folder}/{PRODUCERS_FILE}"), strict_map_key=True)
+        offset = int(found["offset"])
+        if offset > end:
+            return 0
+        table.restore(found["producers"])
+    except (OSError, ValueError, KeyError, TypeError, msgpack.UnpackException):
+        return 0
+    return offset
+
+
+__all__ = ["Answer", "Appended", "Counters", "Partition", "load_producers", "read_header", "save_producers"]

@@ -1,0 +1,66 @@
+"""What the domain asks of the world around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+
+class Timer(Protocol):
+    """A call that was scheduled."""
+
+    def cancel(self) -> None:
+        """Take the call back."""
+
+    def active(self) -> bool:
+        """Whether the call is still to come."""
+
+
+class Scheduler(Protocol):
+    """
+    Real length of time; Twisted's reactors and test clocks have this shape.
+
+    Its time is monotonic: steps of the wall clock move no deadline.
+    """
+
+    def seconds(self) -> float:
+        """Seconds since some moment."""
+
+    def callLater(  # noqa: N802 - Twisted's name
+        self, delay: float, callable: Callable[..., Any], *args: Any  # noqa: A002 - likewise
+    ) -> Timer:
+        """Call something after `delay` seconds."""
+
+
+class Background(Protocol):
+    """Runs calls that wait for the disk (and hold no lock of Python meanwhile)."""
+
+    def submit(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+        """
+        Run `work` elsewhere, then `done` here.
+
+        Args:
+            work: Must not raise and must not touch the domain's state.
+            done: Called on the reactor's thread.
+        """
+
+
+class InlineBackground:
+    """A `Background` that does everything at once, for tests and tools."""
+
+    def submit(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+        """Run both, here and now."""
+        work()
+        done()
+
+
+#: Milliseconds since the epoch.
+WallClock = Callable[[], int]
+
+
+class World(NamedTuple):
+    """Everything around a broker that tests replace."""
+
+    scheduler: Scheduler
+    wall: WallClock
+    background: Background

@@ -1,0 +1,167 @@
+"""
+What a partition remembers of its idempotent producers (seed 0, "idempotence").
+
+For each producer id the last batches are kept with their sequences and offsets.
+A batch that comes again is answered with the offset of the first one, so a
+retry is never a second record. The table is rebuilt from the headers in the
+log, from a snapshot on, and so needs no log of its own.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final
+
+from tinymq.errors import OutOfOrderSequence, ProducerFenced, UnknownProducer
+from tinymq.wire.batch import NO_PRODUCER, SEQUENCE_MODULUS, BatchHeader
+
+#: Producers a partition remembers at most; the longest idle go first.
+MOST_PRODUCERS: Final = 10_000
+#: A producer is forgotten after this time without a batch.
+FORGET_AFTER_MS: Final = 7 * 24 * 3600 * 1000
+
+
+class _Producer:
+    """One producer: its epoch, and its last batches as (first, next, offset)."""
+
+    __slots__ = ("batches", "epoch", "seen_ms")
+
+    def __init__(self, epoch: int, keep: int) -> None:
+        self.epoch = epoch
+        self.batches: deque[tuple[int, int, int]] = deque(maxlen=keep)
+        self.seen_ms = 0
+
+
+class ProducerTable:
+    """
+    The producers of one partition.
+
+    Args:
+        window: Batches that a producer may have in flight; twice as many are
+            kept, so that a refused write that takes back a whole window leaves
+            the sequence known.
+    """
+
+    def __init__(self, window: int = 64) -> None:
+        self._keep = 2 * window
+        # In order of last use, so that the longest idle is found at the front.
+        self._producers: dict[int, _Producer] = {}
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def duplicate_of(self, header: BatchHeader) -> int | None:
+        """
+        Find out what a batch is to this partition.
+
+        Args:
+            header: Header of a batch that arrived.
+
+        Returns:
+            None for a batch to be appended, or the offset at which it lies already.
+
+        Raises:
+            UnknownProducer: The producer is not remembered and does not start at 0.
+            ProducerFenced: The epoch is older than the newest seen.
+            OutOfOrderSequence: A batch in between is missing, or this one is
+                older than what is remembered.
+        """
+        producer_id, first = header.producer_id, header.base_sequence
+        if producer_id == NO_PRODUCER:
+            return None
+        known = self._producers.get(producer_id)
+        if known is None:
+            if first:
+                raise UnknownProducer(
+                    f"producer {producer_id} is not remembered here; start a new one", expected=0
+                )
+            return None
+        if header.producer_epoch < known.epoch:
+            raise ProducerFenced(
+                f"epoch {header.producer_epoch} of producer {producer_id} is over; "
+                f"epoch {known.epoch} is at work"
+            )
+        if header.producer_epoch > known.epoch:
+            expected = 0
+        else:
+            expected = known.batches[-1][1]
+            following = (first + header.records) % SEQUENCE_MODULUS
+            if first != expected:
+                for batch_first, batch_next, offset in known.batches:
+                    if batch_first == first and batch_next == following:
+                        return offset
+        if first != expected:
+            raise OutOfOrderSequence(
+                f"producer {producer_id} sent sequence {first} where {expected} was due",
+                expected=expected,
+            )
+        return None
+
+    def record(self, header: BatchHeader, base_offset: int, timestamp: int) -> None:
+        """
+        Remember a batch that was appended.
+
+        Args:
+            header: Its header; the offset in it does not count.
+            base_offset: Where it was appended.
+            timestamp: Its append time in milliseconds.
+        """
+        producer_id = header.producer_id
+        if producer_id == NO_PRODUCER:
+            return
+        known = self._producers.pop(producer_id, None)
+        if known is None or known.epoch != header.producer_epoch:
+            known = _Producer(header.producer_epoch, self._keep)
+        first = header.base_sequence
+        known.batches.append((first, (first + header.records) % SEQUENCE_MODULUS, base_offset))
+        known.seen_ms = timestamp
+        self._producers[producer_id] = known
+        if len(self._producers) > MOST_PRODUCERS:
+            del self._producers[next(iter(self._producers))]
+
+    def take_back(self, offset: int) -> None:
+        """
+        Forget what was appended at or behind an offset.
+
+        Args:
+            offset: The end of what really was written.
+        """
+        for producer_id, known in list(self._producers.items()):
+            while known.batches and known.batches[-1][2] >= offset:
+                known.batches.pop()
+            if not known.batches:
+                del self._producers[producer_id]
+
+    def forget_idle(self, now_ms: int) -> None:
+        """
+        Forget producers that were idle for long.
+
+        Args:
+            now_ms: The wall clock.
+        """
+        for producer_id, known in list(self._producers.items()):
+            if now_ms - known.seen_ms <= FORGET_AFTER_MS:
+                break
+            del self._producers[producer_id]
+
+    def snapshot(self) -> list[Any]:
+        """Everything, as plain lists that msgpack can store."""
+        return [
+            [producer_id, known.epoch, known.seen_ms, [list(batch) for batch in known.batches]]
+            for producer_id, known in self._producers.items()
+        ]
+
+    def restore(self, snapshot: list[Any]) -> None:
+        """
+        Take over a snapshot.
+
+        Args:
+            snapshot: From `snapshot`.
+        """
+        self._producers.clear()
+        for producer_id, epoch, seen_ms, batches in snapshot:
+            known = _Producer(epoch, self._keep)
+            known.seen_ms = seen_ms
+            known.batches.extend((first, following, offset) for first, following, offset in batches)
+            if known.batches:
+                self._producers[producer_id] = known

@@ -1,0 +1,48 @@
+"""
+The one rule for the names that users choose: topics, channels, groups, brokers.
+
+Names that differ only in case are different names. That is safe on a
+case-folding file system, since no folder is ever named by a user's text.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from tinymq.errors import InvalidName
+from tinymq.limits import DEFAULT_LIMITS
+
+#: The rule in words, for every page and error that needs it.
+RULE: Final = (
+    f"a name is 1 to {DEFAULT_LIMITS.name} bytes of A-Z, a-z, 0-9, '.', '_' and '-', "
+    "and does not start with '.'"
+)
+
+_ALLOWED: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+_SHOWN: Final = 40
+
+
+def valid_name(name: object) -> str:
+    """
+    Return the name if it keeps the rule.
+
+    Args:
+        name: What a peer or a user gave.
+
+    Raises:
+        InvalidName: The name breaks the rule; the text says how, the data
+            holds the name's length in bytes.
+    """
+    if not isinstance(name, str):
+        raise InvalidName(f"not a text: {RULE}", length=0)
+    length = len(name.encode("utf-8", "surrogatepass"))
+    if length > DEFAULT_LIMITS.name:
+        raise InvalidName(f"{_shown(name)} is {length} bytes long: {RULE}", length=length)
+    if _ALLOWED.fullmatch(name) is None:
+        raise InvalidName(f"{_shown(name)} is not a valid name: {RULE}", length=length)
+    return name
+
+
+def _shown(name: str) -> str:
+    return ascii(name if len(name) <= _SHOWN else name[:_SHOWN] + "...")

@@ -1,0 +1,12 @@
+"""``twistd tinymq``. No code here: twistd imports this file for every plugin list."""
+
+from __future__ import annotations
+
+from twisted.application.service import ServiceMaker
+
+tinymq = ServiceMaker(
+    "tinymq",
+    "tinymq.tap",
+    "A durable message broker: a replayable log and a work queue in one topic.",
+    "tinymq",
+)
