@@ -31,13 +31,9 @@ _HINTS: tuple[tuple[type[Exception], str], ...] = (
     (errors.DeadlineExceeded, "--timeout allows more time; `tinymq info` shows the broker's state"),
     (errors.UnknownTopic, "`tinymq topic ls` lists the topics"),
     (errors.UnknownPartition, "`tinymq topic info -p` lists the partitions"),
-    (
-        errors.InvalidName,
-        "names have 1 to 200 of A-Z a-z 0-9 . _ - and do not start with a dot",
-    ),
     (errors.TopicExists, "`tinymq topic edit` changes settings"),
     (errors.OffsetOutOfRange, "`tinymq topic info -p` shows the range of offsets"),
-    (errors.ValueTooLarge, "the topic's setting value.max_bytes allows more"),
+    (errors.ValueTooLarge, "the topic's setting max.value.bytes allows more"),
     (errors.StorageFull, "`tinymq topic purge` and shorter retention free space"),
     (PermissionError, "run as the owner of the file or folder"),
 )

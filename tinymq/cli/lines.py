@@ -90,7 +90,7 @@ def _check(found: list[bytes], number: int, longest: int) -> None:
         if len(line) > longest:
             raise Failed(
                 f"line {number + place + 1} is longer than {longest} bytes",
-                "the topic's setting value.max_bytes and --max-bytes allow more",
+                "the topic's setting max.value.bytes and --max-bytes allow more",
             )
 
 

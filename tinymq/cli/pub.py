@@ -133,7 +133,10 @@ def _publish(
     from tinymq.sync import ProducerConfig  # noqa: PLC0415 - not needed for --help
 
     config = ProducerConfig(
-        acks=options["acks"], codec=options["codec"], create_topics=not options["no_create"]
+        acks=options["acks"],
+        codec=options["codec"],
+        create_topics=not options["no_create"],
+        deadline_s=session.timeout,
     )
     producer = session.client.producer(config)
     publisher = Publisher(

@@ -203,9 +203,10 @@ def peek(session: Session, place: str, count: int, **options: Any) -> None:
     not given.
     """
     topic, partitions, position = parse_place(place)
-    wanted = Wanted(topic, options["partitions"] or partitions, position or EARLIEST)
+    position = position or EARLIEST
     sink = _sink(preview_line, options)
-    sink.write(some(session, wanted, count))
+    parts = parts_of(session, Wanted(topic, options["partitions"] or partitions, position))
+    sink.write(some(session, topic, parts, count, newest=position.kind == "last"))
 
 
 @click.command()
@@ -232,8 +233,9 @@ def tail(
         parts = parts_of(session, Wanted(topic, partitions, start))
         _copy(session, topic, parts, sink, _Amount(stop=no_follow))
         return
-    ends = parts_of(session, Wanted(topic, partitions, Position("latest")))
+    parts = parts_of(session, Wanted(topic, partitions, Position("last", count)))
     if count:
-        sink.write(some(session, Wanted(topic, partitions, Position("last", count)), count))
+        sink.write(some(session, topic, parts, count, newest=True))
     if not no_follow:
+        ends = [Part(part.partition, part.end, part.end) for part in parts]
         _copy(session, topic, ends, sink, _Amount())

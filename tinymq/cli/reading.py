@@ -124,21 +124,24 @@ def until_end(consumer: Consumer, topic: str, parts: Sequence[Part]) -> Iterator
             consumer.pause([partition])
 
 
-def some(session: Session, wanted: Wanted, count: int) -> list[Placed]:
+def some(
+    session: Session, topic: str, parts: Sequence[Part], count: int, *, newest: bool
+) -> list[Placed]:
     """
     Read a few records of each partition and merge them by time.
 
-    Returns:
-        The first `count`, or the last when the position counts from the end.
+    Args:
+        session: Where to read.
+        topic: The topic.
+        parts: Where each partition begins and ends.
+        count: Most records.
+        newest: Whether the last of them are wanted, not the first.
     """
-    parts = [
-        Part(part.partition, part.start, _end(part, count))
-        for part in parts_of(session, wanted)
-    ]
-    consumer = session.client.consumer()
+    parts = [Part(part.partition, part.start, _end(part, count)) for part in parts]
     found: dict[int, list[Placed]] = {part.partition: [] for part in parts}
+    consumer = session.client.consumer()
     try:
-        for records in until_end(consumer, wanted.topic, parts):
+        for records in until_end(consumer, topic, parts):
             mine = found[records[0].partition]
             mine += records[: count - len(mine)]
             if all(_enough(part, found[part.partition], count) for part in parts):
@@ -149,12 +152,13 @@ def some(session: Session, wanted: Wanted, count: int) -> list[Placed]:
         (placed for mine in found.values() for placed in mine),
         key=lambda placed: (placed.record.timestamp, placed.partition, placed.record.offset),
     )
-    return merged[-count:] if wanted.position.kind == "last" else merged[:count]
+    return merged[-count:] if newest else merged[:count]
 
 
 def _end(part: Part, count: int) -> int:
     """Cut what is read of a partition when its first offset is known."""
-    return min(part.end, part.start + count) if isinstance(part.start, int) else part.end
+    known = isinstance(part.start, int) and part.start >= 0
+    return min(part.end, part.start + count) if known else part.end
 
 
 def _enough(part: Part, mine: Sequence[Placed], count: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -31,7 +32,13 @@ def connect(url: str, timeout: float) -> Client:
     """
     from tinymq.sync import Client, ClientConfig  # noqa: PLC0415 - not needed for --help
 
-    return Client(url, ClientConfig(request_timeout=timeout))
+    config = ClientConfig(
+        client_id="tinymq-cli",
+        connect_timeout_s=min(timeout, 5.0),
+        request_timeout_s=timeout,
+        deadline_s=timeout,
+    )
+    return Client(url, config)
 
 
 class Session:
@@ -47,7 +54,7 @@ class Session:
     """
 
     def __init__(self, connect: Connect = connect) -> None:
-        self.url = DEFAULT_URL
+        self.url = os.environ.get("TINYMQ_URL") or DEFAULT_URL
         self.timeout = DEFAULT_TIMEOUT
         self._connect = connect
         self._client: Client | None = None
