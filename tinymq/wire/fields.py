@@ -13,6 +13,7 @@ from typing import Any, Final
 from attrs import NOTHING, Attribute, field, fields, frozen
 
 from tinymq.errors import InvalidRequest, MalformedFrame
+from tinymq.limits import MAX_NESTING
 
 Check = Callable[[Any], Any]
 
@@ -93,9 +94,28 @@ def row(*checks: Check) -> Check:
 
 
 def mapping(value: Any) -> dict[str, Any]:
-    """A map with string keys."""
+    """A map with string keys, nested no deeper than anything here needs."""
     if type(value) is not dict or not all(type(key) is str for key in value):
         raise ValueError("a map with string keys")
+    level: list[Any] = [value]
+    for _ in range(MAX_NESTING):
+        level = [
+            item
+            for holder in level
+            for item in (holder.values() if type(holder) is dict else holder)
+            if type(item) in (dict, list)
+        ]
+        if not level:
+            return value
+    raise ValueError(f"a map nested at most {MAX_NESTING} deep")
+
+
+def counts(value: Any) -> dict[str, int]:
+    """A map of names to whole numbers."""
+    if type(value) is not dict or not all(
+        type(key) is str and type(item) is int for key, item in value.items()
+    ):
+        raise ValueError("a map of names to whole numbers")
     return value
 
 

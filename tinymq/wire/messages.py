@@ -26,6 +26,7 @@ from tinymq.wire.fields import (
     array,
     binary,
     boolean,
+    counts,
     integer,
     mapping,
     optional,
@@ -115,7 +116,7 @@ class HelloReply(Message):
     session: bytes = wire("n", binary(16, 16))
     resumed: bool = wire("r", boolean, default=False)
     heartbeat: int = wire("h", integer(1, 300))
-    limits: dict[str, int] = wire("l", mapping)
+    limits: dict[str, int] = wire("l", counts)
     authenticate: bool = wire("a", boolean, default=False)
 
 
@@ -309,7 +310,8 @@ def error_meta(error: WireError) -> dict[str, Any]:
 def error_from_meta(meta: dict[str, Any]) -> WireError:
     """Turn the map that travelled back into an error."""
     found = Error.from_meta(meta)
-    error = from_wire(found.code, found.text, found.data)
+    error = from_wire(found.code, found.text)
+    error.data = found.data or {}  # not as keywords: a peer chooses the names
     if type(error) is WireError:
         error.__dict__.update(retriable=found.retriable, fatal=found.fatal)
     return error

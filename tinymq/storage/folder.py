@@ -1,0 +1,331 @@
+"""
+The data folder of a broker.
+
+::
+
+    DATA/format                   "tinymq 1"
+    DATA/lock                     held by the running broker; its process id
+    DATA/checkpoint               where the logs stood on the disk, kept now and then
+    DATA/clean                    there only between a clean stop and the next start
+    DATA/topics/<topic id>/<partition>/<data|ledger|delay>/   the logs
+    DATA/topics/<topic id>/<partition>/epochs
+    DATA/deleted/                 deleted topics on their way out
+
+No user text ever becomes a name here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal, get_args
+
+from tinymq.errors import ConfigError, StorageError, TooManyOpenFiles
+from tinymq.storage import epochs
+from tinymq.storage.disk import TEMPORARY, Disk, Space
+from tinymq.storage.epochs import EpochFile
+from tinymq.storage.facts import LogPoint
+from tinymq.storage.files import DEFAULT_MAX_OPEN, FileCache
+from tinymq.storage.sealed import Unreadable, seal, unseal
+
+FORMAT: Final = 1
+Kind = Literal["data", "ledger", "delay"]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+
+_FORMAT_TEXT: Final = re.compile(rb"tinymq (\d+)\n")
+_CHECKPOINT: Final = b"TMQC"
+_TOPIC: Final = re.compile(r"[0-9a-f]{32}")
+
+
+class DataFolder:
+    """
+    An open, locked data folder. Make one with `DataFolder.open`.
+
+    Attributes:
+        path: The folder.
+        disk: The disk.
+        clean: Whether the last stop was clean.
+        notes: One sentence for each thing that was set right when opening.
+        files: Open files, for all logs in the folder.
+    """
+
+    def __init__(self, path: str, disk: Disk, lock: int, max_open: int) -> None:
+        self.path = path
+        self.disk = disk
+        self.clean = False
+        self.notes: list[str] = []
+        self.files = FileCache(disk, max_open)
+        self._lock = lock
+        self._points: dict[str, list[Any]] = {}
+
+    @classmethod
+    def open(
+        cls, path: str, disk: Disk | None = None, max_open: int = DEFAULT_MAX_OPEN
+    ) -> DataFolder:
+        """
+        Open a data folder, making it when it does not exist, and lock it.
+
+        Args:
+            path: The folder.
+            disk: The disk; the real one by default.
+            max_open: Most log files kept open.
+
+        Raises:
+            ConfigError: It is not a folder, cannot be written, belongs to a
+                running broker, or has a format that this version does not know.
+        """
+        disk = disk or Disk()
+        path = os.path.abspath(path)
+        try:
+            return cls._open(path, disk, max_open)
+        except OSError as error:
+            raise ConfigError(_trouble(path, error)) from error
+        except StorageError as error:
+            raise ConfigError(f"the data folder {path} cannot be used: {error.text}") from error
+
+    @classmethod
+    def _open(cls, path: str, disk: Disk, max_open: int) -> DataFolder:
+        for parent in disk.make_folders(path):
+            disk.fsync_dir(parent)
+        lock = lock_folder(path)
+        folder = cls(path, disk, lock, max_open)
+        try:
+            check_format(disk, path, write=True)
+            for name in ("topics", "deleted"):
+                if disk.make_folders(folder._at(name)):
+                    disk.fsync_dir(path)
+            folder._remove_temporaries()
+            disk.watch(path)
+            folder._load_checkpoint()
+        except BaseException:
+            os.close(lock)
+            raise
+        return folder
+
+    def _at(self, *names: str) -> str:
+        return os.path.join(self.path, *names)
+
+    def _remove_temporaries(self) -> None:
+        for entry in self.disk.scan(self.path):
+            if entry.name.endswith(TEMPORARY):
+                self.disk.unlink(entry.path)
+                self.notes.append(f"{entry.path} was left half-written; removed")
+
+    def _load_checkpoint(self) -> None:
+        """Take the checkpoint, and note that from now on the last stop was not clean."""
+        marker = self.disk.read_file(self._at("clean"))
+        content = self.disk.read_file(self._at("checkpoint"))
+        if content is not None:
+            try:
+                nonce, self._points = unseal(_CHECKPOINT, content, self._at("checkpoint"))
+                self.clean = nonce == marker
+            except (Unreadable, TypeError, ValueError):
+                self.notes.append("the checkpoint is damaged; looking at the files instead")
+        if marker is not None:
+            self.disk.unlink(self._at("clean"))
+            self.disk.fsync_dir(self.path)
+        if not self.clean:
+            self.disk.syncfs(self.path)
+        self.files.settled = True
+
+    def close(
+        self, *, clean: bool = False, checkpoints: Mapping[str, LogPoint] | None = None
+    ) -> None:
+        """
+        Unlock the folder; all logs must be closed.
+
+        Args:
+            clean: Every log was synced, and has its point in `checkpoints`.
+            checkpoints: Path of each log to `Log.checkpoint`.
+        """
+        try:
+            if clean:
+                self._mark_clean(checkpoints or {})
+        finally:
+            self.files.close()
+            self.disk.release()
+            os.close(self._lock)
+
+    def _mark_clean(self, checkpoints: Mapping[str, LogPoint]) -> None:
+        self.disk.replace_file(self._at("clean"), self.save_checkpoint(checkpoints))
+
+    def save_checkpoint(self, checkpoints: Mapping[str, LogPoint]) -> bytes:
+        """
+        Keep where each log stands on the disk, so that recovery begins there.
+
+        This waits for the disk.
+
+        Args:
+            checkpoints: Path of each log to `Log.checkpoint`.
+
+        Returns:
+            A number that names this checkpoint.
+        """
+        nonce = secrets.token_bytes(16)
+        points = {
+            os.path.relpath(path, self.path): point.to_list() for path, point in checkpoints.items()
+        }
+        self.disk.replace_file(self._at("checkpoint"), seal(_CHECKPOINT, [nonce, points]))
+        return nonce
+
+    def checkpoint(self, path: str) -> LogPoint | None:
+        """What was last kept of the log in a folder; `Log.open` sees how far it fits."""
+        point = self._points.get(os.path.relpath(path, self.path))
+        if point is None:
+            return None
+        try:
+            return LogPoint.from_list(point)
+        except (TypeError, ValueError):
+            return None
+
+    # --- topics --------------------------------------------------------------
+
+    def partition_path(self, topic_id: bytes, partition: int, kind: Kind = "data") -> str:
+        """The folder of a log."""
+        assert len(topic_id) == 16, topic_id
+        assert partition >= 0, partition
+        assert kind in KINDS, kind
+        return f"{self.path}/topics/{topic_id.hex()}/{partition}/{kind}"
+
+    def epoch_file(self, topic_id: bytes, partition: int) -> EpochFile:
+        """The epochs of a partition."""
+        path = f"{self.path}/topics/{topic_id.hex()}/{partition}/{epochs.NAME}"
+        return EpochFile(self.disk, path)
+
+    def topics(self) -> list[bytes]:
+        """The ids of all topics that have a folder."""
+        return [
+            bytes.fromhex(entry.name)
+            for entry in self.disk.scan(self._at("topics"))
+            if entry.folder and _TOPIC.fullmatch(entry.name)
+        ]
+
+    def partitions(self, topic_id: bytes) -> list[int]:
+        """The partitions of a topic that have a folder."""
+        entries = self.disk.scan(self._at("topics", topic_id.hex()))
+        return sorted(int(each.name) for each in entries if each.folder and each.name.isdecimal())
+
+    def create_topic(self, topic_id: bytes, partitions: int) -> None:
+        """Make the folders of a topic's partitions durably; those that exist are kept."""
+        parents: dict[str, None] = {}
+        for partition in range(partitions):
+            path = self._at("topics", topic_id.hex(), str(partition))
+            parents.update(dict.fromkeys(self.disk.make_folders(path)))
+        for parent in parents:
+            self.disk.fsync_dir(parent)
+
+    def delete_topic(self, topic_id: bytes) -> None:
+        """
+        Take a topic away durably; `empty_deleted` frees the space.
+
+        Its logs must have forgotten their files.
+        """
+        source = self._at("topics", topic_id.hex())
+        if not self.disk.exists(source):
+            return
+        target = self._at("deleted", f"{topic_id.hex()}-{secrets.token_hex(4)}")
+        self.disk.rename(source, target)
+        self.disk.fsync_dir(self._at("topics"))
+        self.disk.fsync_dir(self._at("deleted"))
+
+    def empty_deleted(self) -> Iterator[str]:
+        """
+        Remove what was deleted, one folder for each step.
+
+        Yields:
+            The folder that is gone.
+        """
+        for entry in self.disk.scan(self._at("deleted")):
+            with contextlib.suppress(FileNotFoundError):
+                if entry.folder:
+                    self.disk.remove_tree(entry.path)
+                else:
+                    self.disk.unlink(entry.path)
+            yield entry.path
+
+    def space(self) -> Space:
+        """How full the file system is."""
+        return self.disk.space(self.path)
+
+
+def lock_folder(path: str) -> int:
+    """
+    Lock a data folder for this process.
+
+    Returns:
+        A descriptor that holds the lock while it is open.
+
+    Raises:
+        ConfigError: Another process has it.
+    """
+    name = os.path.join(path, "lock")
+    try:
+        descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    except OSError as error:
+        if error.errno in {errno.EMFILE, errno.ENFILE}:
+            raise TooManyOpenFiles from error
+        raise
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        os.close(descriptor)
+        raise ConfigError(
+            f"the data folder {path} is in use by the broker with process id {holder}"
+        ) from error
+    except OSError:
+        os.close(descriptor)
+        raise
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor
+
+
+def check_format(disk: Disk, path: str, *, write: bool) -> None:
+    """
+    Check that a data folder has a format that this version knows.
+
+    Args:
+        disk: The disk.
+        path: The data folder.
+        write: Note the format in a folder that has none and is empty.
+
+    Raises:
+        ConfigError: It does not; nothing was changed.
+    """
+    name = os.path.join(path, "format")
+    content = disk.read_file(name)
+    if content is None:
+        strange = [
+            entry.name
+            for entry in disk.scan(path)
+            if entry.name != "lock" and not entry.name.endswith(TEMPORARY)
+        ]
+        if strange or not write:
+            raise ConfigError(
+                f"{path} is not a data folder of tinymq: it has no file named format"
+                + (f" but {strange[0]}" if strange else "")
+            )
+        disk.replace_file(name, b"tinymq %d\n" % FORMAT)
+        return
+    match = _FORMAT_TEXT.fullmatch(content)
+    if match is None:
+        raise ConfigError(f"{name} is not readable; the data folder was not touched")
+    if int(match[1]) != FORMAT:
+        raise ConfigError(
+            f"the data folder {path} has format {int(match[1])}, this version of tinymq knows "
+            f"only {FORMAT}; use the version that wrote it. Nothing was changed"
+        )
+
+
+def _trouble(path: str, error: OSError) -> str:
+    if isinstance(error, (NotADirectoryError, FileExistsError)):
+        return f"the data folder {path} is a file, or lies below one"
+    if isinstance(error, PermissionError) or error.errno == errno.EROFS:
+        return f"the data folder {path} cannot be written: {error.strerror}"
+    return f"the data folder {path} cannot be used: {error.strerror or error}"

@@ -1,0 +1,750 @@
+"""
+One log: batches appended at its end, read from anywhere, removed from its front.
+
+::
+
+    floor          start                    synced     written     end
+      | undo window  |  readable              |           |         |
+      v              v                        v           v         v
+    --[..............[========================[-----------[ staged  [
+
+``append`` stages, ``write`` hands to the kernel in one call, ``begin_sync`` and
+``end_sync`` frame a sync that a `Syncer` does. Nothing here waits for the disk
+except what says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+
+from tinymq.errors import (
+    InvalidRequest,
+    NothingToUndo,
+    OffsetOutOfRange,
+    PartitionOffline,
+    StorageError,
+    StorageFull,
+    TinyMQError,
+    TooManyOpenFiles,
+)
+from tinymq.storage import recovery
+from tinymq.storage import start as start_file
+from tinymq.storage.disk import IOV_MAX, Piece
+from tinymq.storage.facts import (
+    DEFAULT_CONFIG,
+    Chunk,
+    Gap,
+    LogConfig,
+    LogPoint,
+    RecoveryReport,
+    SyncTicket,
+)
+from tinymq.storage.files import FileCache, OpenFile
+from tinymq.storage.reader import read_chunk
+from tinymq.storage.segment import Segment
+from tinymq.storage.segments import Segments
+from tinymq.storage.start import Start
+from tinymq.wire.batch import BatchHeader
+
+__all__ = ["Chunk", "Gap", "Log", "LogConfig", "LogPoint", "RecoveryReport", "SyncTicket"]
+
+#: Pieces, size, base offset, offset behind it, append time.
+_Staged = tuple[Sequence[Piece], int, int, int, int]
+
+
+class Log:
+    """
+    A folder of segments. Make one with `Log.open`.
+
+    Attributes:
+        path: The folder.
+        config: How the log is cut into files.
+        start_offset: First readable offset.
+        end_offset: The next offset to be given, staged batches counted.
+        written_offset: Everything below it was handed to the kernel.
+        synced_offset: Everything below it is on the disk.
+        max_timestamp: Latest append time, -1 when there was none; never falls.
+        offline: Why the log takes nothing any more, None while it does.
+    """
+
+    def __init__(self, segments: Segments, start: Start) -> None:
+        last = segments.last
+        self.path = segments.folder
+        self.config = segments.config
+        self._segments = segments
+        self._start = start
+        first = segments.all[0].base if segments.all else 0
+        self.start_offset = max(start.offset, first)
+        end = max(start.offset, last.end if last is not None else 0)
+        self.end_offset = self.written_offset = self.synced_offset = end
+        self.max_timestamp = max((each.max_time for each in segments.all), default=-1)
+        self.offline: TinyMQError | None = None
+        self._staged: list[_Staged] = []
+        self._dirty: list[OpenFile] = []
+        self._dirty_folders: list[str] = []
+        self._made = bool(segments.all)
+        self._synced_last = last.point if last is not None else None
+
+    @classmethod
+    def open(
+        cls,
+        files: FileCache,
+        path: str,
+        config: LogConfig = DEFAULT_CONFIG,
+        checkpoint: LogPoint | None = None,
+        on_batch: Callable[[BatchHeader], None] | None = None,
+    ) -> Log:
+        """
+        Open a log, recovering it when it was not stopped cleanly.
+
+        Args:
+            files: Open files, shared by all logs of a broker.
+            path: The folder; made with the first write.
+            config: How the log is cut into files.
+            checkpoint: What the last clean stop noted. When it fits the files,
+                none of them is opened.
+            on_batch: Told of each batch that recovery reads.
+
+        Raises:
+            TooManyOpenFiles: No descriptor is left; nothing was changed.
+            StorageError: The folder cannot be read.
+        """
+        try:
+            log = cls(*recovery.open_segments(files, path, config, checkpoint, on_batch))
+        except OSError as error:
+            raise StorageError(f"{path} cannot be opened: {error}") from error
+        if checkpoint is not None and log.report.clean:
+            log.max_timestamp = max(log.max_timestamp, checkpoint.max_timestamp)
+        return log
+
+    @property
+    def report(self) -> RecoveryReport:
+        """What opening found, and what reading found since."""
+        return self._segments.report
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments, purged ones that can be undone counted."""
+        return self._segments.size
+
+    @property
+    def staged_bytes(self) -> int:
+        """Bytes that wait for `write`."""
+        return sum(each[1] for each in self._staged)
+
+    @property
+    def segment_count(self) -> int:
+        """How many files the batches lie in."""
+        return len(self._segments.all)
+
+    @property
+    def oldest_timestamp(self) -> int | None:
+        """Append time of the first readable batch; None when there is none."""
+        if self.start_offset >= self.written_offset:
+            return None
+        found = next(self.headers(self.start_offset), None)
+        return None if found is None else found.max_timestamp
+
+    @property
+    def undo_window(self) -> tuple[int, int] | None:
+        """Until when the last purge can be undone, and how many offsets would come back."""
+        if not self._start.purges:
+            return None
+        last = self._start.purges[-1]
+        return last.deadline, last.to - last.before
+
+    def bytes_between(self, start: int, end: int) -> int:
+        """
+        Tell how many bytes the batches between two offsets take.
+
+        Args:
+            start: The batch that contains it counts whole.
+            end: Likewise it does not count.
+        """
+        total = 0
+        for segment in self._segments.all:
+            if segment.end <= start:
+                continue
+            if segment.base >= end:
+                break
+            first = self._segments.locate(segment, start)[0] if start > segment.base else 0
+            last = self._segments.locate(segment, end)[0] if end < segment.end else segment.size
+            total += last - first
+        return total
+
+    @property
+    def home(self) -> str:
+        """The partition's folder, in which the log's own one lies."""
+        return os.path.dirname(self.path)
+
+    # --- appending -----------------------------------------------------------
+
+    def append(
+        self,
+        batch: Piece | Sequence[Piece],
+        base_offset: int,
+        last_offset: int,
+        timestamp: int,
+    ) -> None:
+        """
+        Stage a stamped batch; `write` writes it.
+
+        Args:
+            batch: The bytes, whole or in pieces; not to be changed until written.
+            base_offset: Its first offset; must be `end_offset`.
+            last_offset: Its last offset.
+            timestamp: Append time, milliseconds since the epoch.
+
+        Raises:
+            PartitionOffline: The log takes nothing any more.
+        """
+        if self.offline is not None:
+            raise self.offline
+        if base_offset != self.end_offset or last_offset < base_offset:
+            raise InvalidRequest(
+                f"offsets {base_offset} to {last_offset} do not follow {self.end_offset}"
+            )
+        pieces = (batch,) if isinstance(batch, (bytes, bytearray, memoryview)) else batch
+        size = sum(map(len, pieces))
+        following = last_offset + 1
+        self._staged.append((pieces, size, base_offset, following, timestamp))
+        self.end_offset = following
+        self.max_timestamp = max(self.max_timestamp, timestamp)
+
+    def write(self) -> None:
+        """
+        Hand all staged batches to the kernel.
+
+        Raises:
+            StorageFull: What could not be written is un-staged: `end_offset` is
+                `written_offset` again, and the file ends with a whole batch.
+            TooManyOpenFiles: Likewise.
+            PartitionOffline: The disk failed; the log takes nothing any more.
+        """
+        if self.offline is not None:
+            raise self.offline
+        staged = self._staged
+        try:
+            while staged:
+                segment = self._room(staged[0])
+                run = self._run(segment)
+                self._write_run(segment, staged[:run])
+                del staged[:run]
+        except StorageError:
+            self._unstage()
+            raise
+        except OSError as error:
+            self._unstage()
+            raise self._fail("written", error) from error
+
+    def _room(self, first: _Staged) -> Segment:
+        """The segment that the next batch goes to, a new one when need be."""
+        _, size, base, _, timestamp = first
+        segment = self._segments.last
+        if segment is not None and segment.end == base:
+            full = segment.size and segment.size + size > self.config.segment_bytes
+            if not full and not self._too_old(segment, timestamp):
+                if segment.index is None:
+                    self._segments.index(segment)
+                return segment
+        return self._roll(base)
+
+    def _too_old(self, segment: Segment, timestamp: int) -> bool:
+        age = self.config.segment_ms
+        return age is not None and 0 <= segment.first_time <= timestamp - age
+
+    def _roll(self, base: int) -> Segment:
+        if not self._made:
+            self._dirty_folders += self._segments.disk.make_folders(self.path)
+            self._made = True
+        segment = self._segments.roll(base)
+        self._dirty_folders.append(self.path)
+        return segment
+
+    def _run(self, segment: Segment) -> int:
+        """How many staged batches go into the segment, at least one."""
+        room = self.config.segment_bytes - segment.size
+        count = 0
+        for _, size, _, _, timestamp in self._staged:
+            room -= size
+            if count and (room < 0 or self._too_old(segment, timestamp)):
+                break
+            count += 1
+        return count
+
+    def _write_run(self, segment: Segment, run: Sequence[_Staged]) -> None:
+        file = self._segments.open(segment)
+        buffers = [piece for each in run for piece in each[0]]
+        try:
+            self._write_all(file, buffers, segment.size)
+        except (OSError, StorageFull):
+            try:
+                self._segments.disk.truncate(file.descriptor, segment.size)
+            except OSError as error:
+                raise self._fail("cut back after a failed write", error) from error
+            raise
+        if not file.dirty:
+            file.dirty = True
+            self._dirty.append(file)
+        segments, start, interval = self._segments, segment.size, self.config.index_interval
+        segments.tail = (run[0][2], start)
+        for _, size, base, following, timestamp in run:
+            segment.entered(base, size, following, timestamp, interval)
+        segments.size += segment.size - start
+        if segment.checked == start:
+            segment.checked = segment.size
+        self.written_offset = segment.end
+
+    def _write_all(self, file: OpenFile, buffers: list[Piece], position: int) -> None:
+        disk = self._segments.disk
+        while buffers:
+            part = buffers[:IOV_MAX]
+            wanted = sum(map(len, part))
+            got = disk.writev(file.descriptor, part, position)
+            position += got
+            if got == wanted:
+                if len(part) == len(buffers):
+                    return
+                del buffers[:IOV_MAX]
+            elif got:
+                buffers = _behind(buffers, got)
+            else:
+                raise StorageFull("the disk takes no more bytes")
+
+    def _unstage(self) -> None:
+        self._staged.clear()
+        self.end_offset = self.written_offset
+
+    def _fail(self, what: str, error: OSError) -> PartitionOffline:
+        offline = PartitionOffline(
+            f"{self.path} could not be {what} ({error.strerror or error}); it stays offline "
+            "until the broker is started again"
+        )
+        if self.offline is None:
+            self.offline = offline
+        return offline
+
+    # --- syncing -------------------------------------------------------------
+
+    def begin_sync(self) -> SyncTicket | None:
+        """
+        Say what must be synced so that everything written so far is on the disk.
+
+        Returns:
+            A ticket for a `Syncer`, then for `end_sync`; None when there is
+            nothing to do.
+        """
+        if self.written_offset == self.synced_offset and not self._dirty:
+            return None
+        files = tuple(each for each in self._dirty if not each.forgotten)
+        for file in files:
+            self._segments.files.pin(file)
+        folders = tuple(dict.fromkeys(self._dirty_folders))
+        self._dirty, self._dirty_folders = [], []
+        last = self._segments.last
+        point = last.point if last is not None else None
+        return SyncTicket(files, folders, self.written_offset, point)
+
+    def end_sync(self, ticket: SyncTicket, error: OSError | None = None) -> None:
+        """
+        Take the result of a sync.
+
+        Args:
+            ticket: From `begin_sync`.
+            error: Why it failed. The log then goes offline for good: what the
+                kernel could not write is gone, and a second try would succeed
+                without it.
+        """
+        for file in ticket.files:
+            self._segments.files.unpin(file)
+        if error is not None:
+            self._unstage()
+            self._fail("synced", error)
+        elif self.offline is None and ticket.end > self.synced_offset:
+            self.synced_offset = min(ticket.end, self.written_offset)
+            self._synced_last = ticket.last
+
+    def sync(self) -> None:
+        """
+        Sync at once, waiting for the disk.
+
+        Raises:
+            PartitionOffline: It failed.
+        """
+        ticket = self.begin_sync()
+        if ticket is None:
+            return
+        disk = self._segments.disk
+        failed: OSError | None = None
+        try:
+            for folder in ticket.folders:
+                disk.fsync_dir(folder)
+            for file in ticket.files:
+                disk.fdatasync(file.descriptor)
+        except OSError as error:
+            failed = error
+        except TooManyOpenFiles:
+            self._dirty_folders[:0] = ticket.folders
+            self._mark_dirty(ticket.files)
+            self.end_sync(SyncTicket(ticket.files, (), -1))
+            raise
+        self.end_sync(ticket, failed)
+        if self.offline is not None:
+            raise self.offline
+
+    def _mark_dirty(self, files: Sequence[OpenFile]) -> None:
+        for file in files:
+            if not file.dirty:
+                file.dirty = True
+                self._dirty.append(file)
+
+    # --- reading -------------------------------------------------------------
+
+    def read(
+        self, offset: int, max_bytes: int, limit_offset: int, *, nowait: bool = False
+    ) -> Chunk | None:
+        """
+        Read whole batches, from the one that contains an offset on.
+
+        Damage is noticed here (checksums are checked the first time that bytes
+        are read which this process did not write): it is put aside, reported,
+        and passed over.
+
+        Args:
+            offset: Where to read.
+            max_bytes: Most bytes; the first batch comes whole all the same.
+            limit_offset: No batch that reaches this offset is read, nor one that
+                is not written yet.
+            nowait: Give None rather than wait for the disk. Finding the place of
+                an offset that does not continue an earlier read may wait.
+
+        Returns:
+            A chunk, empty when there is nothing below the limit; its
+            `next_offset` then still passes over a gap.
+
+        Raises:
+            OffsetOutOfRange: Below the start or beyond the end.
+            TooManyOpenFiles: No descriptor is left; try again later.
+            StorageError: The disk cannot read.
+        """
+        if not self.start_offset <= offset <= self.end_offset:
+            raise OffsetOutOfRange(
+                f"offset {offset} is not within {self.start_offset} to {self.end_offset}",
+                start=self.start_offset,
+                end=self.end_offset,
+            )
+        limit = min(limit_offset, self.written_offset)
+        fetch = self._fetch_cached if nowait else self._segments.read
+        return read_chunk(self._segments, offset, max_bytes, limit, fetch)
+
+    def _fetch_cached(self, segment: Segment, size: int, position: int) -> bytes | None:
+        file = self._segments.open(segment)
+        return self._segments.disk.pread_cached(file.descriptor, size, position)
+
+    def warmer(self, offset: int, max_bytes: int) -> Callable[[], None]:
+        """
+        Give a function that brings bytes into the page cache.
+
+        It touches nothing of this object and may run in another thread; after
+        it, ``read(..., nowait=True)`` finds its data.
+
+        Args:
+            offset: Where to read.
+            max_bytes: How much.
+        """
+        segment = self._segments.find(offset)
+        if segment is None:
+            return lambda: None
+        position, _ = self._segments.locate(segment, max(offset, segment.base))
+        disk, path = self._segments.disk, segment.path
+
+        def warm() -> None:
+            with contextlib.suppress(OSError, StorageError):
+                descriptor = disk.open(path)
+                try:
+                    disk.pread(descriptor, max_bytes, position)
+                finally:
+                    disk.close(descriptor)
+
+        return warm
+
+    def headers(self, offset: int | None = None) -> Iterator[BatchHeader]:
+        """
+        Yield the headers of all good batches, checking each.
+
+        Args:
+            offset: Begin with the batch that contains this offset; with the
+                first readable one by default.
+        """
+        offset = self.start_offset if offset is None else offset
+        for segment in list(self._segments.all):
+            if segment.end <= offset:
+                continue
+            position, base = 0, segment.base
+            if offset > segment.base:
+                position, base = self._segments.locate(segment, offset)
+            for _, header in self._segments.headers(segment, position, base):
+                if header.base_offset >= self.written_offset:
+                    return
+                yield header
+
+    def offset_for_time(self, time_ms: int) -> tuple[int, int] | None:
+        """
+        Find the first batch that was appended at a time or later.
+
+        Returns:
+            Its first offset, not below the start, and its append time; None when
+            all are older.
+        """
+        for segment in self._segments.all:
+            if segment.max_time < time_ms or segment.end <= self.start_offset:
+                continue
+            base, position = self._segments.index(segment).before_time(time_ms) or (
+                segment.base,
+                0,
+            )
+            for _, header in self._segments.headers(segment, position, base):
+                late = header.max_timestamp >= time_ms and header.next_offset > self.start_offset
+                if late and header.base_offset < self.written_offset:
+                    return max(header.base_offset, self.start_offset), header.max_timestamp
+        return None
+
+    # --- removing ------------------------------------------------------------
+
+    def trim(self, to_offset: int) -> int:
+        """
+        Move the start up and remove the segments that lie wholly below it.
+
+        Args:
+            to_offset: The new start; nothing beyond what is synced is trimmed.
+
+        Returns:
+            Segments removed.
+        """
+        to_offset = min(to_offset, self.synced_offset)
+        if to_offset <= self.start_offset:
+            return 0
+        self._save_start(self._start.moved(to_offset))
+        return self._remove_below(self._start.floor)
+
+    def expire(
+        self, now_ms: int, retention_ms: int | None = None, retention_bytes: int | None = None
+    ) -> int:
+        """
+        Remove the segments that retention no longer keeps.
+
+        By time a segment goes when its youngest message is too old, the last one
+        too; by size only while more than the wanted bytes stay.
+
+        Args:
+            now_ms: The time.
+            retention_ms: How long messages are kept; None: for ever.
+            retention_bytes: How many bytes are kept; None: all.
+
+        Returns:
+            Segments removed.
+        """
+        segments = self._segments
+        gone = 0
+        if retention_ms is not None:
+            for segment in segments.all:
+                if segment.max_time > now_ms - retention_ms or segment.end > self.synced_offset:
+                    break
+                gone += 1
+        if retention_bytes is not None:
+            left = segments.size - sum(each.size for each in segments.all[:gone])
+            for segment in segments.all[gone:-1]:
+                left -= segment.size
+                if left < retention_bytes or segment.end > self.synced_offset:
+                    break
+                gone += 1
+        if gone == len(segments.all):
+            gone = self._keep_last(gone)
+        if gone:
+            self._remove(gone)
+        return gone
+
+    def _keep_last(self, gone: int) -> int:
+        """Begin an empty segment, so that its name keeps the numbering when the others go."""
+        last = self._segments.last
+        if last is None or self._staged:
+            return max(gone - 1, 0)
+        if not last.size:
+            return gone - 1
+        self._roll(self.end_offset)
+        self._segments.disk.fsync_dir(self.path)
+        return gone
+
+    def _remove(self, count: int) -> None:
+        for _ in range(count):
+            self._segments.remove_first()
+        first = self._segments.all[0].base
+        self.start_offset = max(self.start_offset, first)
+        if self._start != Start():
+            self._save_start(self._start.moved(first))
+
+    def _remove_below(self, offset: int) -> int:
+        count = 0
+        for segment in self._segments.all[:-1]:
+            if segment.end > offset:
+                break
+            count += 1
+        if count:
+            self._remove(count)
+        return count
+
+    def _save_start(self, start: Start) -> None:
+        if start == self._start:
+            return
+        if self._made:
+            start_file.save(self._segments.disk, self.path, start)
+        self._start = start
+        first = self._segments.all[0].base if self._segments.all else start.offset
+        self.start_offset = max(start.offset, first)
+
+    def purge(self, to_offset: int, now_ms: int, undo_ms: int) -> int:
+        """
+        Make everything below an offset unreadable, and keep the files for a while.
+
+        What is purged is synced first, so that the start is never ahead of the
+        log; this waits for the disk.
+
+        Args:
+            to_offset: The new start, at most the end.
+            now_ms: The time.
+            undo_ms: How long `undo_purge` can take it back.
+
+        Returns:
+            How many offsets were purged.
+        """
+        self.write()
+        self.sync()
+        before = self.start_offset
+        to_offset = min(to_offset, self.written_offset)
+        if to_offset <= before:
+            return 0
+        self._save_start(Start(before, self._start.purges).purged(to_offset, now_ms + undo_ms))
+        return to_offset - before
+
+    def undo_purge(self) -> int:
+        """
+        Take the last purge back.
+
+        Returns:
+            How many offsets are readable again.
+
+        Raises:
+            NothingToUndo: There was none, or its time has passed.
+        """
+        if not self._start.purges:
+            raise NothingToUndo("no purge of this log can be undone any more")
+        before = self.start_offset
+        self._save_start(self._start.undone())
+        return before - self.start_offset
+
+    def finish_purges(self, now_ms: int) -> int:
+        """
+        Remove the files of purges whose time to undo has passed.
+
+        Returns:
+            Segments removed.
+        """
+        if not self._start.purges or self._start.purges[0].deadline > now_ms:
+            return 0
+        self._save_start(self._start.finished(now_ms))
+        floor = self._start.floor
+        last = self._segments.last
+        if last is not None and last.size and last.end <= floor and not self._staged:
+            self._roll(self.end_offset)
+            self._segments.disk.fsync_dir(self.path)
+        return self._remove_below(floor)
+
+    def truncate_to(self, offset: int) -> None:
+        """
+        Cut everything from an offset on; a batch that contains it goes whole.
+
+        This waits for the disk.
+
+        Args:
+            offset: The new end, at most.
+        """
+        self._unstage()
+        if offset >= self.end_offset:
+            return
+        segments = self._segments
+        while segments.last is not None and segments.last.base >= offset > 0:
+            if len(segments.all) == 1:
+                break
+            segments.remove_last()
+        segment = segments.last
+        if segment is None:
+            return
+        if offset < segment.end:
+            position, base = segments.locate(segment, offset)
+            self._cut(segment, position, base)
+        segments.disk.fsync_dir(self.path)
+        end = max(segment.end, self.start_offset)
+        self.end_offset = self.written_offset = end
+        self.synced_offset = min(self.synced_offset, end)
+        self.max_timestamp = max(each.max_time for each in segments.all)
+
+    def _cut(self, segment: Segment, position: int, base: int) -> None:
+        segments = self._segments
+        index = segments.index(segment)
+        file = segments.open(segment)
+        segments.disk.truncate(file.descriptor, position)
+        segments.disk.fdatasync(file.descriptor)
+        index.cut(position)
+        segments.forget_hints()
+        segments.size -= segment.size - position
+        segment.holes = [each for each in segment.holes if each.position < position]
+        segment.size, segment.end = position, base
+        segment.checked = min(segment.checked, position)
+        times = [each.max_timestamp for _, each in segments.headers(segment)]
+        segment.max_time = max(times, default=-1)
+
+    # --- stopping ------------------------------------------------------------
+
+    def checkpoint(self) -> LogPoint:
+        """
+        What is on the disk; bytes written since the last sync are not counted.
+
+        Raises:
+            PartitionOffline: What is on the disk is not known.
+        """
+        if self.offline is not None:
+            raise self.offline
+        last = self._synced_last
+        points = []
+        for segment in self._segments.all:
+            if last is not None and segment.base >= last.base:
+                points.append(segment.point if self.synced_offset == segment.end else last)
+                break
+            points.append(segment.point)
+        time = max((each.max_time for each in points), default=-1)
+        if self.synced_offset == self.written_offset == self.end_offset:
+            time = max(time, self.max_timestamp)
+        return LogPoint(self.start_offset, self.synced_offset, time, tuple(points))
+
+    def close(self) -> None:
+        """Close the files; what is staged is dropped, what is written stays as it is."""
+        self._unstage()
+        self._segments.close()
+        if self.offline is None:
+            self.offline = PartitionOffline(f"{self.path} is closed")
+
+    def forget_files(self) -> None:
+        """Close the descriptors before the folder is renamed or removed."""
+        for segment in self._segments.all:
+            self._segments.files.forget(segment.path)
+
+
+def _behind(buffers: list[Piece], got: int) -> list[Piece]:
+    """The buffers without their first `got` bytes."""
+    for place, piece in enumerate(buffers):
+        if got < len(piece):
+            return [memoryview(piece)[got:], *buffers[place + 1 :]]
+        got -= len(piece)
+    return []
