@@ -20,7 +20,7 @@ from tinymq.errors import TinyMQError
 #: Verb, where it is, what it does. The help must not import the verbs.
 VERBS: dict[str, tuple[str, str]] = {
     "topic": ("tinymq.cli.topic:topic", "List, make, change, empty and remove topics."),
-    "pub": ("tinymq.cli.pub:pub", "Publish what comes on stdin."),
+    "pub": ("tinymq.cli.pub:pub", "Publish stdin, its lines, or a value."),
     "consume": ("tinymq.cli.read:consume", "Write the values of a topic to stdout."),
     "peek": ("tinymq.cli.read:peek", "Look at a few records."),
     "tail": ("tinymq.cli.read:tail", "Show the last records, and new ones as they come."),

@@ -98,7 +98,7 @@ def run(plan: Plan, place: Path) -> Report:
             folder=place,
             broker=BrokerProcess,
             connect=_client,
-            replay=cut_power,
+            cut_power=cut_power,
             tell=lambda text: advance(1, text),
         )
         return Trial(plan, means).run()

@@ -110,9 +110,10 @@ def _bytes(value: str | None) -> bytes | None:
 @remote
 def pub(session: Session, topic: str, value: str | None, **options: Any) -> None:
     """
-    Publish VALUE, or stdin as one message, or with -l each line of stdin.
+    Publish stdin, its lines, or a value.
 
-    Returns when everything is acknowledged. Lines are sent as they come.
+    Without VALUE all of stdin is one message, with -l each line is one. Lines
+    are sent as they come. Returns when everything is acknowledged.
     """
     if value is not None and options["by_line"]:
         raise click.UsageError("give VALUE or -l, not both")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO, Final
 
@@ -77,7 +78,7 @@ def _sink(form: Form, options: dict[str, Any]) -> Sink:
         pattern = re.compile(options["grep"].encode()) if options["grep"] else None
     except re.error as error:
         raise click.UsageError(f"--grep: {error}") from None
-    return Sink(form, pattern, click.get_binary_stream("stdout"))
+    return Sink(form, pattern, sys.stdout.buffer)
 
 
 def _form_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -141,7 +141,7 @@ def some(
     found: dict[int, list[Placed]] = {part.partition: [] for part in parts}
     consumer = session.client.consumer()
     try:
-        for records in until_end(consumer, topic, parts):
+        for records in filter(None, until_end(consumer, topic, parts)):
             mine = found[records[0].partition]
             mine += records[: count - len(mine)]
             if all(_enough(part, found[part.partition], count) for part in parts):

@@ -66,7 +66,13 @@ class Session:
             self._client = self._connect(self.url, self.timeout)
         return self._client
 
-    def operate(self, name: str, **arguments: Any) -> dict[str, Any]:
+    def fresh(self) -> Session:
+        """Make a session of the same kind with a client of its own, for another thread."""
+        session = Session(self._connect)
+        session.url, session.timeout = self.url, self.timeout
+        return session
+
+    def operate(self, name: str, /, **arguments: Any) -> dict[str, Any]:
         """Carry out one administrative operation."""
         reply: dict[str, Any] = self.client.admin.operate(name, **arguments)
         return reply

@@ -89,7 +89,7 @@ def topic() -> None:
     type=click.Choice(["name", "messages", "bytes", "partitions"]),
     default="name",
     show_default=True,
-    help="The order.",
+    help="The order; all but names with the largest first.",
 )
 @click.option("--limit", type=click.IntRange(1), help="Most topics; all when not given.")
 @click.option("--columns", default="", metavar="A,B", help="Which columns to show.")
@@ -107,21 +107,26 @@ def list_topics(
 def _collect(
     session: Session, pattern: str, sort: str, limit: int | None
 ) -> tuple[list[dict[str, Any]], int, bool]:
-    """Ask for page after page."""
+    """Ask for page after page; an order other than by name needs all of them."""
     found: list[dict[str, Any]] = []
+    most = limit if sort == "name" else None
     while True:
-        size = PAGE if limit is None else min(PAGE, limit - len(found))
+        size = PAGE if most is None else min(PAGE, most - len(found))
         after = found[-1]["name"] if found else ""
-        reply = session.operate("topic.list", filter=pattern, after=after, limit=size, sort=sort)
+        reply = session.operate("topic.list", filter=pattern, after=after, limit=size)
         found += reply["topics"]
-        if not reply["more"] or not reply["topics"] or len(found) == limit:
-            return found, reply["total"], reply["more"]
+        if not reply["more"] or not reply["topics"] or len(found) == most:
+            break
+    if sort != "name":
+        found.sort(key=lambda row: (-row[sort], row["name"]))
+    shown = found[:limit]
+    return shown, reply["total"], reply["more"] or len(shown) < len(found)
 
 
 @topic.command("create")
 @click.argument("name")
 @click.option(
-    "-p", "--partitions", type=click.IntRange(1), default=1, show_default=True, help="How many."
+    "-p", "--partitions", type=click.IntRange(1), help="How many; as the broker is set if not given."
 )
 @click.option(
     "-s",
@@ -137,7 +142,7 @@ def _collect(
 def create(  # noqa: PLR0913 - the options
     session: Session,
     name: str,
-    partitions: int,
+    partitions: int | None,
     settings: tuple[tuple[str, str], ...],
     dry_run: bool,
     output: str,
@@ -156,8 +161,7 @@ def create(  # noqa: PLR0913 - the options
         show(Listing([reply["topic"]], COLUMNS), output)
     else:
         made = "would make" if dry_run else "made" if reply["created"] else "exists already:"
-        count = _partitions(reply["topic"]) or partitions
-        click.echo(f"{made} {name} with {_count(count, 'partition')}")
+        click.echo(f"{made} {name} with {_count(_partitions(reply['topic']), 'partition')}")
 
 
 @topic.command("info")
@@ -276,7 +280,9 @@ def purge(  # noqa: PLR0913 - the options
     For a while the purge can be undone with --undo.
     """
     if undo:
-        _undo(session, name, partition, output, asked=before or keep is not None or dry_run)
+        if before is not None or keep is not None:
+            raise click.UsageError("--undo goes with neither --before nor --keep")
+        _undo(session, name, partition, output, dry_run=dry_run)
         return
     arguments = {"name": name, "partition": partition, **_point(before, keep)}
     if not dry_run and not yes:
@@ -290,12 +296,12 @@ def purge(  # noqa: PLR0913 - the options
 
 
 def _undo(
-    session: Session, name: str, partition: int | None, output: str, *, asked: object
+    session: Session, name: str, partition: int | None, output: str, *, dry_run: bool
 ) -> None:
-    if asked:
-        raise click.UsageError("--undo goes with --partition only")
-    reply = session.operate("topic.undo_purge", name=name, partition=partition)
-    if output in {"table", "wide"}:
+    reply = session.operate("topic.undo_purge", name=name, partition=partition, dry_run=dry_run)
+    if dry_run and output in {"table", "wide"}:
+        click.echo(f"would bring back what the last purge of {name} took")
+    elif output in {"table", "wide"}:
         found = reply["topic"]
         click.echo(f"{name} holds {_count(found.get('messages', 0), 'message')} again")
     else:

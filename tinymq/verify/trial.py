@@ -58,8 +58,11 @@ class MakeBroker(Protocol):
         """Make one over a data folder; see `BrokerProcess`."""
 
 
-#: Rebuilds a folder from a record of writes, as a power cut might have left it.
-Replay = Callable[[Path, Path, random.Random], None]
+class CutPower(Protocol):
+    """Makes what a power cut would have left of a data folder."""
+
+    def __call__(self, data: Path, record: Path, target: Path, chance: random.Random) -> None:
+        """Make a folder; see `tinymq.verify.powercut.cut_power`."""
 
 
 @frozen(kw_only=True)
@@ -91,14 +94,14 @@ class Means:
         folder: Where data folders are made.
         broker: Makes brokers.
         connect: Makes clients.
-        replay: Makes power cuts.
+        cut_power: Makes power cuts.
         tell: Told after each round how far the trial is.
     """
 
     folder: Path
     broker: MakeBroker
     connect: Connect
-    replay: Replay
+    cut_power: CutPower
     tell: Callable[[str], None]
 
 
@@ -198,7 +201,7 @@ class Trial:
         try:
             self._wait(court.journal)
             broker.kill()
-            self._means.replay(record, after, self._chance)
+            self._means.cut_power(folder, record, after, self._chance)
             court.power_failed()
             broker = self._means.broker(after, url=broker.url)
             load.ask_to_stop()
