@@ -663,9 +663,9 @@ class Log:
 
     def truncate_to(self, offset: int) -> None:
         """
-        Cut everything from an offset on; a batch that contains it goes whole.
+        Cut everything from an offset on, and all that is staged.
 
-        This waits for the disk.
+        A batch that contains the offset goes whole. This waits for the disk.
 
         Args:
             offset: The new end, at most.
@@ -688,6 +688,8 @@ class Log:
         end = max(segment.end, self.start_offset)
         self.end_offset = self.written_offset = end
         self.synced_offset = min(self.synced_offset, end)
+        if self._synced_last is not None and self._synced_last.end > segment.end:
+            self._synced_last = segment.point
         self.max_timestamp = max(each.max_time for each in segments.all)
 
     def _cut(self, segment: Segment, position: int, base: int) -> None:
@@ -724,9 +726,10 @@ class Log:
                 break
             points.append(segment.point)
         time = max((each.max_time for each in points), default=-1)
-        if self.synced_offset == self.written_offset == self.end_offset:
+        rests = self.synced_offset == self.written_offset == self.end_offset
+        if rests:
             time = max(time, self.max_timestamp)
-        return LogPoint(self.start_offset, self.synced_offset, time, tuple(points))
+        return LogPoint(self.start_offset, self.synced_offset, time, tuple(points), clean=rests)
 
     def close(self) -> None:
         """Close the files; what is staged is dropped, what is written stays as it is."""
