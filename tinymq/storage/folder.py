@@ -179,7 +179,7 @@ class DataFolder:
         if point is None:
             return None
         try:
-            return LogPoint.from_list(point)
+            return LogPoint.from_list(point, clean=self.clean)
         except (TypeError, ValueError):
             return None
 
