@@ -127,7 +127,8 @@ class Puppet:
     Attributes:
         topics: By name.
         seen: Every request in order, except HELLO and PING.
-        refuse: Asked before each request; may return an error to answer.
+        refuse: Asked before each request but HELLO; may return an error to answer.
+        refuse_hello: The same for HELLO.
         mute: Types that are not answered.
         deaf: Types that are not even carried out.
         limits: Told to clients.
@@ -140,6 +141,7 @@ class Puppet:
         self.topics: dict[str, PuppetTopic] = {}
         self.seen: list[Message] = []
         self.refuse: Callable[[Message], WireError | None] = lambda request: None
+        self.refuse_hello: Callable[[Message], WireError | None] = lambda request: None
         self.mute: set[int] = set()
         self.deaf: set[int] = set()
         self.limits = evolve(DEFAULT_LIMITS)
@@ -188,7 +190,7 @@ class Puppet:
             self._note(line, request)
             if kind in self.deaf:
                 return
-            refusal = self.refuse(request)
+            refusal = (self.refuse_hello if kind == MessageType.HELLO else self.refuse)(request)
             if refusal is not None:
                 raise refusal
             reply = self._carry_out(line, frame.message_id, request, payload)
@@ -429,7 +431,7 @@ class CoreNetwork:
                 moved |= self._exchange(wire)
             if self.made.wake_at <= self.now:
                 self.made.tick(self.now)
-                moved = moved or self.made.wake_at <= self.now
+                moved = moved or bool(self._dialing) or any(wire.sent for wire in self.wires)
 
     def advance(self, seconds: float) -> None:
         """Let time pass, tick by tick as the cluster wants it."""

@@ -289,6 +289,7 @@ class Connection:
         if error is not None:
             raise error  # the link ends with it
         self.hello = reply
+        self._earliest = inf  # HELLO was the only request
         self._heartbeat = float(reply.heartbeat)
         self.limits = _limits(reply.limits)
         # A fetch holds what was asked for, and its first batch in any case.
