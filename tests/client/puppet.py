@@ -218,31 +218,35 @@ class Puppet:
     def _carry_out(
         self, line: Line, message_id: int, request: Message, payload: Bytes
     ) -> Answer | None:
-        if isinstance(request, Hello):
-            return self._hello(request), ()
-        if isinstance(request, Ping):
-            return Ping(), ()
-        if isinstance(request, Metadata):
-            return self._metadata(request), ()
-        if isinstance(request, InitProducer):
-            self._producer_id += 1
-            reply = InitProducerReply(producer_id=self._producer_id, epoch=0, window=self.window)
-            return reply, ()
-        if isinstance(request, Produce):
-            return self._produce(request, payload), ()
-        if isinstance(request, Offsets):
-            return self._offsets(request), ()
-        if isinstance(request, Fetch):
-            found = self._fetch(request)
-            if found is None:
-                self.polls.append((line, message_id, request))
-            return found
-        if isinstance(request, Operate):
-            if request.name not in self.operations:
-                raise InvalidRequest(f"no operation {request.name}")
-            result = self.operations[request.name](**(request.arguments or {}))
-            return Ping(), (pack(result),)
-        return None
+        match request:
+            case Fetch():
+                found = self._fetch(request)
+                if found is None:
+                    self.polls.append((line, message_id, request))
+                return found
+            case Operate():
+                if request.name not in self.operations:
+                    raise InvalidRequest(f"no operation {request.name}")
+                result = self.operations[request.name](**(request.arguments or {}))
+                return Ping(), (pack(result),)
+        reply = self._message(request, payload)
+        return None if reply is None else (reply, ())
+
+    def _message(self, request: Message, payload: Bytes) -> Message | None:
+        """Answer what is answered by a message alone."""
+        match request:
+            case Hello():
+                return self._hello(request)
+            case Metadata():
+                return self._metadata(request)
+            case Produce():
+                return self._produce(request, payload)
+            case Offsets():
+                return self._offsets(request)
+            case InitProducer():
+                self._producer_id += 1
+                return InitProducerReply(producer_id=self._producer_id, epoch=0, window=self.window)
+        return request if isinstance(request, Ping) else None
 
     def _hello(self, request: Hello) -> HelloReply:
         return HelloReply(

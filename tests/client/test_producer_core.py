@@ -142,9 +142,12 @@ def test_cut(sizes: list[int], limit: int, most: int) -> None:
 
 def test_values_and_headers() -> None:
     """Any bytes are values; anything else is refused with its type."""
-    assert [
-        as_value(one) for one in (b"x", bytearray(b"x"), memoryview(b"x"), None)
-    ] == [b"x", b"x", b"x", None]
+    assert [as_value(one) for one in (b"x", bytearray(b"x"), memoryview(b"x"), None)] == [
+        b"x",
+        b"x",
+        b"x",
+        None,
+    ]
     assert as_headers({"a": bytearray(b"1")}) == [("a", b"1")]
     with pytest.raises(UsageError, match="not str"):
         as_value("text")
