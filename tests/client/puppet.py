@@ -11,7 +11,7 @@ from attrs import Factory, asdict, define, evolve
 from tinymq.client.core.address import Address
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import ClientConfig
-from tinymq.client.core.link import Link, Wire
+from tinymq.client.core.link import Link
 from tinymq.errors import (
     ConnectionLost,
     HelloRequired,
@@ -324,11 +324,16 @@ class Puppet:
         """Answer the FETCH requests that have something now, or all of them."""
         polls, self.polls = self.polls, []
         for line, message_id, request in polls:
-            reply = self._fetch(evolve(request, max_wait_ms=0) if empty else request)
+            reply = self._fetch(_hurried(request) if empty else request)
             if reply is None:
                 self.polls.append((line, message_id, request))
             elif line.alive:
                 self.reply(line, MessageType.FETCH, message_id, reply)
+
+
+def _hurried(request: Fetch) -> Fetch:
+    """The same request with its patience at an end."""
+    return Fetch.from_meta({**request.to_meta(), "w": 0})
 
 
 class Line:
@@ -428,7 +433,7 @@ class CoreNetwork:
                 if puppet is None or not self.up:
                     link.failed(UnreachableError(f"{address} refused"), self.now)
                     continue
-                wire: Wire = CoreWire(self, link, Line(puppet))
+                wire = CoreWire(self, link, Line(puppet))
                 self.wires.append(wire)
                 link.connected(wire, self.now)
             for wire in tuple(self.wires):

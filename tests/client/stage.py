@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionRefusedError as Refused
-from twisted.internet.interfaces import IAddress
+from twisted.internet.interfaces import IAddress, IProtocolFactory, IStreamClientEndpoint
 from twisted.internet.protocol import Protocol
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransportWithDisconnection
@@ -18,9 +19,8 @@ from tests.client.puppet import ADDRESS, Line, Puppet
 from tinymq.client import Client, ClientConfig
 from tinymq.client.core.address import Address
 
-from twisted.internet.interfaces import IProtocolFactory, IStreamClientEndpoint  # isort: skip
-
 T = TypeVar("T")
+ADDRESS_SEEN: IAddress = IPv4Address("TCP", *ADDRESS)
 
 
 class CutTransport(StringTransportWithDisconnection):
@@ -60,7 +60,7 @@ class StageEndpoint:
         if not self.stage.up:
             waiting.errback(Refused())
             return waiting
-        protocol: Any = factory.buildProtocol(IAddress)
+        protocol: Any = factory.buildProtocol(ADDRESS_SEEN)
         self.stage.join(protocol)
         waiting.callback(protocol)
         return waiting
@@ -98,7 +98,7 @@ class Stage:
         transport = CutTransport()
         transport.protocol = protocol
         self.joins.append((protocol, transport, Line(self.puppet)))
-        protocol.makeConnection(transport)  # type: ignore[arg-type]
+        protocol.makeConnection(transport)
 
     def pump(self) -> None:
         """Move bytes and run what is due now, until nothing moves."""

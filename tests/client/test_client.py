@@ -7,11 +7,12 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import pytest
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.logger import globalLogPublisher
+from twisted.logger import ILogObserver, globalLogPublisher
 from twisted.python.failure import Failure
 
 from tests.client.stage import Stage
@@ -342,11 +343,14 @@ def test_admin() -> None:
     """Each operation arrives by its name with the arguments that were given."""
     stage = Stage()
     calls: list[tuple[str, dict[str, Any]]] = []
+
+    def note(name: str, /, **more: Any) -> dict[str, Any]:
+        calls.append((name, more))
+        return {"is": name}
+
     names = ["create", "alter", "delete", "list", "info", "purge", "undo_purge"]
     for name in ["broker.info", *[f"topic.{name}" for name in names]]:
-        stage.puppet.operations[name] = lambda name=name, /, **more: (
-            calls.append((name, more)) or {"is": name}
-        )
+        stage.puppet.operations[name] = partial(note, name)
     settings = {"sync": "os"}
     admin = stage.client.admin
     for call in (
@@ -474,7 +478,8 @@ def test_cut_twenty_times() -> None:
     rng = random.Random(7)
     stage = Stage()
     events: list[Any] = []
-    globalLogPublisher.addObserver(events.append)
+    observer = cast(ILogObserver, events.append)
+    globalLogPublisher.addObserver(observer)
     producer, consumer = stage.client.producer(), stage.client.consumer()
     stage.puppet.make("t")
     found: list[bytes | None] = []
@@ -498,7 +503,7 @@ def test_cut_twenty_times() -> None:
     stage.end()
     stage.done(reading)
     gc.collect()
-    globalLogPublisher.removeObserver(events.append)
+    globalLogPublisher.removeObserver(observer)
 
     assert len(sends) == len(results.values)
     assert stage.puppet.values("t") == found

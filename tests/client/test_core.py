@@ -28,7 +28,7 @@ from tinymq.errors import (
     UnsupportedVersion,
 )
 from tinymq.wire.header import MessageType
-from tinymq.wire.messages import InitProducer, Metadata, MetadataReply, error_meta
+from tinymq.wire.messages import InitProducer, Metadata, MetadataReply, TopicRow, error_meta
 
 
 class Outcome:
@@ -326,7 +326,7 @@ def test_cache_prefers_the_newer() -> None:
 def test_cache_forgets_what_is_gone() -> None:
     """A topic that does not exist is forgotten; one that could not be told is not."""
     cache = MetadataCache()
-    row = ("t", b"1" * 16, [1], {}, None)
+    row: TopicRow = ("t", b"1" * 16, [1], {}, None)
     cache.apply(MetadataReply(revision=1, brokers=[], topics=[row]))
     cache.apply(
         MetadataReply(revision=2, brokers=[], topics=[("t", b"", [], {}, error_meta(Overloaded()))])
