@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from typing_extensions import override
 
 from tests.fakes.disk import FaultyDisk
 from tinymq.errors import StorageFull
@@ -85,24 +86,44 @@ def test_writes_during_a_sync_are_not_covered(tmp_path: Path) -> None:
     """A write that is noted before the sync's end but after its beginning is not safe."""
 
     class Slow(RecordingDisk):
-        def fdatasync(self, descriptor: int) -> None:  # type: ignore[explicit-override]
-            begun = self._length
-            self.writev(descriptor, [b"late"], 0)
-            self._note("fdatasync", self._serials[descriptor], begun)
+        @override
+        def _note(self, *entry: object) -> None:
+            if entry[0] == "fdatasync":
+                self.writev(descriptor, [b"late"], 0)
+            super()._note(*entry)
 
     root = tmp_path / "root"
     root.mkdir()
     disk = Slow(str(tmp_path / "journal"), str(root), real=False)
-    file = disk.open(f"{root}/a", create=True)
+    descriptor = disk.open(f"{root}/a", create=True)
     disk.fsync_dir(str(root))
-    disk.fdatasync(file)
-    disk.close(file)
+    disk.fdatasync(descriptor)
+    disk.close(descriptor)
     disk.release()
     found = set()
     for seed in range(30):
         replay(str(tmp_path / "journal"), str(tmp_path / f"{seed}"), Random(seed))
         found.add((tmp_path / f"{seed}" / "a").read_bytes())
     assert b"" in found
+
+
+def test_journal_goes_on_after_a_kill(tmp_path: Path) -> None:
+    """A write that was noted but never made does not come back."""
+    root = tmp_path / "root"
+    root.mkdir()
+    for content in (b"1", b"2"):
+        disk = RecordingDisk(str(tmp_path / "journal"), str(root), real=False)
+        file = disk.open(f"{root}/a", create=True)
+        disk.writev(file, [content], disk.size(file))
+        disk.fsync_dir(str(root))
+        disk._note("write", disk._serials[file], disk.size(file), b"never made")
+        disk.close(file)
+        disk.release()
+    disk = RecordingDisk(str(tmp_path / "journal"), str(root), real=False)
+    disk.fdatasync(disk.open(f"{root}/a"))
+    disk.release()
+    replay(str(tmp_path / "journal"), str(tmp_path / "after"), Random(0))
+    assert (tmp_path / "after" / "a").read_bytes() == b"12"
 
 
 def test_replace_is_one_step(tmp_path: Path) -> None:

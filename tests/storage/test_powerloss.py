@@ -23,7 +23,19 @@ CONFIG = LogConfig(segment_bytes=900, index_interval=150)
 
 _APPEND = st.tuples(st.just("append"), st.integers(1, 4), st.integers(10, 400))
 _PLAIN = st.sampled_from(
-    ["write", "sync", "begin", "end", "checkpoint", "kill", "stop", "finish", "undo", "cut"]
+    [
+        "write",
+        "sync",
+        "begin",
+        "end",
+        "checkpoint",
+        "kill",
+        "stop",
+        "finish",
+        "undo",
+        "cut",
+        "expire",
+    ]
 ).map(lambda name: (name,))
 _TO = st.tuples(st.sampled_from(["purge", "trim"]), st.floats(0, 1))
 _ACTIONS = st.lists(st.one_of(_APPEND, _APPEND, _PLAIN, _TO), max_size=30)
@@ -108,6 +120,9 @@ class Model:
 
     def _do_finish(self) -> None:
         self.log.finish_purges(self.now)
+
+    def _do_expire(self) -> None:
+        self.log.expire(self.now, 8, 1500)
 
     def _do_undo(self) -> None:
         if self.log._start.purges:
