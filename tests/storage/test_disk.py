@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
@@ -11,8 +13,8 @@ import pytest
 from typing_extensions import override
 
 from tests.fakes.disk import FaultyDisk
-from tinymq.errors import StorageFull
-from tinymq.storage.disk import Disk, RecordingDisk
+from tinymq.errors import StorageFull, TooManyOpenFiles
+from tinymq.storage.disk import Disk, RecordingDisk, fail
 from tinymq.storage.index import Index, SegmentFacts, decode
 from tinymq.storage.powerloss import replay
 from tinymq.storage.sealed import Unreadable, seal, unseal
@@ -193,6 +195,50 @@ def test_real_syncs(tmp_path: Path) -> None:
     assert disk.pread(file, 10, 0) == b"x"
     disk.close(file)
     disk.release()
+
+
+@pytest.fixture
+def no_descriptors() -> Iterator[None]:
+    """Let this process open no further file."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.usefixtures("no_descriptors")
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda disk, path: disk.open(f"{path}/a", create=True),
+        lambda disk, path: disk.open("/dev/null"),
+        lambda disk, path: disk.scan(path),
+        lambda disk, path: disk.read_file("/dev/null"),
+        lambda disk, path: disk.fsync_dir(path),
+        lambda disk, path: disk.syncfs(path),
+    ],
+)
+def test_no_descriptor_is_never_taken_for_absence(
+    tmp_path: Path, use: Callable[[Disk, str], object]
+) -> None:
+    """D17: whatever is opened, running out of descriptors is its own error."""
+    with pytest.raises(TooManyOpenFiles, match="ulimit"):
+        use(Disk(), str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (errno.ENOSPC, StorageFull),
+        (errno.EDQUOT, StorageFull),
+        (errno.ENFILE, TooManyOpenFiles),
+        (errno.EIO, OSError),
+    ],
+)
+def test_errors_have_names(number: int, kind: type[Exception]) -> None:
+    """What the system says becomes an error of tinymq where it means one."""
+    with pytest.raises(kind):
+        fail(OSError(number, os.strerror(number)))
 
 
 def test_sealed() -> None:

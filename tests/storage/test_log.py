@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 from tests.fakes.disk import FaultyDisk
 from tests.storage.batches import SMALL, fill, make, put, read_all, reopen, segment_files
 from tests.storage.conftest import MakeLog
-from tinymq.errors import InvalidRequest, OffsetOutOfRange, PartitionOffline, StorageFull
+from tinymq.errors import (
+    InvalidRequest,
+    OffsetOutOfRange,
+    PartitionOffline,
+    StorageError,
+    StorageFull,
+)
 from tinymq.storage.disk import IOV_MAX, Disk
 from tinymq.storage.files import FileCache
 from tinymq.storage.log import Chunk, Log, LogConfig
@@ -260,6 +266,23 @@ def test_truncate(log: Log) -> None:
     assert made[:12] == read_all(log)
     made[12:] = fill(log, 20, 2)
     assert made == read_all(log) == read_all(reopen(log))
+
+
+def test_folder_that_cannot_be_read(tmp_path: Path) -> None:
+    """A log whose folder is a file is an error of storage with the path in it."""
+    (tmp_path / "data").write_bytes(b"")
+    with pytest.raises(StorageError, match="data cannot be opened"):
+        Log.open(FileCache(Disk()), str(tmp_path / "data"))
+
+
+def test_unreadable_bytes(log: Log, disk: FaultyDisk) -> None:
+    """A device that cannot read is an error, and no damage."""
+    fill(log, 3)
+    disk.failing["pread"] = errno.EIO
+    with pytest.raises(StorageError, match="cannot be read"):
+        log.read(0, 100, 3)
+    assert log.report.damaged == ()
+    assert log.offline is None
 
 
 _SIZES = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 300)), min_size=1, max_size=30)

@@ -11,6 +11,7 @@ from attrs import Factory, define
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes.disk import FaultyDisk
 from tests.storage.batches import make, read_all
 from tinymq.storage.disk import RecordingDisk
 from tinymq.storage.folder import DataFolder
@@ -169,7 +170,7 @@ def test_synced_survives_a_power_cut(actions: list[tuple[str, float]], seed: int
 
 def check_survivor(model: Model, root: str, start: int, synced: int) -> None:
     """Open what a power cut left, and compare it with what was promised."""
-    folder = DataFolder.open(root)
+    folder = DataFolder.open(root, FaultyDisk())
     path = folder.partition_path(TOPIC, 0)
     log = Log.open(folder.files, path, CONFIG, folder.checkpoint(path))
     assert log.start_offset <= max(start, synced)
