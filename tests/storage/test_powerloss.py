@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from pathlib import Path
 from random import Random
 
 from attrs import Factory, define
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from tests.fakes.disk import FaultyDisk
 from tests.storage.batches import make, read_all
 from tinymq.storage.disk import RecordingDisk
+from tinymq.storage.files import FileCache
 from tinymq.storage.folder import DataFolder
 from tinymq.storage.log import Log, LogConfig, SyncTicket
 from tinymq.storage.powerloss import replay
@@ -187,4 +189,25 @@ def check_survivor(model: Model, root: str, start: int, synced: int) -> None:
     log.sync()
     assert read_all(log, base) == [batch]
     log.close()
+    folder.close()
+
+
+def test_a_neighbours_folder(tmp_path: Path) -> None:
+    """A synced log survives though the folder above it was made by a log that never synced."""
+    root = tmp_path / "data"
+    root.mkdir()
+    disk = RecordingDisk(str(tmp_path / "journal"), str(root), real=False)
+    folder = DataFolder.open(str(root), disk)
+    first, second = (
+        Log.open(folder.files, folder.partition_path(TOPIC, partition)) for partition in (0, 1)
+    )
+    for log in (first, second):
+        log.append(make(0), 0, 0, 5)
+        log.write()
+    second.sync()
+    for seed in range(20):
+        after = tmp_path / f"after{seed}"
+        replay(str(tmp_path / "journal"), str(after), Random(seed))
+        path = second.path.replace(str(root), str(after))
+        assert read_all(Log.open(FileCache(FaultyDisk()), path)) == [make(0)]
     folder.close()
