@@ -172,9 +172,7 @@ class _Amount:
     stop: bool = False
 
 
-def _copy(
-    session: Session, topic: str, parts: list[Part], sink: Sink, amount: _Amount
-) -> None:
+def _copy(session: Session, topic: str, parts: list[Part], sink: Sink, amount: _Amount) -> None:
     consumer = session.client.consumer()
     written = 0
     try:
