@@ -84,6 +84,21 @@ class FaultyDisk(Disk):
         super().truncate(descriptor, size)
 
     @override
+    def mkdir(self, path: str) -> None:
+        self._called("mkdir")
+        super().mkdir(path)
+
+    @override
+    def unlink(self, path: str) -> None:
+        self._called("unlink")
+        super().unlink(path)
+
+    @override
+    def read_file(self, path: str) -> bytes | None:
+        self._called("read_file")
+        return super().read_file(path)
+
+    @override
     def fdatasync(self, descriptor: int) -> None:
         self._called("fdatasync")
 

@@ -40,6 +40,7 @@ class Model:
     ticket: SyncTicket | None = None
 
     def start(self) -> None:
+        """Open the folder and its log, as a new process would."""
         self.disk = RecordingDisk(self.journal, self.root, real=False)
         self.folder = DataFolder.open(self.root, self.disk)
         self.path = self.folder.partition_path(TOPIC, 0)
@@ -49,27 +50,28 @@ class Model:
         }
 
     def do(self, name: str, *arguments: float) -> None:
-        getattr(self, f"do_{name}")(*arguments)
+        """Do one action."""
+        getattr(self, f"_do_{name}")(*arguments)
 
-    def do_append(self, count: int, size: int) -> None:
+    def _do_append(self, count: int, size: int) -> None:
         self.now += 1
         base = self.log.end_offset
         batch = make(base, count, size, self.now)
         self.log.append(batch, base, base + count - 1, self.now)
         self.batches[base] = batch
 
-    def do_write(self) -> None:
+    def _do_write(self) -> None:
         self.log.write()
 
-    def do_sync(self) -> None:
+    def _do_sync(self) -> None:
         self.log.write()
         self.log.sync()
 
-    def do_begin(self) -> None:
+    def _do_begin(self) -> None:
         if self.ticket is None:
             self.ticket = self.log.begin_sync()
 
-    def do_end(self) -> None:
+    def _do_end(self) -> None:
         ticket, self.ticket = self.ticket, None
         if ticket is not None:
             for folder in ticket.folders:
@@ -78,41 +80,41 @@ class Model:
                 self.disk.fdatasync(file.descriptor)
             self.log.end_sync(ticket)
 
-    def do_checkpoint(self) -> None:
+    def _do_checkpoint(self) -> None:
         self.folder.save_checkpoint({self.path: self.log.checkpoint()})
 
-    def do_kill(self) -> None:
-        self.do_end()
+    def _do_kill(self) -> None:
+        self._do_end()
         self.folder.close()
         self.start()
 
-    def do_stop(self) -> None:
-        self.do_end()
-        self.do_sync()
+    def _do_stop(self) -> None:
+        self._do_end()
+        self._do_sync()
         points = {self.path: self.log.checkpoint()}
         self.log.close()
         self.folder.close(clean=True, checkpoints=points)
         self.start()
         assert self.log.report.clean == bool(points[self.path].segments or self.folder.clean)
 
-    def do_purge(self, where: float) -> None:
-        self.do_end()
+    def _do_purge(self, where: float) -> None:
+        self._do_end()
         start = self.log.start_offset
         self.log.purge(start + int((self.log.end_offset - start) * where), self.now, 3)
 
-    def do_trim(self, where: float) -> None:
+    def _do_trim(self, where: float) -> None:
         start = self.log.start_offset
         self.log.trim(start + int((self.log.end_offset - start) * where))
 
-    def do_finish(self) -> None:
+    def _do_finish(self) -> None:
         self.log.finish_purges(self.now)
 
-    def do_undo(self) -> None:
+    def _do_undo(self) -> None:
         if self.log._start.purges:
             self.log.undo_purge()
 
-    def do_cut(self) -> None:
-        self.do_end()
+    def _do_cut(self) -> None:
+        self._do_end()
         cut = self.log.end_offset - 1
         self.log.truncate_to(cut)
         self.batches = {

@@ -18,9 +18,9 @@ from tinymq.errors import MalformedFrame
 #: The longest msgpack value that is decoded from the meta part of a frame.
 MAX_META: Final = 64 * 1024
 
-#: The longest array inside a meta part or inside an item of a column. More would
-#: be of no use there, and nested arrays set aside this much each.
-MAX_ARRAY: Final = 4096
+#: The longest array in a meta part, or in an item of a column. A thousand is the
+#: longest list of the protocol, and a thousand nested ones set aside this much each.
+MAX_ARRAY: Final = 1024
 #: The longest map.
 MAX_MAP: Final = 4096
 #: The longest encoding of a single number.

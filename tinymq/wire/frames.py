@@ -13,7 +13,7 @@ as objects of their own they would cost thirty times their bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from struct import Struct
 from typing import Any, Final
 
@@ -135,7 +135,7 @@ class FrameDecoder:
         """Bytes kept for a frame that is not complete."""
         return self._have
 
-    def feed(self, data: bytes) -> Iterator[Frame]:
+    def feed(self, data: bytes) -> Generator[Frame, None, None]:
         """
         Take bytes and give out the frames that they complete.
 
