@@ -70,9 +70,14 @@ class Limits:
     inflated: int = _size(32 * MIB, MAX_VALUE_CEILING)
 
     @property
+    def overhead(self) -> int:
+        """Most bytes of a batch of one record beside its value."""
+        return self.key + self.headers + KIB
+
+    @property
     def payload(self) -> int:
         """Most payload bytes of a request: one batch with the longest value."""
-        return max(self.batch, self.value + self.key + self.headers + KIB)
+        return max(self.batch, self.value + self.overhead)
 
     @property
     def body(self) -> int:

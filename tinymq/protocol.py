@@ -148,18 +148,14 @@ class BrokerProtocol(Protocol):
         self._handle(data)
 
     def _handle(self, data: bytes) -> None:
-        handled = 0
-        frames = self._decoder.feed(data)
         try:
-            for frame in frames:
+            for handled, frame in enumerate(self._decoder.feed(data), 1):
                 self._frame(frame)
-                handled += 1
                 if self._closing:
                     return
                 if handled >= FRAMES_PER_TURN:
-                    frames.close()
                     self._later()
-                    return
+                    break
         except BadMagic:
             self._log.info("{peer} does not speak tinymq; closed", peer=self.peer)
             self._close()
@@ -189,21 +185,20 @@ class BrokerProtocol(Protocol):
     def resumeProducing(self) -> None:  # noqa: N802 - Twisted's name
         """The transport takes more again."""
         self.paused_since = None
-        while self._parked and self.paused_since is None and not self._closing:
+        while self._parked and self._takes_more:
             self._parked.popleft()()
         self._flow()
 
     def stopProducing(self) -> None:  # noqa: N802 - Twisted's name
         """The connection is lost; `connectionLost` does the rest."""
 
+    @property
+    def _takes_more(self) -> bool:
+        return self.paused_since is None and not self._closing
+
     def _flow(self) -> None:
         """Read from the socket if, and only if, there is room for what comes."""
-        want = (
-            self.paused_since is None
-            and self._pending < MOST_PENDING
-            and not self._more_frames
-            and not self._closing
-        )
+        want = self._takes_more and self._pending < MOST_PENDING and not self._more_frames
         if want == self._reading:
             return
         self._reading = want
@@ -219,16 +214,7 @@ class BrokerProtocol(Protocol):
         if frame.type & REPLY:
             return  # an answer to our PING; any byte was a sign of life
         try:
-            handler = self._HANDLERS.get(frame.type)
-            if self.hello is None and frame.type != MessageType.HELLO:
-                raise HelloRequired("the first frame of a connection must be HELLO")
-            if handler is None:
-                raise UnknownType(f"message type 0x{frame.type:02x} is not known here")
-            if frame.message_id in self._open:
-                raise MessageIdInUse(f"message id {frame.message_id} is still open")
-            if frame.message_id:
-                self._open.add(frame.message_id)
-            handler(self, frame)
+            self._handler_of(frame)(self, frame)
         except WireError as error:
             self._refuse(frame.message_id, error)
         except TinyMQError as error:
@@ -236,6 +222,19 @@ class BrokerProtocol(Protocol):
         except Exception:  # noqa: BLE001 - told in full to the log, in general to the peer
             self._log.failure("{frame} of {peer} failed", frame=frame, peer=self.peer)
             self._refuse(frame.message_id, InternalError())
+
+    def _handler_of(self, frame: Frame) -> Callable[[BrokerProtocol, Frame], None]:
+        """Find who handles a frame, and open its message id."""
+        if self.hello is None and frame.type != MessageType.HELLO:
+            raise HelloRequired("the first frame of a connection must be HELLO")
+        handler = self._HANDLERS.get(frame.type)
+        if handler is None:
+            raise UnknownType(f"message type 0x{frame.type:02x} is not known here")
+        if frame.message_id in self._open:
+            raise MessageIdInUse(f"message id {frame.message_id} is still open")
+        if frame.message_id:
+            self._open.add(frame.message_id)
+        return handler
 
     def reply(self, frame_type: int, message_id: int, reply: Message, payload: Any = ()) -> None:
         """
@@ -298,7 +297,7 @@ class BrokerProtocol(Protocol):
                 broker_id=broker.id,
                 name=broker.config.broker.name,
                 software=SOFTWARE,
-                cluster=broker.cluster_id,
+                cluster=broker.meta.registry.cluster,
                 session=hello.session or os.urandom(16),
                 heartbeat=broker.limits.heartbeat_seconds,
                 limits=asdict(broker.limits),
@@ -373,7 +372,7 @@ class BrokerProtocol(Protocol):
             return True
 
         reader = self.shared.broker.fetch(request, answer, full)
-        if reader is not None and not reader.finished:
+        if not reader.finished:
             self._readers.add(reader)
 
     def _on_offsets(self, frame: Frame) -> None:
@@ -393,9 +392,7 @@ class BrokerProtocol(Protocol):
         result = self.shared.operations.run(request.name, request.arguments or {})
         self._open.discard(frame.message_id)
         if frame.message_id:
-            self._write(
-                encode_frame(frame.type | REPLY, frame.message_id, None, [pack(result)])
-            )
+            self._write(encode_frame(frame.type | REPLY, frame.message_id, None, [pack(result)]))
 
     _HANDLERS: ClassVar[dict[int, Callable[[BrokerProtocol, Frame], None]]] = {
         MessageType.HELLO: _on_hello,
@@ -427,7 +424,7 @@ class BrokerProtocol(Protocol):
         if now - self.seen_at > MISSED_HEARTBEATS * beat and self._reading:
             self._log.info("{peer} was silent for too long; closed", peer=self.peer)
             self._close()
-        elif now - self.told_at >= beat and self.paused_since is None:
+        elif now - self.told_at >= beat and self._takes_more:
             self._write(encode_frame(MessageType.PING, 0))
 
     def say_goodbye(self, reason: str) -> None:

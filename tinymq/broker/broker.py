@@ -8,7 +8,7 @@ of pages that are in memory anyway.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from twisted.logger import Logger
 
@@ -19,10 +19,9 @@ from tinymq.broker.ports import World
 from tinymq.broker.reading import Fetched, Reader, Wanted
 from tinymq.config import Config
 from tinymq.errors import (
+    NotLeader,
     ShuttingDown,
     StorageFull,
-    UnknownPartition,
-    UnknownTopic,
     UnknownTopicId,
     ValueTooLarge,
     WireError,
@@ -46,7 +45,9 @@ if TYPE_CHECKING:
     from tinymq.meta.registry import Topic
 
 #: Bytes of topic rows in one METADATA reply; a little under the limit of meta.
-METADATA_BYTES = 48 * 1024
+METADATA_BYTES: Final = 48 * 1024
+#: Most topics in one METADATA reply.
+METADATA_TOPICS: Final = 1000
 
 
 class Broker:
@@ -74,7 +75,6 @@ class Broker:
         self.wall = world.wall
         self.committer = Committer(world.scheduler, syncer)
         self.id = 0
-        self.cluster_id = bytes(16)
         self.address: tuple[str, int] = ("127.0.0.1", 7800)
         #: Why publishing is refused, or None.
         self.refusing: WireError | None = None
@@ -86,7 +86,7 @@ class Broker:
 
     def open(self) -> None:
         """Open every partition that the MetaServer knows, and follow its changes."""
-        for topic in self.meta.topics():
+        for topic in self.meta.registry.topics.values():
             self.open_topic(topic)
 
     def open_topic(self, topic: Topic) -> None:
@@ -100,7 +100,7 @@ class Broker:
             key = topic.id, index
             if key in self._partitions:
                 self._partitions[key].topic = topic
-            else:
+            elif topic.leaders[index] == self.id:
                 self._partitions[key] = self.store.open(topic, index)
 
     def drop_topic(self, topic: Topic) -> None:
@@ -122,8 +122,12 @@ class Broker:
         return list(self._partitions.values())
 
     def partitions_of(self, topic: Topic) -> list[Partition]:
-        """The partitions of one topic in order."""
-        return [self._partitions[topic.id, index] for index in range(topic.partitions)]
+        """The partitions of one topic that are here, in order."""
+        return [
+            self._partitions[topic.id, index]
+            for index in range(topic.partitions)
+            if (topic.id, index) in self._partitions
+        ]
 
     def partition(self, topic_id: bytes, index: int) -> Partition:
         """
@@ -136,19 +140,14 @@ class Broker:
         Raises:
             UnknownTopicId: There is no such topic, maybe no longer.
             UnknownPartition: The topic has no such partition.
+            NotLeader: Another broker leads it.
         """
         found = self._partitions.get((topic_id, index))
         if found is not None:
             return found
-        topic = self.meta.topic_by_id(topic_id)
-        if topic is None:
-            raise UnknownTopicId(
-                f"no topic has the id {topic_id.hex()}; it may have been deleted: refresh the metadata"
-            )
-        raise UnknownPartition(
-            f"{topic.name} has partitions 0 to {topic.partitions - 1}, not {index}",
-            partitions=topic.partitions,
-        )
+        topic = self.meta.registry.topic_of(topic_id)
+        topic.leader(index)
+        raise NotLeader(f"{topic.name}/{index} is led by another broker; refresh the metadata")
 
     # --- records --------------------------------------------------------------
 
@@ -171,7 +170,7 @@ class Broker:
             if self.refusing is not None and not partition.volatile:
                 raise self.refusing
             most = partition.topic.config.max_value_bytes
-            if len(batch) > self.limits.batch and len(batch) > most + self.limits.value_overhead:
+            if len(batch) > self.limits.batch and len(batch) > most + self.limits.overhead:
                 raise ValueTooLarge(
                     f"the record has {len(batch)} bytes; value.max_bytes of {partition.topic.name} "
                     f"is {most}",
@@ -228,7 +227,7 @@ class Broker:
         """Give out a producer id that nobody else has or will have."""
         producer_id = next(self._producer_ids, None)
         if producer_id is None:
-            self._producer_ids = iter(self.meta.producer_ids(self.config.producers.id_block))
+            self._producer_ids = iter(self.meta.producer_ids())
             producer_id = next(self._producer_ids)
         return InitProducerReply(
             producer_id=producer_id, epoch=0, window=self.limits.producer_window
@@ -244,47 +243,50 @@ class Broker:
             request: Names, or a place in the list of all.
         """
         if request.names is not None:
-            rows = [self._named(name, create=request.create) for name in request.names]
-            return self._metadata_reply(rows, more=False)
-        rows, size, more = [], 0, False
-        for topic in self.meta.topics_after(request.after):
+            named = [self._named(name, create=request.create) for name in request.names]
+            return self._metadata_reply(named, more=False)
+        rows: list[TopicRow] = []
+        size = 0
+        for topic in self.meta.registry.page(request.after, METADATA_TOPICS):
             row = self._topic_row(topic)
             size += len(topic.name) + 40 + 2 * topic.partitions
             if rows and size > METADATA_BYTES:
-                more = True
                 break
             rows.append(row)
-        return self._metadata_reply(rows, more=more)
+        names = self.meta.registry.names
+        return self._metadata_reply(rows, more=bool(rows) and rows[-1][0] != names[-1])
 
     def _metadata_reply(self, rows: list[TopicRow], *, more: bool) -> MetadataReply:
-        host, port = self.address
-        brokers: list[BrokerRow] = [(self.id, host, port, self.config.broker.name)]
-        return MetadataReply(revision=self.meta.revision, brokers=brokers, topics=rows, more=more)
+        registry = self.meta.registry
+        brokers: list[BrokerRow] = [
+            (each.id, each.host, each.port, each.name) for each in registry.brokers.values()
+        ]
+        return MetadataReply(revision=registry.revision, brokers=brokers, topics=rows, more=more)
 
     def _named(self, name: str, *, create: bool) -> TopicRow:
         try:
-            topic = self.meta.topic(name)
-            if topic is None and create and self.config.topics.auto_create:
-                topic = self.create_topic(name, self.config.topics.partitions, {})
-            if topic is None:
-                raise UnknownTopic(f"there is no topic {name!r}; create it first")
+            if create and not isinstance(self.refusing, ShuttingDown):
+                topic = self.meta.ensure_topic(name)
+                self.open_topic(topic)
+            else:
+                topic = self.meta.describe(name)
             return self._topic_row(topic)
         except WireError as error:
             return (name[:200], b"", [], {}, error_meta(error))
 
     def _topic_row(self, topic: Topic) -> TopicRow:
         shown = {"sync": topic.config.sync, "storage": topic.config.storage}
-        return (topic.name, topic.id, [self.id] * topic.partitions, shown, None)
+        return (topic.name, topic.id, list(topic.leaders), shown, None)
 
     def create_topic(
-        self, name: str, partitions: int, config: dict[str, str | int | None]
+        self, name: str, partitions: int | None, config: dict[str, str | int | None]
     ) -> Topic:
         """
         Make a topic and open its partitions; one that exists alike is returned.
 
         Args:
             name: Its name.
-            partitions: How many.
+            partitions: How many; the default if not given.
             config: Settings by their dotted names.
 
         Raises:

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import msgpack
 from twisted.logger import Logger
+from typing_extensions import override
 
 from tinymq.broker.producers import ProducerTable
 from tinymq.errors import (
@@ -31,19 +31,15 @@ from tinymq.errors import (
     WireError,
 )
 from tinymq.limits import Limits
-from tinymq.storage.disk import Disk
 from tinymq.storage.epochs import EpochFile
 from tinymq.storage.log import Log
 from tinymq.storage.memory import MemoryLog
-from tinymq.wire.batch import BatchHeader, check_produced, read_header, stamp
+from tinymq.wire.batch import BatchHeader, check_produced, stamp
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from tinymq.meta.registry import Topic
-
-#: File in a partition's folder that spares a full read of the log's headers.
-PRODUCERS_FILE: Final = "producers"
 
 
 class Appended(NamedTuple):
@@ -94,7 +90,12 @@ class Partition:
     _log = Logger()
 
     def __init__(
-        self, topic: Topic, index: int, log: Log | MemoryLog, epochs: EpochFile | None, limits: Limits
+        self,
+        topic: Topic,
+        index: int,
+        log: Log | MemoryLog,
+        epochs: EpochFile | None,
+        limits: Limits,
     ) -> None:
         self.topic = topic
         self.index = index
@@ -131,13 +132,14 @@ class Partition:
     @property
     def epoch(self) -> int:
         """The leader epoch in which records are appended now."""
-        return 0 if self.epochs is None else self.epochs.current
+        return 0 if self.epochs is None else max(0, self.epochs.current)
 
     @property
     def failure(self) -> TinyMQError | None:
         """Why the partition is offline, or None."""
         return self.closed or self.log.offline
 
+    @override
     def __repr__(self) -> str:
         return f"<Partition {self.topic.name}/{self.index}>"
 
@@ -176,13 +178,16 @@ class Partition:
         base = self.log.end_offset
         following = base + header.records
         timestamp = max(now_ms, self._newest)
-        stamped = b"".join(stamp(batch, header, base, self.epoch, timestamp))
-        self.log.append(stamped, base, following - 1, timestamp)
+        self.log.append(
+            stamp(batch, header, base, self.epoch, timestamp), base, following - 1, timestamp
+        )
         self._newest = timestamp
         self.producers.record(header, base, timestamp)
-        self._waiting.append((following, Appended(base, timestamp, duplicate=False, volatile=self.volatile), answer))
+        self._waiting.append(
+            (following, Appended(base, timestamp, duplicate=False, volatile=self.volatile), answer)
+        )
         self.counters.records_in += header.records
-        self.counters.bytes_in += len(stamped)
+        self.counters.bytes_in += header.size
 
     def _answer_duplicate(self, header: BatchHeader, base: int, answer: Answer) -> None:
         found = Appended(base, -1, duplicate=True, volatile=self.volatile)
@@ -243,6 +248,11 @@ class Partition:
     def _wake(self) -> None:
         for watcher in tuple(self.watchers):
             watcher()
+
+    @property
+    def unsynced(self) -> bool:
+        """Whether something was written that is not on disk yet."""
+        return self.log.synced_offset != self.log.written_offset
 
     @property
     def idle(self) -> bool:
@@ -349,45 +359,3 @@ class Partition:
         self.closed = reason or PartitionOffline("the partition was closed")
         self.fail_waiting(self.closed)
         self.watchers.clear()
-
-
-def save_producers(disk: Disk, folder: str, table: ProducerTable, offset: int) -> None:
-    """
-    Store what a partition remembers of its producers.
-
-    Args:
-        disk: Where to.
-        folder: The partition's folder.
-        table: The table.
-        offset: The table covers everything below.
-    """
-    disk.replace_file(
-        f"{folder}/{PRODUCERS_FILE}", msgpack.packb({"offset": offset, "producers": table.snapshot()})
-    )
-
-
-def load_producers(disk: Disk, folder: str, table: ProducerTable, end: int) -> int:
-    """
-    Load what `save_producers` stored.
-
-    Args:
-        disk: Where from.
-        folder: The partition's folder.
-        table: The table to fill.
-        end: The end of the log; a snapshot beyond it is not believed.
-
-    Returns:
-        The offset below which the table is complete; 0 without a snapshot.
-    """
-    try:
-        found = msgpack.unpackb(disk.read_file(f"{folder}/{PRODUCERS_FILE}"), strict_map_key=True)
-        offset = int(found["offset"])
-        if offset > end:
-            return 0
-        table.restore(found["producers"])
-    except (OSError, ValueError, KeyError, TypeError, msgpack.UnpackException):
-        return 0
-    return offset
-
-
-__all__ = ["Answer", "Appended", "Counters", "Partition", "load_producers", "read_header", "save_producers"]

@@ -27,7 +27,10 @@ class Scheduler(Protocol):
         """Seconds since some moment."""
 
     def callLater(  # noqa: N802 - Twisted's name
-        self, delay: float, callable: Callable[..., Any], *args: Any  # noqa: A002 - likewise
+        self,
+        delay: float,
+        callable: Callable[..., Any],  # noqa: A002 - Twisted's name
+        *args: Any,
     ) -> Timer:
         """Call something after `delay` seconds."""
 

@@ -21,7 +21,7 @@ class Wanted(NamedTuple):
     """One partition of a FETCH; without a partition there is an error to tell."""
 
     topic_id: bytes
-    index: int
+    number: int
     partition: Partition | None
     offset: int
     epoch: int
@@ -118,9 +118,7 @@ class Reader:
         return total
 
     def _advanced(self) -> None:
-        if not self._warming and (
-            self._available() >= self._request.min_bytes or self._refused()
-        ):
+        if not self._warming and (self._available() >= self._request.min_bytes or self._refused()):
             self._finish()
 
     def _let_go(self) -> None:
@@ -154,7 +152,7 @@ class Reader:
                 topics.append((wanted.topic_id, []))
             error = self._error(wanted)
             if error is not None or wanted.partition is None:
-                row = (wanted.index, -1, -1, 0, error_meta(error) if error is not None else None)
+                row = (wanted.number, -1, -1, 0, error_meta(error) if error is not None else None)
                 topics[-1][1].append(row)
                 continue
             partition = wanted.partition
@@ -163,7 +161,7 @@ class Reader:
                 try:
                     data = partition.read(wanted.offset, left, nowait=nowait)
                 except WireError as failure:
-                    topics[-1][1].append((wanted.index, -1, -1, 0, error_meta(failure)))
+                    topics[-1][1].append((wanted.number, -1, -1, 0, error_meta(failure)))
                     continue
                 if data is None:
                     self._warm(partition, wanted.offset, left)
@@ -173,7 +171,7 @@ class Reader:
                     pieces.append(data)
                     left -= size
             topics[-1][1].append(
-                (wanted.index, partition.high_watermark, partition.log.start_offset, size, None)
+                (wanted.number, partition.high_watermark, partition.log.start_offset, size, None)
             )
         answer, self._answer = self._answer, None
         answer(FetchReply(topics=topics), pieces)

@@ -74,6 +74,41 @@ class Log(Tail):
             log.max_timestamp = max(log.max_timestamp, checkpoint.max_timestamp)
         return log
 
+    @property
+    def oldest_timestamp(self) -> int | None:
+        """Append time of the first readable batch; None when there is none."""
+        if self.start_offset >= self.written_offset:
+            return None
+        found = next(self.headers(self.start_offset), None)
+        return None if found is None else found.max_timestamp
+
+    @property
+    def undo_window(self) -> tuple[int, int] | None:
+        """Until when the last purge can be undone, and how many offsets would come back."""
+        if not self._start.purges:
+            return None
+        last = self._start.purges[-1]
+        return last.deadline, last.to - last.before
+
+    def bytes_between(self, start: int, end: int) -> int:
+        """
+        Tell how many bytes the batches between two offsets take.
+
+        Args:
+            start: The batch that contains it counts whole.
+            end: Likewise it does not count.
+        """
+        total = 0
+        for segment in self._segments.all:
+            if segment.end <= start:
+                continue
+            if segment.base >= end:
+                break
+            first = self._segments.locate(segment, start)[0] if start > segment.base else 0
+            last = self._segments.locate(segment, end)[0] if end < segment.end else segment.size
+            total += last - first
+        return total
+
     # --- reading -------------------------------------------------------------
 
     def read(

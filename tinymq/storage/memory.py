@@ -81,6 +81,26 @@ class MemoryLog:
         """There are no files."""
         return 0
 
+    @property
+    def oldest_timestamp(self) -> int | None:
+        """Append time of the first readable batch, as `Log.oldest_timestamp`."""
+        place = self._place(self.start_offset)
+        return self._batches[place].time if place < len(self._batches) else None
+
+    @property
+    def undo_window(self) -> tuple[int, int] | None:
+        """The last purge, as `Log.undo_window`."""
+        if not self._purges:
+            return None
+        last = self._purges[-1]
+        return last.deadline, last.to - last.before
+
+    def bytes_between(self, start: int, end: int) -> int:
+        """Tell how many bytes lie between two offsets, as `Log.bytes_between`."""
+        return sum(
+            len(each.data) for each in self._batches if each.following > start and each.base < end
+        )
+
     def append(
         self,
         batch: Piece | Sequence[Piece],

@@ -56,6 +56,9 @@ SEQUENCE_MODULUS: Final = 1 << 31
 
 NO_PRODUCER: Final = -1
 
+#: For each column None, or where the content of its ``bin`` starts and ends.
+Spans = list[tuple[int, int] | None]
+
 _CODEC_MASK: Final = 0x7
 APPEND_TIME: Final = 1 << 3
 TRANSACTIONAL: Final = 1 << 4
@@ -96,6 +99,10 @@ class Column(IntEnum):
 
 
 COLUMNS: Final = len(Column)
+#: Columns whose presence an attribute bit tells, so that a reader need not look.
+_FLAGS: Final = {Column.IDS: HAS_IDS, Column.EXPIRY: HAS_EXPIRY}
+#: Most records in one native batch, whatever a header claims.
+MAX_RECORDS: Final = 65_535
 
 
 class BatchHeader(NamedTuple):
@@ -170,8 +177,10 @@ def checked_header(buffer: Bytes) -> BatchHeader:
         raise CorruptBatch(f"the batch says {header.length + LENGTH_END} bytes and has {size}")
     if header.magic != MAGIC:
         raise CorruptBatch(f"record batches have magic {MAGIC}, not {header.magic}")
-    if header.records < 0 or header.last_offset_delta < 0:
-        raise CorruptBatch("a count in the batch header is negative")
+    if header.last_offset_delta < 0 or not 0 <= header.records <= header.last_offset_delta + 1:
+        raise CorruptBatch(
+            f"{header.records} records do not lie on {header.last_offset_delta + 1} offsets"
+        )
     crc = crc_value(bytes(buffer[CHECKED_FROM:]))  # the C function takes bytes alone
     if crc != header.crc:
         raise CorruptBatch(f"checksum {crc:08x} of the batch is not the {header.crc:08x} it says")
@@ -196,7 +205,30 @@ def check_produced(buffer: Bytes, limits: Limits) -> BatchHeader:
         InvalidRequest: Flags, codec or counts that producers may not use.
     """
     header = checked_header(buffer)
-    size, count = len(buffer), header.records
+    _check_size(header, limits)
+    attributes = header.attributes
+    if attributes & ~_PRODUCER_ALLOWED or not header.native:
+        raise InvalidRequest(
+            f"attributes 0x{attributes & 0xFFFF:04x} are not a producer's to use",
+            field="attributes",
+        )
+    if header.codec not in NATIVE_CODECS:
+        raise InvalidRequest(
+            f"codec {header.codec} is not taken in native batches; use none, gzip or zstd",
+            field="codec",
+        )
+    if header.producer_id != NO_PRODUCER and (
+        min(header.producer_id, header.producer_epoch, header.base_sequence) < 0
+    ):
+        raise InvalidRequest(
+            "an idempotent batch needs a producer id, an epoch and a sequence", field="sequence"
+        )
+    _check_columns(header, column_spans(buffer))
+    return header
+
+
+def _check_size(header: BatchHeader, limits: Limits) -> None:
+    size, count = header.size, header.records
     if not 1 <= count <= limits.records or count != header.last_offset_delta + 1:
         raise InvalidRequest(
             f"a batch has 1 to {limits.records} records and no gaps, not {count} records "
@@ -217,26 +249,20 @@ def check_produced(buffer: Bytes, limits: Limits) -> BatchHeader:
                 limit=limits.value,
                 name="value",
             )
-    attributes = header.attributes
-    if attributes & ~_PRODUCER_ALLOWED or not header.native:
-        raise InvalidRequest(
-            f"attributes 0x{attributes & 0xFFFF:04x} are not a producer's to use",
-            field="attributes",
-        )
-    if header.codec not in NATIVE_CODECS:
-        raise InvalidRequest(
-            f"codec {header.codec} is not taken in native batches; use none, gzip or zstd",
-            field="codec",
-        )
-    if header.producer_id != NO_PRODUCER and (
-        header.base_sequence < 0 or header.producer_epoch < 0
-    ):
-        raise InvalidRequest("an idempotent batch needs an epoch and a sequence", field="sequence")
-    column_spans(buffer)
-    return header
 
 
-def column_spans(buffer: Bytes, start: int = PAYLOAD) -> list[tuple[int, int] | None]:
+def _check_columns(header: BatchHeader, spans: Spans) -> None:
+    if spans[Column.DELTAS] is not None:
+        raise InvalidRequest("a produced batch has no column of offset deltas", field="deltas")
+    for column, flag in _FLAGS.items():
+        if (spans[column] is not None) != bool(header.attributes & flag):
+            raise InvalidRequest(
+                f"column {column.name.lower()} and its attribute bit do not agree",
+                field="attributes",
+            )
+
+
+def column_spans(buffer: Bytes, start: int = PAYLOAD) -> Spans:
     """
     Find the seven columns of a native batch without decoding them.
 
@@ -245,12 +271,12 @@ def column_spans(buffer: Bytes, start: int = PAYLOAD) -> list[tuple[int, int] | 
         start: Where the payload starts.
 
     Returns:
-        For each column None, or where the content of its ``bin`` starts and ends.
+        The seven spans.
 
     Raises:
         CorruptBatch: The payload is not seven columns that fill it exactly.
     """
-    spans: list[tuple[int, int] | None] = []
+    spans: Spans = []
     size = len(buffer)
     try:
         if buffer[start] != 0x90 | COLUMNS:

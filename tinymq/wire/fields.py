@@ -8,11 +8,12 @@ that completes the sentence "field x must be …".
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from attrs import NOTHING, Attribute, field, fields, frozen
 
 from tinymq.errors import InvalidRequest, MalformedFrame
+from tinymq.limits import MAX_NESTING
 
 Check = Callable[[Any], Any]
 
@@ -93,9 +94,28 @@ def row(*checks: Check) -> Check:
 
 
 def mapping(value: Any) -> dict[str, Any]:
-    """A map with string keys."""
+    """A map with string keys, nested no deeper than anything here needs."""
     if type(value) is not dict or not all(type(key) is str for key in value):
         raise ValueError("a map with string keys")
+    level: list[Any] = [value]
+    for _ in range(MAX_NESTING):
+        level = [
+            item
+            for holder in level
+            for item in (holder.values() if type(holder) is dict else holder)
+            if type(item) in (dict, list)
+        ]
+        if not level:
+            return value
+    raise ValueError(f"a map nested at most {MAX_NESTING} deep")
+
+
+def counts(value: Any) -> dict[str, int]:
+    """A map of names to whole numbers."""
+    if type(value) is not dict or not all(
+        type(key) is str and type(item) is int for key, item in value.items()
+    ):
+        raise ValueError("a map of names to whole numbers")
     return value
 
 
@@ -118,11 +138,20 @@ def wire(key: str, check: Check, *, default: Any = NOTHING) -> Any:
     return field(default=default, metadata={"key": key, "check": check})
 
 
+class Row(NamedTuple):
+    """One field: its long name, its key in the map, its check, and its default if it has one."""
+
+    name: str
+    key: str
+    check: Check
+    default: Any
+
+
 @frozen
 class Schema:
     """How one class of messages is read from and written to a meta map."""
 
-    rows: tuple[tuple[str, str, Check, Any], ...]
+    rows: tuple[Row, ...]
 
     @classmethod
     def of(cls, message: type[Any]) -> Schema:
@@ -166,14 +195,14 @@ class Schema:
         meta = {}
         for name, key, _check, default in self.rows:
             value = getattr(message, name)
-            if value is default or (default is not NOTHING and value == default):
+            if value == default:
                 continue
             meta[key] = value
         return meta
 
 
-def _row(attribute: Attribute[Any]) -> tuple[str, str, Check, Any]:
-    return (
+def _row(attribute: Attribute[Any]) -> Row:
+    return Row(
         attribute.name,
         attribute.metadata["key"],
         attribute.metadata["check"],

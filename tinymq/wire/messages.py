@@ -26,6 +26,7 @@ from tinymq.wire.fields import (
     array,
     binary,
     boolean,
+    counts,
     integer,
     mapping,
     optional,
@@ -45,6 +46,8 @@ ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, 2
 
 NAME_BYTES: Final = 200
 PARTITIONS: Final = 1000
+#: Most topics in one METADATA reply.
+PAGE: Final = 1000
 
 _T = TypeVar("_T")
 
@@ -115,7 +118,7 @@ class HelloReply(Message):
     session: bytes = wire("n", binary(16, 16))
     resumed: bool = wire("r", boolean, default=False)
     heartbeat: int = wire("h", integer(1, 300))
-    limits: dict[str, int] = wire("l", mapping)
+    limits: dict[str, int] = wire("l", counts)
     authenticate: bool = wire("a", boolean, default=False)
 
 
@@ -262,7 +265,7 @@ class MetadataReply(Message):
                 mapping,
                 optional(mapping),
             ),
-            65_535,
+            PAGE,
         ),
     )
     more: bool = wire("m", boolean, default=False)
@@ -299,7 +302,7 @@ def error_meta(error: WireError) -> dict[str, Any]:
     """Turn an error into the map that travels."""
     return Error(
         code=error.code,
-        text=error.text[:1000],
+        text=error.text[:1000].encode("utf-8", "replace").decode(),
         retriable=error.retriable,
         fatal=error.fatal,
         data=error.data or None,
@@ -309,7 +312,8 @@ def error_meta(error: WireError) -> dict[str, Any]:
 def error_from_meta(meta: dict[str, Any]) -> WireError:
     """Turn the map that travelled back into an error."""
     found = Error.from_meta(meta)
-    error = from_wire(found.code, found.text, found.data)
+    error = from_wire(found.code, found.text)
+    error.data = found.data or {}  # not as keywords: a peer chooses the names
     if type(error) is WireError:
         error.__dict__.update(retriable=found.retriable, fatal=found.fatal)
     return error

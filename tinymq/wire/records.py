@@ -14,11 +14,12 @@ from typing import Any, Final
 import zstandard
 from typing_extensions import override
 
-from tinymq.errors import CorruptBatch, InvalidRequest
-from tinymq.limits import DEFAULT_LIMITS
+from tinymq.errors import CorruptBatch, InvalidRequest, UsageError
+from tinymq.limits import DEFAULT_LIMITS, MIB
 from tinymq.wire.batch import (
     HAS_EXPIRY,
     HAS_IDS,
+    MAX_RECORDS,
     NATIVE,
     NO_PRODUCER,
     BatchHeader,
@@ -100,7 +101,16 @@ def encode_batch(  # noqa: PLR0913 - the columns of a batch
 
     Returns:
         The batch, ready for PRODUCE.
+
+    Raises:
+        UsageError: No values, or a column with another number of items. Nobody
+            could read such a batch, and the broker does not look inside.
+        InvalidRequest: The codec is not used in native batches.
     """
+    count = len(values)
+    for column in (values, keys, headers, ids, None if isinstance(times, int) else times):
+        if column is not None and not 0 < len(column) == count:
+            raise UsageError(f"a batch of {count} values has a column of {len(column)} items")
     packed_values = compress(pack(values), codec)
     packed_headers = None if headers is None else compress(pack(headers), codec)
     columns = (
@@ -115,7 +125,7 @@ def encode_batch(  # noqa: PLR0913 - the columns of a batch
     newest = 0 if times is None else times if isinstance(times, int) else max(times)
     return build(
         pack(columns),
-        len(values),
+        count,
         NATIVE | codec | (HAS_IDS if ids is not None else 0),
         timestamp=newest,
         producer_id=producer_id,
@@ -149,6 +159,8 @@ class RecordBatch:
         self.header = checked_header(buffer) if header is None else header
         if not self.header.native:
             raise CorruptBatch("only native batches can be read here")
+        if not 0 <= self.header.records <= MAX_RECORDS:
+            raise CorruptBatch(f"a native batch cannot have {self.header.records} records")
         self._buffer = memoryview(buffer)
         self._spans = column_spans(self._buffer)
         self._inflated = inflated
@@ -164,10 +176,14 @@ class RecordBatch:
     @property
     def offsets(self) -> Sequence[int]:
         """The offset of each record."""
-        base = self.header.base_offset
+        base, last = self.header.base_offset, self.header.last_offset_delta
         deltas = self._column(Column.DELTAS)
         if deltas is None:
-            return range(base, base + self.header.records)
+            deltas = range(self.header.records)
+        elif deltas != sorted({*deltas}):
+            raise CorruptBatch("the offsets of the batch do not rise")
+        if deltas and not 0 <= deltas[0] <= deltas[-1] <= last:
+            raise CorruptBatch(f"the offsets of the batch do not lie in 0 to {last}")
         return [base + delta for delta in deltas]
 
     @property
@@ -185,15 +201,10 @@ class RecordBatch:
     @property
     def headers(self) -> list[Headers]:
         """The headers of each record."""
-        columns = self._column(Column.HEADERS)
-        if columns is None:
+        rows = self._column(Column.HEADERS)
+        if rows is None:
             return [()] * self.header.records
-        try:
-            return [
-                tuple((str(name), bytes(value)) for name, value in row or ()) for row in columns
-            ]
-        except (TypeError, ValueError) as error:
-            raise CorruptBatch(f"the headers of the batch are not pairs: {error}") from error
+        return [tuple(map(_pair, row)) if row else () for row in rows]
 
     @property
     def times(self) -> list[int | None]:
@@ -228,14 +239,36 @@ class RecordBatch:
             found = unpack_column(data, count)
         except ValueError as error:
             raise CorruptBatch(f"column {column.name.lower()} cannot be read: {error}") from error
-        if not (type(found) is list and len(found) == count) and not (
-            column is Column.TIMES and type(found) is int
-        ):
+        if column is Column.TIMES and type(found) is int:
+            return found
+        if type(found) is not list or len(found) != count:
             raise CorruptBatch(f"column {column.name.lower()} has not one item for each record")
+        if not _ITEMS[column].issuperset(map(type, found)):
+            raise CorruptBatch(f"column {column.name.lower()} holds items of a wrong type")
         return found
 
 
 _COMPRESSED: Final = (Column.VALUES, Column.HEADERS)
+
+_NONE: Final = type(None)
+#: What the items of each column may be.
+_ITEMS: Final = {
+    Column.DELTAS: frozenset({int}),
+    Column.TIMES: frozenset({int}),
+    Column.KEYS: frozenset({bytes, _NONE}),
+    Column.VALUES: frozenset({bytes, _NONE}),
+    Column.HEADERS: frozenset({list, _NONE}),
+    Column.IDS: frozenset({bytes, _NONE}),
+    Column.EXPIRY: frozenset({int, _NONE}),
+}
+
+
+def _pair(item: Any) -> tuple[str, bytes]:
+    if type(item) is list and len(item) == 2:
+        name, value = item
+        if type(name) is str and type(value) is bytes:
+            return name, value
+    raise CorruptBatch("a header of the batch is not a pair of a name and bytes")
 
 
 def compress(data: bytes, codec: int) -> bytes:
@@ -274,20 +307,39 @@ def decompress(data: Bytes, codec: int, limit: int) -> Bytes:
         return data
     try:
         if codec == Codec.ZSTD:
-            reader = zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(bytes(data))
-            found: bytes = reader.read(limit + 1)
-        elif codec == Codec.GZIP:
-            inflater = zlib.decompressobj(wbits=31)
-            found = inflater.decompress(data, limit + 1)
-            if len(found) <= limit and not inflater.eof:
-                raise CorruptBatch("the compressed column ends too early")
-        else:
-            raise CorruptBatch(f"codec {codec} is not used in native batches")
+            return _decompress_zstd(data, limit)
+        if codec == Codec.GZIP:
+            return _decompress_gzip(data, limit)
     except (zstandard.ZstdError, zlib.error) as error:
         raise CorruptBatch(f"a column cannot be decompressed: {error}") from error
+    raise CorruptBatch(f"codec {codec} is not used in native batches")
+
+
+#: What RFC 8878 asks of every decoder; a larger window would be memory for the asking.
+_ZSTD_WINDOW: Final = 8 * MIB
+
+
+def _decompress_zstd(data: Bytes, limit: int) -> bytes:
+    """One frame; where it says its size, no more than that is set aside."""
+    if zstandard.frame_content_size(data) > limit:
+        raise _over(limit)
+    inflater = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
+    return inflater.decompress(data, max_output_size=limit, allow_extra_data=False)
+
+
+def _decompress_gzip(data: Bytes, limit: int) -> bytes:
+    """One member, with its checksum."""
+    inflater = zlib.decompressobj(wbits=31)
+    found = inflater.decompress(data, limit + 1)
     if len(found) > limit:
-        raise CorruptBatch(f"a column decompresses to more than the limit of {limit} bytes")
+        raise _over(limit)
+    if not inflater.eof or inflater.unused_data:
+        raise CorruptBatch("the compressed column does not end where it should")
     return found
+
+
+def _over(limit: int) -> CorruptBatch:
+    return CorruptBatch(f"a column decompresses to more than the limit of {limit} bytes")
 
 
 __all__ = [

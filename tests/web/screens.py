@@ -1,0 +1,73 @@
+"""
+Writes pictures of every page: ``python -m tests.web.screens FOLDER [CONTENT]``.
+
+Both themes at 1440 px, and a phone's 390 px. Meant to be looked at.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from tests.web.chromium import Chromium
+
+PAGES: Final = {
+    "overview": "/",
+    "topics": "/topics",
+    "topic": "/topics/orders.created",
+    "partitions": "/topics/clicks.raw/partitions",
+    "messages": "/topics/orders.created/messages",
+    "message": "/topics/orders.created/messages/3/20766200",
+    "publish": "/topics/orders.created/publish",
+    "settings": "/topics/orders.created/settings",
+    "danger": "/topics/orders.created/danger",
+    "purge": "/topics/orders.created/purge",
+    "delete": "/topics/orders.created/delete",
+    "new-topic": "/new-topic",
+    "error": "/topics/no-such-topic",
+    "formats": "/topics/demo.formats/messages",
+    "msgpack": "/topics/demo.formats/messages/0/1",
+    "hex": "/topics/demo.formats/messages/0/3",
+    "empty": "/topics/empty.topic/messages",
+}
+LOOKS: Final = (("light", 1440), ("dark", 1440), ("light", 390), ("dark", 390))
+
+
+@contextmanager
+def serving(content: str) -> Iterator[str]:
+    """Run the dashboard over a fake broker in a process of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.web.serve", content], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def main(folder: str, content: str = "lively", *only: str) -> None:
+    """Write the pictures."""
+    out = Path(folder)
+    out.mkdir(parents=True, exist_ok=True)
+    with serving(content) as address, Chromium() as browser:
+        tab = browser.tab()
+        for theme, width in LOOKS:
+            for name, path in PAGES.items():
+                if only and name not in only:
+                    continue
+                tab.look(width, 900, theme)
+                tab.open(address + path)
+                tab.screenshot(out / f"{content}-{name}-{width}-{theme}.png")
+        for complaint in tab.complaints:
+            print(complaint)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

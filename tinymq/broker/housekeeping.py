@@ -1,0 +1,128 @@
+"""What a broker does by the clock: watch the disk, apply retention, write checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.logger import Logger
+
+from tinymq.broker.broker import Broker
+from tinymq.broker.ports import Scheduler, Timer
+from tinymq.errors import StorageFull, TinyMQError
+from tinymq.meta.registry import BrokerInfo
+from tinymq.storage.disk import Space
+
+#: Seconds between looks at the free space.
+SPACE_SECONDS = 1.0
+
+#: Seconds between signs of life to the MetaServer.
+HEARTBEAT_SECONDS = 5.0
+
+#: Of a small disk, this share is the reserve, whatever the setting says.
+RESERVE_SHARE = 0.05
+
+
+def reserve_of(space: Space, setting: int) -> int:
+    """
+    Tell how many bytes must stay free.
+
+    Args:
+        space: The file system.
+        setting: ``storage.reserve_bytes``, which is meant for disks of today.
+    """
+    return min(setting, int(space.total * RESERVE_SHARE))
+
+
+class Housekeeping:
+    """
+    The clockwork of a broker.
+
+    Args:
+        broker: The domain.
+    """
+
+    _log = Logger()
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._timers: dict[str, Timer] = {}
+        self.space: Space | None = None
+
+    def start(self, registration: BrokerInfo) -> None:
+        """
+        Begin; the disk is looked at once, now.
+
+        Args:
+            registration: What the MetaServer is told to keep alive.
+        """
+
+        def beat() -> None:
+            self._broker.meta.heartbeat(registration)
+            self._broker.meta.expire()
+
+        self._every("heartbeat", HEARTBEAT_SECONDS, beat)
+        config = self._broker.config
+        self._every("space", SPACE_SECONDS, self.look_at_space)
+        self._every("retention", config.retention.check_seconds, self.apply_retention)
+        self._every("checkpoint", config.storage.checkpoint_seconds, self.checkpoint)
+        self.look_at_space()
+
+    def stop(self) -> None:
+        """End."""
+        for timer in self._timers.values():
+            if timer.active():
+                timer.cancel()
+        self._timers.clear()
+
+    def _every(self, name: str, seconds: float, call: Callable[[], None]) -> None:
+        scheduler: Scheduler = self._broker.scheduler
+
+        def due() -> None:
+            self._timers[name] = scheduler.callLater(seconds, due)
+            try:
+                call()
+            except (OSError, TinyMQError) as error:
+                self._log.error("{name} failed: {error}", name=name, error=error)
+
+        self._timers[name] = scheduler.callLater(seconds, due)
+
+    def look_at_space(self) -> None:
+        """Refuse publishing while the disk is nearly full; take it again afterwards."""
+        space = self._broker.store.folder.space()
+        self.space = space
+        reserve = reserve_of(space, self._broker.config.storage.reserve_bytes)
+        if not space.low(reserve):
+            self._broker.refuse(None)
+            return
+        self._broker.refuse(
+            StorageFull(
+                f"the disk has {space.free} bytes free and keeps {reserve} in reserve; "
+                "publishing is refused until space is freed: purge topics or shorten retention",
+                free=space.free,
+                reserve=reserve,
+            )
+        )
+
+    def apply_retention(self) -> None:
+        """Let go of what every topic no longer keeps."""
+        now = self._broker.wall()
+        for partition in self._broker.partitions():
+            config = partition.topic.config
+            try:
+                partition.log.finish_purges(now)
+                if partition.failure is None:
+                    partition.log.expire(now, config.retention_ms, config.retention_bytes)
+                partition.producers.forget_idle(now)
+            except (OSError, TinyMQError) as error:
+                self._log.error(
+                    "retention of {partition} failed: {error}", partition=partition, error=error
+                )
+
+    def checkpoint(self) -> None:
+        """Bring to the disk what no policy did, and keep the next recovery short."""
+        partitions = self._broker.partitions()
+        self._broker.store.store_producers(partitions)
+        if self._broker.committer.idle:
+            self._broker.committer.sync_all(
+                [each for each in partitions if each.failure is None and each.unsynced]
+            )

@@ -1,0 +1,160 @@
+"""Opening, checkpointing and closing partitions: the domain's way to the data folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from twisted.logger import Logger
+
+from tinymq.broker.partition import Partition
+from tinymq.broker.snapshots import load_producers, save_producers
+from tinymq.errors import TinyMQError
+from tinymq.limits import Limits
+from tinymq.storage.facts import LogConfig
+from tinymq.storage.folder import DataFolder
+from tinymq.storage.log import Log
+from tinymq.storage.memory import MemoryLog
+from tinymq.wire.batch import BatchHeader
+
+if TYPE_CHECKING:
+    from tinymq.meta.registry import Topic
+
+
+class PartitionStore:
+    """
+    Partitions in a data folder.
+
+    Args:
+        folder: The data folder.
+        limits: The limits in force.
+    """
+
+    _log = Logger()
+
+    def __init__(self, folder: DataFolder, limits: Limits) -> None:
+        self.folder = folder
+        self._limits = limits
+        #: Segments of each log when its producers were last stored.
+        self._stored: dict[Partition, int] = {}
+
+    def open(self, topic: Topic, index: int) -> Partition:
+        """
+        Open a partition, recovering its log after an unclean stop.
+
+        Args:
+            topic: Its topic.
+            index: Its number.
+
+        Raises:
+            StorageError: Its folder cannot be read.
+        """
+        if topic.config.storage == "memory":
+            return Partition(topic, index, MemoryLog(topic.config.memory_bytes), None, self._limits)
+        path = self.folder.partition_path(topic.id, index)
+        seen: list[BatchHeader] = []
+        log = Log.open(
+            self.folder.files,
+            path,
+            LogConfig(segment_bytes=topic.config.segment_bytes),
+            self.folder.checkpoint(path),
+            seen.append,
+        )
+        epochs = self.folder.epoch_file(topic.id, index)
+        partition = Partition(topic, index, log, epochs, self._limits)
+        if log.end_offset:
+            self._recall_producers(partition, log, seen)
+        # Without a clean stop the end may have been cut: what is appended from
+        # here on belongs to a new epoch.
+        partition.epoch_due = epochs.current < 0 or not log.report.clean
+        self._report(partition, log)
+        return partition
+
+    def _recall_producers(self, partition: Partition, log: Log, seen: list[BatchHeader]) -> None:
+        """Rebuild what is known of producers from the snapshot and the headers behind it."""
+        known = load_producers(self.folder.disk, _home(log), partition.producers, log.end_offset)
+        if known >= log.end_offset:
+            return
+        if seen and seen[0].base_offset <= known:
+            headers: Iterable[BatchHeader] = (each for each in seen if each.base_offset >= known)
+        else:
+            headers = log.headers(max(known, log.start_offset))
+        for header in headers:
+            partition.remember(header)
+
+    def _report(self, partition: Partition, log: Log) -> None:
+        report = log.report
+        if report.truncated_bytes:
+            self._log.warn(
+                "{partition}: cut a torn tail of {size} bytes; the log ends at {end}",
+                partition=partition,
+                size=report.truncated_bytes,
+                end=log.end_offset,
+            )
+        for gap in report.damaged:
+            self._log.error(
+                "{partition}: offsets {start} to {end} are {reason}; later records are readable",
+                partition=partition,
+                start=gap.start,
+                end=gap.end - 1,
+                reason=gap.reason,
+            )
+
+    def delete(self, topic: Topic) -> None:
+        """
+        Remove the files of a topic whose partitions are closed.
+
+        Args:
+            topic: As it was.
+        """
+        self.folder.delete_topic(topic.id)
+        for path in self.folder.empty_deleted():
+            self._log.info("removed {path}", path=path)
+
+    def store_producers(self, partitions: Iterable[Partition], *, every: bool = False) -> None:
+        """
+        Store what partitions know of their producers.
+
+        Recovery scans the last segment, so a snapshot is due once a new segment
+        was begun.
+
+        Args:
+            partitions: Those to look at.
+            every: Store all that know any producer.
+        """
+        for partition in partitions:
+            log = partition.log
+            if not isinstance(log, Log) or not len(partition.producers):
+                continue
+            if every or log.segment_count != self._stored.get(partition, 1):
+                self._stored[partition] = log.segment_count
+                save_producers(
+                    self.folder.disk, _home(log), partition.producers, log.written_offset
+                )
+
+    def close(self, partitions: Iterable[Partition]) -> None:
+        """
+        Close everything after a sync, and note where a next start may go on.
+
+        Args:
+            partitions: All of them.
+        """
+        points = {}
+        clean = True
+        self.store_producers(partitions, every=True)
+        for partition in partitions:
+            log = partition.log
+            if isinstance(log, Log):
+                try:
+                    points[log.path] = log.checkpoint()
+                except TinyMQError as error:
+                    clean = False
+                    self._log.warn("{partition}: {error}", partition=partition, error=error)
+            log.close()
+        self.folder.close(clean=clean, checkpoints=points)
+
+
+def _home(log: Log) -> str:
+    """The partition's folder, in which its logs lie."""
+    return str(Path(log.path).parent)

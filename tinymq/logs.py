@@ -1,0 +1,88 @@
+"""
+Log lines: text for people or JSON for machines, from a level on that can be changed.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any, Final, TextIO
+
+from twisted.logger import (
+    FileLogObserver,
+    FilteringLogObserver,
+    ILogObserver,
+    LogEvent,
+    LogLevel,
+    LogLevelFilterPredicate,
+    formatEvent,
+)
+
+#: Fields of an event that are its frame and not its facts.
+_FRAME: Final = frozenset({"message", "time", "isError", "system", "format"})
+
+
+class Logs:
+    """
+    Where log lines go, how they look, and which are written.
+
+    Args:
+        output: An open text file.
+        form: ``text`` or ``json``.
+        level: The least important level that is written.
+    """
+
+    def __init__(self, output: TextIO, form: str, level: str) -> None:
+        self._predicate = LogLevelFilterPredicate(LogLevel.levelWithName(level))
+        form_event = _json_line if form == "json" else _text_line
+        self.observer: ILogObserver = FilteringLogObserver(
+            FileLogObserver(output, form_event), [self._predicate]
+        )
+
+    def set_level(self, level: str) -> None:
+        """
+        Change the level while running.
+
+        Args:
+            level: ``debug``, ``info``, ``warn``, ``error`` or ``critical``.
+        """
+        self._predicate.defaultLogLevel = LogLevel.levelWithName(level)
+
+
+def _when(event: LogEvent) -> str:
+    moment = datetime.fromtimestamp(event.get("log_time", 0), UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _text_line(event: LogEvent) -> str | None:
+    text = formatEvent(event)
+    failure = event.get("log_failure")
+    if failure is not None:
+        text = f"{text}\n{failure.getTraceback().rstrip()}"
+    if not text:
+        return None
+    level = event.get("log_level", LogLevel.info).name
+    return f"{_when(event)} {level:<8} {text}\n"
+
+
+def _json_line(event: LogEvent) -> str | None:
+    text = formatEvent(event)
+    failure = event.get("log_failure")
+    if not text and failure is None:
+        return None
+    line: dict[str, Any] = {
+        "time": _when(event),
+        "level": event.get("log_level", LogLevel.info).name,
+        "source": event.get("log_namespace", ""),
+        "message": text,
+    }
+    facts = {
+        name: value if isinstance(value, (int, float, bool)) else str(value)
+        for name, value in event.items()
+        if not name.startswith("log_") and name not in _FRAME
+    }
+    if facts:
+        line["facts"] = facts
+    if failure is not None:
+        line["traceback"] = failure.getTraceback()
+    return json.dumps(line, ensure_ascii=False) + "\n"

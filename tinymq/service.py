@@ -1,0 +1,306 @@
+"""
+The root service: puts the rooms together, starts them in order and stops them in order.
+
+Start: lock the folder, open the store of the MetaServer, recover partitions,
+listen. Stop: listen no more, refuse, let what is under way reach the disk,
+say goodbye, sync, write the checkpoint, release the lock.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred
+from twisted.internet.endpoints import serverFromString
+from twisted.internet.error import CannotListenError
+from twisted.internet.interfaces import IListeningPort
+from twisted.internet.task import deferLater
+from twisted.logger import ILogObserver, Logger
+from twisted.python.components import Componentized
+from twisted.python.failure import Failure
+from typing_extensions import override
+
+from tinymq import __version__
+from tinymq.broker.broker import Broker
+from tinymq.broker.housekeeping import Housekeeping
+from tinymq.broker.partitions import PartitionStore
+from tinymq.broker.ports import World
+from tinymq.config import Config, is_local
+from tinymq.console import BrokerConsole
+from tinymq.errors import ConfigError, ShuttingDown, TinyMQError
+from tinymq.logs import Logs
+from tinymq.meta.server import MetaServer
+from tinymq.meta.store import Store
+from tinymq.operations import Operations
+from tinymq.protocol import BrokerFactory
+from tinymq.storage.disk import Disk, RecordingDisk
+from tinymq.storage.folder import DataFolder
+from tinymq.storage.sync import PoolSyncer
+
+#: Names a file that gets every write and sync, for `tinymq verify-crash`.
+RECORD_VARIABLE = "TINYMQ_RECORD_WRITES"
+#: File in the data folder that says where a running broker listens.
+ADDRESS_FILE = "broker.json"
+#: The MetaServer's store in the data folder.
+META_FILE = "meta.sqlite"
+#: The broker's number in the data folder.
+ID_FILE = "broker.id"
+_ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - recognised, not bound
+
+
+class ThreadBackground:
+    """Runs calls that wait for the disk in a few threads."""
+
+    def __init__(self, reactor: Any) -> None:
+        self._reactor = reactor
+        self._pool = ThreadPoolExecutor(2, thread_name_prefix="tinymq-read")
+
+    def submit(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+        """Run `work` in a thread, then `done` on the reactor's."""
+
+        def run() -> None:
+            with suppress(OSError):
+                work()
+            self._reactor.callFromThread(done)
+
+        self._pool.submit(run)
+
+    def stop(self) -> None:
+        """End the threads."""
+        self._pool.shutdown(wait=True)
+
+
+class BrokerService(Service):
+    """
+    A broker with everything it needs.
+
+    Args:
+        reactor: Twisted's reactor.
+        config: All settings.
+        logs: Where log lines go.
+    """
+
+    _log = Logger()
+
+    def __init__(self, reactor: Any, config: Config, logs: Logs | None = None) -> None:
+        self._reactor = reactor
+        self._config = config
+        self._logs = logs
+        self._ports: list[IListeningPort] = []
+
+    @override
+    def setServiceParent(self, parent: Any) -> None:
+        if self._logs is not None and isinstance(parent, Componentized):
+            parent.setComponent(ILogObserver, self._logs.observer)
+        super().setServiceParent(parent)
+
+    # --- start ----------------------------------------------------------------
+
+    @override
+    def startService(self) -> None:
+        started = self._reactor.seconds()
+        try:
+            self._open()
+            self._listen()
+            self._recover()
+        except TinyMQError as error:
+            self._give_up(str(error))
+        except CannotListenError as error:
+            self._give_up(
+                f"cannot listen on {error.interface or '*'}:{error.port}: {error.socketError}; "
+                "stop what listens there, or choose another port with --listen or --http"
+            )
+        self._housekeeping.start(self._registration)
+        self._console.start()
+        super().startService()
+        self._announce(self._reactor.seconds() - started)
+
+    def _open(self) -> None:
+        config, reactor = self._config, self._reactor
+        record = os.environ.get(RECORD_VARIABLE)
+        disk = RecordingDisk(record, config.storage.data) if record else Disk()
+        self._folder = DataFolder.open(config.storage.data, disk, config.storage.max_open_files)
+        try:
+            self._meta_store = Store(
+                Path(config.storage.data) / META_FILE,
+                create=not self._folder.topics(),
+                monotonic=reactor.seconds,
+            )
+            meta = MetaServer(self._meta_store, config)
+        except BaseException:
+            self._folder.close()
+            raise
+        self._background = ThreadBackground(reactor)
+        self._syncer = PoolSyncer(disk, reactor.callFromThread, config.storage.sync_threads)
+        world = World(reactor, _wall, self._background)
+        store = PartitionStore(self._folder, config.limits)
+        self.broker = Broker(config, meta, store, world, self._syncer)
+        self.broker.id = self._broker_id(meta)
+        self.operations = Operations(self.broker)
+        self.factory = BrokerFactory(self.broker, self.operations)
+        self._housekeeping = Housekeeping(self.broker)
+        self._console = BrokerConsole(
+            self.broker, self.operations, self.factory, self._housekeeping
+        )
+
+    def _broker_id(self, meta: MetaServer) -> int:
+        """Return the number of the broker that this data folder belongs to."""
+        disk, path = self._folder.disk, f"{self._folder.path}/{ID_FILE}"
+        content = disk.read_file(path)
+        if content is not None:
+            try:
+                return int(bytes(content))
+            except ValueError as error:
+                raise ConfigError(f"{path} does not hold a broker's number") from error
+        broker_id = meta.new_broker_id()
+        disk.replace_file(path, b"%d\n" % broker_id)
+        return broker_id
+
+    def _recover(self) -> None:
+        """Register with the MetaServer, and open what this broker leads."""
+        meta, config = self.broker.meta, self._config
+        self._registration = meta.register(
+            self.broker.id, config.broker.name, self.broker.address, takeover=True
+        )
+        self._log.info(
+            "opening {data} after {how} stop",
+            data=self._folder.path,
+            how="a clean" if self._folder.clean else "an unclean (or no)",
+        )
+        for note in self._folder.notes:
+            self._log.warn("{note}", note=note)
+        self.broker.open()
+
+    def _listen(self) -> None:
+        for endpoint in self._config.network.listen:
+            self._ports.append(self._bind(endpoint, self.factory))
+        self.broker.address = self._address(self._ports[0])
+        self.web_port: IListeningPort | None = None
+        if self._config.web.listen:
+            self.web_port = self._bind(self._config.web.listen, self._site())
+            self._ports.append(self.web_port)
+
+    def _site(self) -> Any:
+        """Make the dashboard; late, since Klein installs a reactor when it is imported."""
+        from tinymq.web.config import LOOPBACK, WebConfig  # noqa: PLC0415
+        from tinymq.web.site import make_site  # noqa: PLC0415
+
+        local = is_local(self._config.web.listen or "")
+        config = WebConfig(hosts=LOOPBACK if local else frozenset(), limits=self._config.limits)
+        return make_site(self._console, self._reactor, config)
+
+    def _bind(self, endpoint: str, factory: Any) -> IListeningPort:
+        """Listen at once: a busy port must end the process, not be logged."""
+        outcome: list[Any] = []
+        serverFromString(self._reactor, endpoint).listen(factory).addBoth(outcome.append)
+        (result,) = outcome
+        if isinstance(result, Failure):
+            result.raiseException()
+        return result  # type: ignore[no-any-return]
+
+    def _give_up(self, reason: str) -> NoReturn:
+        """End the process with one clear line; used before the reactor runs."""
+        sys.stderr.write(f"tinymq: error: {reason}\n")
+        self._log.critical("{reason}", reason=reason)
+        raise SystemExit(1)
+
+    @staticmethod
+    def _address(port: IListeningPort) -> tuple[str, int]:
+        address: Any = port.getHost()
+        host = getattr(address, "host", "127.0.0.1")
+        return ("127.0.0.1" if host in _ANYWHERE else host), getattr(address, "port", 0)
+
+    def _announce(self, seconds: float) -> None:
+        host, port = self.broker.address
+        listen, http = f"tinymq://{host}:{port}", ""
+        if self.web_port is not None:
+            http = "http://{}:{}".format(*self._address(self.web_port))
+        facts = {"pid": os.getpid(), "listen": listen, "http": http, "version": __version__}
+        self._folder.disk.replace_file(
+            f"{self._folder.path}/{ADDRESS_FILE}", json.dumps(facts).encode() + b"\n"
+        )
+        self._log.info(
+            "tinymq {version} is ready after {seconds:.2f} s with {topics} topics",
+            version=__version__,
+            seconds=seconds,
+            topics=len(self.broker.meta.registry.topics),
+        )
+        self._log.info("clients connect to {listen}", listen=listen)
+        if http:
+            self._log.info("dashboard: {http}", http=http)
+        self._log.info("try: echo hello | tinymq --url {listen} pub greetings", listen=listen)
+
+    # --- stop -----------------------------------------------------------------
+
+    @override
+    def stopService(self) -> Deferred[None]:
+        super().stopService()
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _stop(self) -> None:
+        self._log.info("stopping: no new connections, no new work")
+        self.factory.refuse("the broker is stopping")
+        for port in self._ports:
+            await _settled(port.stopListening())
+        self.broker.refuse(ShuttingDown("the broker is stopping; connect again in a moment"))
+        await self._drain()
+        self.factory.close_all("the broker is stopping; connect again in a moment")
+        self._housekeeping.stop()
+        self._console.stop()
+        await self._synced()
+        self.broker.committer.stop()
+        self._syncer.close()
+        self._background.stop()
+        self._close_storage()
+        self._log.info("stopped; everything is on disk")
+
+    async def _drain(self) -> None:
+        """Let what was taken reach the disk and be acknowledged."""
+        until = self._reactor.seconds() + self._config.network.drain_seconds
+        while self._reactor.seconds() < until:
+            busy = any(connection.busy for connection in self.factory.connections)
+            if not busy and self.broker.committer.idle:
+                return
+            await deferLater(self._reactor, 0.02)
+        self._log.warn("stopping although work is still under way")
+
+    async def _synced(self) -> None:
+        await self._idle()
+        self.broker.committer.sync_all(
+            [each for each in self.broker.partitions() if each.failure is None]
+        )
+        await self._idle()
+
+    def _idle(self) -> Deferred[None]:
+        done: Deferred[None] = Deferred()
+        self.broker.committer.when_idle(lambda: done.callback(None))
+        return done
+
+    def _close_storage(self) -> None:
+        partitions = self.broker.partitions()
+        for partition in partitions:
+            partition.close(ShuttingDown("the broker is stopping"))
+        Path(self._folder.path, ADDRESS_FILE).unlink(missing_ok=True)
+        self.broker.store.close(partitions)
+        self.broker.meta.leave(self._registration)
+        self.broker.meta.close()
+        self._meta_store.close()
+
+
+def _wall() -> int:
+    """The wall clock in milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+async def _settled(result: Deferred[Any] | Awaitable[Any] | None) -> None:
+    if result is not None:
+        await result

@@ -1,0 +1,456 @@
+"""
+Frozen snapshots: the only thing that web, metrics and command line ever see.
+
+A snapshot is a value. Whoever holds one can keep it, compare it or hand it to
+a template; nothing in it changes, and nothing in it leads back to a live
+object of the broker. Times are milliseconds since the epoch, UTC. Sizes are
+bytes, rates are per second. What is not known is ``None``; 0 is a real 0.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable
+from typing import Final, Literal, NamedTuple
+
+from attrs import frozen
+
+Sync = Literal["always", "interval", "os", "memory"]
+Span = Literal["recent", "long"]
+
+
+class Counters(NamedTuple):
+    """
+    What went through one object since the process started. Never decreases.
+
+    Attributes:
+        messages_in: Records appended.
+        messages_out: Records handed to readers.
+        bytes_in: Bytes of batches appended.
+        bytes_out: Bytes of batches handed to readers.
+    """
+
+    messages_in: int = 0
+    messages_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+
+
+class Rates(NamedTuple):
+    """The counters' growth per second, averaged over the last ten seconds."""
+
+    messages_in: float = 0.0
+    messages_out: float = 0.0
+    bytes_in: float = 0.0
+    bytes_out: float = 0.0
+
+
+#: No traffic.
+IDLE: Final = Rates()
+
+
+@frozen
+class Series:
+    """
+    Values at a fixed step, oldest first.
+
+    Attributes:
+        step_ms: Time between two values.
+        end_ms: End of the interval that the last value stands for.
+        values: Rates per second. May be shorter than the span: what was
+            before the process started is not known.
+    """
+
+    step_ms: int
+    end_ms: int
+    values: tuple[float, ...] = ()
+
+
+@frozen
+class Trail:
+    """The history of one object over one span."""
+
+    messages_in: Series
+    messages_out: Series
+    bytes_in: Series
+    bytes_out: Series
+
+
+@frozen(kw_only=True)
+class Gap:
+    """
+    Offsets that were found damaged and set aside.
+
+    Attributes:
+        first: First missing offset.
+        end: The offset after the last missing one.
+        reason: One sentence.
+    """
+
+    first: int
+    end: int
+    reason: str = ""
+
+
+@frozen(kw_only=True)
+class PartitionSnapshot:
+    """
+    One partition of a topic.
+
+    Attributes:
+        index: Its number.
+        leader: Name of the broker that holds it.
+        start: First offset kept.
+        end: Offset of the next record.
+        bytes: Size on disk, or in memory for a memory-only topic.
+        rates: Current rates.
+        series: Records in, per second, last ten minutes; None when unknown.
+        oldest_ms: Append time of the first record kept; None when empty.
+        last_write_ms: Append time of the last record; None when never.
+        state: Whether it can be read and written.
+        reason: Why it is offline.
+        gaps: Damaged ranges, lowest first.
+    """
+
+    index: int
+    leader: str
+    start: int
+    end: int
+    bytes: int
+    rates: Rates = IDLE
+    series: Series | None = None
+    oldest_ms: int | None = None
+    last_write_ms: int | None = None
+    state: Literal["online", "offline"] = "online"
+    reason: str = ""
+    gaps: tuple[Gap, ...] = ()
+
+    @property
+    def messages(self) -> int:
+        """How many offsets are kept."""
+        return self.end - self.start
+
+
+class ConfigRow(NamedTuple):
+    """One setting of a topic, as people write it (``7 d``, ``none``)."""
+
+    name: str
+    value: str
+    default: str
+
+
+@frozen(kw_only=True)
+class UndoWindow:
+    """
+    A purge that can still be undone.
+
+    Attributes:
+        until_ms: When the files are removed for good.
+        records: How many records come back.
+    """
+
+    until_ms: int
+    records: int
+
+
+@frozen(kw_only=True)
+class TopicSnapshot:
+    """
+    One topic with its partitions.
+
+    Attributes:
+        id: The 128-bit id, 32 hexadecimal digits.
+        name: Its name.
+        created_ms: When it was made.
+        sync: What an acknowledgement means.
+        config: Every setting that can be shown.
+        partitions: By number.
+        rates: Of all partitions together.
+        recent: Last ten minutes; None when unknown.
+        undo: The last purge, while it can be undone.
+    """
+
+    id: str
+    name: str
+    created_ms: int
+    sync: Sync
+    config: tuple[ConfigRow, ...] = ()
+    partitions: tuple[PartitionSnapshot, ...] = ()
+    rates: Rates = IDLE
+    recent: Trail | None = None
+    undo: UndoWindow | None = None
+
+    @property
+    def messages(self) -> int:
+        """How many records are kept."""
+        return sum(one.messages for one in self.partitions)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all partitions."""
+        return sum(one.bytes for one in self.partitions)
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """Append time of the oldest record kept."""
+        return min((p.oldest_ms for p in self.partitions if p.oldest_ms is not None), default=None)
+
+    @property
+    def last_write_ms(self) -> int | None:
+        """Append time of the newest record."""
+        known = (p.last_write_ms for p in self.partitions if p.last_write_ms is not None)
+        return max(known, default=None)
+
+
+@frozen(kw_only=True)
+class TopicRow:
+    """
+    A topic in a list: fields that cost nothing to know.
+
+    `series` is filled in for the rows of the page that is shown, and for no
+    others (see `tinymq.web.port.select`).
+    """
+
+    name: str
+    partitions: int
+    messages: int
+    bytes: int
+    sync: Sync = "always"
+    rates: Rates = IDLE
+    last_write_ms: int | None = None
+    offline: int = 0
+    series: Series | None = None
+
+
+@frozen(kw_only=True)
+class OfflinePartition:
+    """A partition that a failure of its storage took offline."""
+
+    topic: str
+    partition: int
+    reason: str
+
+
+@frozen(kw_only=True)
+class BrokerSnapshot:
+    """
+    One broker process against its limits.
+
+    Attributes:
+        name: Its name in the cluster.
+        version: Of tinymq.
+        pid: Of the process.
+        started_ms: When it started.
+        listen: Address of the wire protocol.
+        memory: Resident bytes of the process; None when unknown.
+        memory_limit: Where it must not go; None when there is no limit.
+        disk_total: Of the file system that holds the data.
+        disk_used: Of it, by anyone.
+        disk_free: Left for this process.
+        disk_reserve: Publishing is refused when less than this is free.
+        descriptors: Open now.
+        descriptors_limit: Most that may be open.
+        reactor_lag_ms: 99th percentile of how late a timer ran.
+        connections: Clients now.
+        refusing: Why publishing is refused; None when it is not.
+        rates: Current rates.
+    """
+
+    name: str
+    version: str
+    pid: int
+    started_ms: int
+    listen: str
+    memory: int | None = None
+    memory_limit: int | None = None
+    disk_total: int | None = None
+    disk_used: int | None = None
+    disk_free: int | None = None
+    disk_reserve: int | None = None
+    descriptors: int | None = None
+    descriptors_limit: int | None = None
+    reactor_lag_ms: float | None = None
+    connections: int = 0
+    refusing: str | None = None
+    rates: Rates = IDLE
+
+
+@frozen(kw_only=True)
+class ClusterSnapshot:
+    """
+    Everything that the overview needs, from one look.
+
+    Attributes:
+        name: What the operator calls the cluster.
+        label: A word for its kind, such as ``production``; may be empty.
+        taken_ms: When the look was taken.
+        brokers: Those that answered.
+        silent: Names of those that did not, in time.
+        topics: How many there are.
+        partitions: How many there are.
+        messages: Records kept.
+        bytes: Bytes kept.
+        offline: Partitions that are offline, at most twenty of them.
+        offline_count: How many are.
+        damaged: Topics with damaged ranges, at most twenty of them.
+        largest: Up to five topics by bytes.
+        busiest: Up to five topics by records in.
+        rates: Of all brokers.
+        recent: Ten minutes; None when unknown.
+        long: Six hours; None when unknown.
+    """
+
+    name: str
+    taken_ms: int
+    label: str = ""
+    brokers: tuple[BrokerSnapshot, ...] = ()
+    silent: tuple[str, ...] = ()
+    topics: int = 0
+    partitions: int = 0
+    messages: int = 0
+    bytes: int = 0
+    offline: tuple[OfflinePartition, ...] = ()
+    offline_count: int = 0
+    damaged: tuple[str, ...] = ()
+    largest: tuple[TopicRow, ...] = ()
+    busiest: tuple[TopicRow, ...] = ()
+    rates: Rates = IDLE
+    recent: Trail | None = None
+    long: Trail | None = None
+
+
+# --- history -----------------------------------------------------------------
+
+#: Step and number of values of each span: ten minutes, and six hours.
+SPANS: Final[dict[Span, tuple[int, int]]] = {"recent": (2_000, 300), "long": (60_000, 360)}
+#: Values of the recent span that a current rate is averaged over: ten seconds.
+RATE_STEPS: Final = 5
+_FIELDS: Final = len(Counters._fields)
+
+
+class _Ring:
+    """The last `size` slots of one object: four growths each, as floats."""
+
+    __slots__ = ("first", "size", "slot", "values")
+
+    def __init__(self, first: int, size: int) -> None:
+        self.first = self.slot = first
+        self.size = size
+        self.values = array("f", bytes(4 * _FIELDS * size))
+
+    def advance(self, slot: int) -> None:
+        """Move to `slot`, clearing what was skipped. A clock set back is ignored."""
+        for skipped in range(max(self.slot + 1, slot - self.size + 1), slot + 1):
+            place = skipped % self.size * _FIELDS
+            self.values[place : place + _FIELDS] = array("f", bytes(4 * _FIELDS))
+        self.slot = max(self.slot, slot)
+
+    def add(self, growth: Counters) -> None:
+        place = self.slot % self.size * _FIELDS
+        for index, value in enumerate(growth, place):
+            self.values[index] += value
+
+    def read(self, field: int, now: int, most: int) -> list[float]:
+        """One field's growth in each of the last finished slots before `now`, oldest first."""
+        first = max(self.first, now - min(most, self.size))
+        lowest = self.slot - self.size
+        return [
+            self.values[slot % self.size * _FIELDS + field] if lowest < slot <= self.slot else 0.0
+            for slot in range(first, now)
+        ]
+
+
+class History:
+    """
+    Bounded memory of what went through each object: rates and small curves.
+
+    Feed it about once a second with the counters of the objects that changed;
+    an idle object costs nothing. Rings are kept for the `most` objects that
+    were busy last, 10 KiB each. The clock is an argument of every call.
+
+    Args:
+        started_ms: When counting began. Objects stood at zero then.
+        most: How many objects keep their rings.
+    """
+
+    def __init__(self, started_ms: int, most: int = 1000) -> None:
+        self._started = started_ms
+        self._most = most
+        self._last: dict[Hashable, Counters] = {}
+        self._rings: OrderedDict[Hashable, dict[Span, _Ring]] = OrderedDict()
+        self._evicted: set[Hashable] = set()
+
+    def __len__(self) -> int:
+        return len(self._rings)
+
+    def sample(self, now_ms: int, changed: Iterable[tuple[Hashable, Counters]]) -> None:
+        """
+        Take in the counters of objects; those that did not change may be left out.
+
+        Args:
+            now_ms: The time of the look.
+            changed: Objects and their counters. Counters below the last seen
+                ones are taken for those of a new object with the same key.
+        """
+        for key, counters in changed:
+            before = self._last.get(key, Counters())
+            if counters == before:
+                continue
+            if any(new < old for new, old in zip(counters, before, strict=True)):
+                before = Counters()
+            self._last[key] = counters
+            growth = Counters(*(new - old for new, old in zip(counters, before, strict=True)))
+            for span, ring in self._rings_of(key, now_ms).items():
+                ring.advance(now_ms // SPANS[span][0])
+                ring.add(growth)
+        while len(self._rings) > self._most:
+            self._evicted.add(self._rings.popitem(last=False)[0])
+
+    def forget(self, key: Hashable) -> None:
+        """Drop everything about an object that was deleted."""
+        self._last.pop(key, None)
+        self._rings.pop(key, None)
+        self._evicted.discard(key)
+
+    def rates(self, key: Hashable, now_ms: int) -> Rates:
+        """Current rates of an object: the mean of the last ten seconds."""
+        rings = self._rings.get(key)
+        if rings is None:
+            return Rates()
+        step = SPANS["recent"][0]
+        now = now_ms // step
+        # Counting may have begun less than ten seconds ago.
+        elapsed = min(RATE_STEPS, max(1, now - self._started // step))
+        parts = (rings["recent"].read(field, now, elapsed) for field in range(_FIELDS))
+        return Rates(*(sum(part) * 1000 / (elapsed * step) for part in parts))
+
+    def trail(self, key: Hashable, now_ms: int, span: Span = "recent") -> Trail:
+        """The curves of an object; zeros if it was known to be idle."""
+        return Trail(*(self._series(key, now_ms, span, field) for field in range(_FIELDS)))
+
+    def series(self, key: Hashable, now_ms: int, span: Span = "recent") -> Series:
+        """Records in, per second: the curve of a sparkline."""
+        return self._series(key, now_ms, span, 0)
+
+    def _series(self, key: Hashable, now_ms: int, span: Span, field: int) -> Series:
+        step, size = SPANS[span]
+        now = now_ms // step
+        rings = self._rings.get(key)
+        if rings is not None:
+            values = rings[span].read(field, now, size)
+        elif key in self._evicted:
+            values = []
+        else:
+            values = [0.0] * min(size, now - self._started // step)
+        return Series(step, now * step, tuple(value * 1000 / step for value in values))
+
+    def _rings_of(self, key: Hashable, now_ms: int) -> dict[Span, _Ring]:
+        rings = self._rings.get(key)
+        if rings is None:
+            first = now_ms if key in self._evicted else self._started
+            self._evicted.discard(key)
+            rings = {s: _Ring(first // step, size) for s, (step, size) in SPANS.items()}
+            self._rings[key] = rings
+        self._rings.move_to_end(key)
+        return rings

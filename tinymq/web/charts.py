@@ -1,0 +1,258 @@
+"""
+Geometry of sparklines, bars and charts. Templates only write down the result.
+
+Everything is an SVG attribute: the content security policy allows no style
+attribute, so lengths are widths and points.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from attrs import frozen
+
+from tinymq.stats import Series
+from tinymq.web.format import Times
+
+#: A sparkline shows its values in about so many points.
+SPARK_POINTS: Final = 36
+_CHART_POINTS: Final = 90
+
+
+@frozen
+class Box:
+    """The box of a chart. Its text is 11 px high at any width, so there are two."""
+
+    width: int
+    height: int
+    left: int = 44
+    top: int = 8
+
+    @property
+    def bottom(self) -> int:
+        """Where the plot ends and the times begin."""
+        return self.height - 20
+
+    def x(self, share: float) -> float:
+        """Place a share of the time, from 0 to 1."""
+        return self.left + (self.width - self.left) * share
+
+    def y(self, share: float) -> float:
+        """Place a share of the axis, from 0 to 1."""
+        return self.bottom - (self.bottom - self.top) * share
+
+
+#: Beside another chart on a wide screen, and alone on a phone.
+WIDE: Final = Box(560, 168)
+#: Alone in the wider one of two columns.
+LARGE: Final = Box(656, 190)
+NARROW: Final = Box(358, 142)
+
+
+def _points(pairs: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in pairs)
+
+
+def thin(values: Sequence[float], most: int) -> list[float]:
+    """Average neighbours until at most `most` values are left; the last stays last."""
+    group = -(-len(values) // most) if values else 1
+    head = len(values) % group
+    parts = [values[:head]] if head else []
+    parts += [values[i : i + group] for i in range(head, len(values), group)]
+    return [sum(part) / len(part) for part in parts]
+
+
+@frozen
+class Spark:
+    """A small curve: the points of its line, and of the area below it."""
+
+    line: str
+    area: str
+    end: tuple[str, str]
+    width: int
+    height: int
+
+
+def spark(series: Series | None, width: int = 72, height: int = 20) -> Spark | None:
+    """
+    Draw a small curve, or nothing when too little is known or all is idle.
+
+    Args:
+        series: The values.
+        width: Of the box, in pixels.
+        height: Of the box, in pixels.
+    """
+    values = thin(series.values, SPARK_POINTS) if series else []
+    high = max(values, default=0.0)
+    if len(values) < 2 or high <= 0:
+        return None
+    low = min(*values, high * 0.75)
+    scale = (high - low) or 1
+    step = (width - 4) / (len(values) - 1)
+    pairs = [
+        (1 + i * step, height - 2 - (v - low) / scale * (height - 5)) for i, v in enumerate(values)
+    ]
+    end = pairs[-1]
+    area = f"1,{height} {_points(pairs)} {end[0]:.1f},{height}"
+    return Spark(_points(pairs), area, (f"{end[0]:.1f}", f"{end[1]:.1f}"), width, height)
+
+
+@frozen
+class Bar:
+    """A length against a track, with a tick where it begins to hurt."""
+
+    width: int
+    fill: str
+    radius: str
+    tick: str | None
+
+
+def bar(share: float, width: int = 96, tick: float | None = None) -> Bar:
+    """
+    Draw a bar.
+
+    Args:
+        share: How full it is, from 0 to 1.
+        width: Of the track, in pixels.
+        tick: Where the limit is that hurts, from 0 to 1.
+    """
+    fill = max(width * min(max(share, 0), 1), 2)
+    mark = None if tick is None else f"{width * min(max(tick, 0), 1):.1f}"
+    return Bar(width, f"{fill:.1f}", f"{min(3, fill / 2):.1f}", mark)
+
+
+def round_top(value: float) -> tuple[float, float]:
+    """
+    Choose the top of an axis and the distance of its gridlines.
+
+    Args:
+        value: The largest value that must fit.
+
+    Returns:
+        A round number at or above the value, and the step: three to five lines.
+    """
+    if value <= 0:
+        return 4.0, 1.0
+    unit = 10.0 ** math.floor(math.log10(value / 4))
+    step = next(unit * m for m in (1, 2, 2.5, 5, 10, 20) if unit * m * 4 >= value)
+    return step * max(2, math.ceil(value / step)), step
+
+
+def axis_number(value: float) -> str:
+    """Write a number of an axis: ``5 k`` for 5000."""
+    for limit, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if value >= limit:
+            return f"{value / limit:.3g}{unit}"
+    return f"{value:.3g}"
+
+
+@frozen
+class Curve:
+    """One line of a chart."""
+
+    name: str
+    line: str
+    area: str
+    last: float
+
+
+@frozen
+class Chart:
+    """
+    A chart, ready to be written down.
+
+    Attributes:
+        title: What it shows.
+        width: Of the box.
+        height: Of the box.
+        left: Where the plot begins.
+        grid: Height and text of every gridline, lowest first.
+        times: Place, text and anchor class of every time below.
+        curves: At most two.
+        rows: The same as a table: time, then a value of every curve.
+        sentence: The chart in words.
+    """
+
+    title: str
+    width: int
+    height: int
+    left: int
+    grid: tuple[tuple[str, str], ...]
+    times: tuple[tuple[str, str, str], ...]
+    curves: tuple[Curve, ...]
+    rows: tuple[tuple[int, tuple[float, ...]], ...]
+    sentence: str
+
+
+def _curve(name: str, series: Series, span_ms: int, top: float, box: Box) -> Curve:
+    values = thin(series.values, _CHART_POINTS)
+    covered = min(1.0, len(series.values) * series.step_ms / span_ms)
+    step = covered / max(1, len(values) - 1)
+    pairs = [(box.x(1 - covered + i * step), box.y(v / top)) for i, v in enumerate(values)]
+    area = f"{pairs[0][0]:.1f},{box.bottom} {_points(pairs)} {box.width},{box.bottom}"
+    return Curve(name, _points(pairs), area, values[-1])
+
+
+def _times(end_ms: int, span_ms: int, times: Times, box: Box) -> tuple[tuple[str, str, str], ...]:
+    return tuple(
+        (f"{box.x(part):.1f}", times.minute(int(end_ms - span_ms * (1 - part))), anchor)
+        for part, anchor in ((0, ""), (1 / 3, "m"), (2 / 3, "m"), (1, "e"))
+    )
+
+
+@frozen
+class Plot:
+    """
+    What a chart shows, before it is drawn.
+
+    Attributes:
+        title: What it shows.
+        series: Names and values, at most two; the first one is accented.
+        span_ms: How much time the box is wide.
+        write: Writes a value of the axis.
+    """
+
+    title: str
+    series: tuple[tuple[str, Series], ...]
+    span_ms: int
+    write: Callable[[float], str] = axis_number
+
+    def draw(self, times: Times, box: Box = WIDE) -> Chart | None:
+        """
+        Draw the chart, or nothing when fewer than two values are known.
+
+        Args:
+            times: Writes the times below.
+            box: How large.
+        """
+        known = [(name, one) for name, one in self.series if len(one.values) > 1]
+        if not known:
+            return None
+        top, step = round_top(max(max(thin(one.values, _CHART_POINTS)) for _, one in known))
+        lines = [step * i for i in range(round(top / step) + 1)]
+        curves = tuple(_curve(name, one, self.span_ms, top, box) for name, one in known)
+        said = ", ".join(f"{c.name} {self.write(round(c.last, 1))}" for c in curves)
+        return Chart(
+            title=self.title,
+            width=box.width,
+            height=box.height,
+            left=box.left,
+            grid=tuple((f"{box.y(v / top):.1f}", self.write(v)) for v in lines),
+            times=_times(known[0][1].end_ms, self.span_ms, times, box),
+            curves=curves,
+            rows=_rows([one for _, one in known]),
+            sentence=f"{self.title} now: {said}",
+        )
+
+
+def _rows(series: Sequence[Series], most: int = 12) -> tuple[tuple[int, tuple[float, ...]], ...]:
+    """Cut series into at most `most` rows of a table, newest first."""
+    thinned = [thin(one.values, most) for one in series]
+    count = min(len(one) for one in thinned)
+    first = series[0]
+    step = -(-len(first.values) // most) * first.step_ms
+    return tuple(
+        (first.end_ms - i * step, tuple(one[-1 - i] for one in thinned)) for i in range(count)
+    )

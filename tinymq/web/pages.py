@@ -1,0 +1,274 @@
+"""The pages that only look. None of them changes anything."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final
+
+from twisted.web.http import Request
+
+from tinymq.stats import ClusterSnapshot, Trail
+from tinymq.web import charts
+from tinymq.web import format as write
+from tinymq.web.base import Base, redirect
+from tinymq.web.browsing import KINDS, MOST_BYTES, WHERES, coverage, neighbours, preview, wanted
+from tinymq.web.input import MOST_OFFSET, BadInput, choice, integer, query_of, text, truth
+from tinymq.web.port import MAX_PAGE_SIZE, SORT_FIELDS, MessageView, TopicQuery
+from tinymq.web.publishing import copied
+from tinymq.web.render import segment, view_of
+from tinymq.web.verdict import problems, problems_of
+from tinymq.web.viewers import KINDS as VIEWS
+from tinymq.web.viewers import NAMES, WINDOW, guess, show, window_of
+
+_SPANS: Final = {"10m": (600_000, "Last 10 minutes"), "6h": (6 * 3_600_000, "Last 6 hours")}
+_MOST_PAGE: Final = 10**6
+_CHUNK: Final = 1024 * 1024
+_ADDRESS: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)/(?P<partition>\d+)/(?P<offset>[\d,]+)")
+#: Partitions that a topic's first page shows.
+_FEW_PARTITIONS: Final = 16
+
+
+def topic_query(query: Mapping[str, Any], page_size: int = 50) -> TopicQuery:
+    """Read which topics a list should show."""
+    return TopicQuery(
+        name=text(query, "name").strip(),
+        sort=choice(query, "sort", SORT_FIELDS, "name"),
+        reverse=truth(query, "reverse"),
+        page=integer(query, "page", 1, _MOST_PAGE) or 1,
+        page_size=integer(query, "page_size", 1, MAX_PAGE_SIZE) or page_size,
+    )
+
+
+def content_type(message: MessageView) -> str:
+    """Read what the message says about itself."""
+    for name, value in message.headers:
+        if name.lower() == "content-type":
+            return value[:200].decode("utf-8", "replace")
+    return ""
+
+
+def _byte_axis(value: float) -> str:
+    return "0" if not value else str(write.size(value)).replace(".0 ", " ")
+
+
+Drawn = tuple[tuple[charts.Chart, charts.Chart], Callable[[float], str]]
+
+
+def _charts(
+    trail: Trail | None, times: write.Times, span_ms: int, box: charts.Box = charts.WIDE
+) -> list[Drawn]:
+    """Draw messages and bytes, each wide and narrow, with what writes a value."""
+    if trail is None:
+        return []
+    out, into = "delivered /s", "published /s"
+    messages = ((out, trail.messages_out), (into, trail.messages_in))
+    sizes = ((out, trail.bytes_out), (into, trail.bytes_in))
+    plots = (
+        (charts.Plot("Messages", messages, span_ms), write.rate),
+        (charts.Plot("Bytes", sizes, span_ms, _byte_axis), lambda value: str(write.size(value))),
+    )
+    found: list[Drawn] = []
+    for plot, writer in plots:
+        wide, narrow = plot.draw(times, box), plot.draw(times, charts.NARROW)
+        if wide and narrow:
+            found.append(((wide, narrow), writer))
+    return found
+
+
+class Pages(Base):
+    """Overview, topics, one topic, its messages, one message."""
+
+    _safe: ClassVar[re.Pattern[str]] = re.compile(r"[^A-Za-z0-9._-]")
+
+    def _times(self, request: Request, cluster: ClusterSnapshot) -> write.Times:
+        return view_of(request, self._config, cluster.taken_ms).times
+
+    @Base.app.route("/", methods=["GET"])
+    def overview(self, request: Request) -> bytes:
+        """The verdict, then the figures, then the evidence."""
+        cluster = self._console.cluster()
+        query = query_of(request)
+        span = choice(query, "span", tuple(_SPANS), "10m")
+        span_ms, span_title = _SPANS[span]
+        trail = cluster.recent if span == "10m" else cluster.long
+        return self._renderer.page(
+            request,
+            "overview.html",
+            cluster,
+            keep=True,
+            current="overview",
+            query=query,
+            problems=problems(cluster),
+            states={b.name: next(problems_of(b), None) for b in cluster.brokers},
+            span=span,
+            span_title=span_title,
+            charts=_charts(trail, self._times(request, cluster), span_ms),
+        )
+
+    @Base.app.route("/topics", methods=["GET"])
+    def topics(self, request: Request) -> bytes:
+        """The list of topics."""
+        query = query_of(request)
+        asked = topic_query(query)
+        return self._renderer.page(
+            request,
+            "topics.html",
+            self._console.cluster(),
+            keep=True,
+            current="topics",
+            query=query,
+            asked=asked,
+            found=self._console.topics(asked),
+        )
+
+    @Base.app.route("/find", methods=["GET"])
+    def find(self, request: Request) -> bytes:
+        """Go to the message or the topics that a person typed."""
+        asked = text(query_of(request), "q").strip()
+        match = _ADDRESS.fullmatch(asked)
+        if match:
+            offset = match["offset"].replace(",", "")
+            name = segment(match["topic"])
+            return redirect(request, f"/topics/{name}/messages/{match['partition']}/{offset}")
+        return redirect(request, "/topics", {"name": asked} if asked else None)
+
+    def _topic_page(self, request: Request, name: str, tab: str, **values: Any) -> bytes:
+        values.setdefault("query", query_of(request))
+        return self._renderer.page(
+            request,
+            f"topic_{tab}.html",
+            self._console.cluster(),
+            current="topics",
+            tab=tab,
+            topic=self._console.topic(name),
+            **values,
+        )
+
+    @Base.app.route("/topics/<name>", methods=["GET"])
+    def topic(self, request: Request, name: str) -> bytes:
+        """One topic: figures, curves, partitions, configuration."""
+        cluster = self._console.cluster()
+        topic = self._console.topic(name)
+        times = self._times(request, cluster)
+        drawn = _charts(topic.recent, times, _SPANS["10m"][0], charts.LARGE)
+        return self._topic_page(
+            request, name, "overview", keep=True, charts=drawn, few=_FEW_PARTITIONS
+        )
+
+    @Base.app.route("/topics/<name>/partitions", methods=["GET"])
+    def partitions(self, request: Request, name: str) -> bytes:
+        """Every partition of a topic, with what is damaged or offline."""
+        return self._topic_page(request, name, "partitions", keep=True)
+
+    @Base.app.route("/topics/<name>/messages", methods=["GET"])
+    async def messages(self, request: Request, name: str) -> bytes:
+        """Messages of a topic, from where a person wants."""
+        query = query_of(request)
+        want = wanted(query)
+        found = await self._console.browse(name, want.partition, want.start, want.limit, MOST_BYTES)
+        older, newer = neighbours(found, want)
+        return self._topic_page(
+            request,
+            name,
+            "messages",
+            query=query,
+            want=want,
+            found=found,
+            rows=[(record, preview(record, want.kind)) for record in found.records],
+            coverage=coverage(found),
+            older=older,
+            newer=newer,
+            wheres=WHERES,
+            kinds=KINDS,
+        )
+
+    async def _message(
+        self, name: str, place: tuple[int, int], skip: int, length: int
+    ) -> MessageView:
+        partition, offset = place
+        if partition > MOST_OFFSET or offset > MOST_OFFSET:
+            raise BadInput("offset", "there is no message with such an offset", 404)
+        return await self._console.message(name, partition, offset, skip, length)
+
+    @Base.app.route("/topics/<name>/messages/<int:partition>/<int:offset>", methods=["GET"])
+    async def message(self, request: Request, name: str, partition: int, offset: int) -> bytes:
+        """One message: what it says about itself, then its body."""
+        query = query_of(request)
+        asked = choice(query, "as", ("auto", *VIEWS), "auto")
+        skip = integer(query, "skip", 0, MOST_OFFSET) or 0
+        message = await self._message(name, (partition, offset), skip, WINDOW)
+        value = message.value or b""
+        reason = ""
+        if asked == "auto":
+            whole = not skip and len(value) == message.size
+            kind, reason = guess(value, whole, content_type(message))
+        else:
+            kind = next(one for one in VIEWS if one == asked)
+        window = value[: window_of(kind)]
+        return self._renderer.page(
+            request,
+            "message.html",
+            self._console.cluster(),
+            current="topics",
+            query=query,
+            message=message,
+            shown=show(window, kind, skip),
+            guess=reason,
+            skip=skip,
+            end=skip + len(window),
+            window=window_of(kind),
+            names=NAMES,
+        )
+
+    @Base.app.route("/topics/<name>/messages/<int:partition>/<int:offset>/raw", methods=["GET"])
+    async def raw(self, request: Request, name: str, partition: int, offset: int) -> bytes:
+        """The bytes of a value, to be saved. Never shown by the browser."""
+        message = await self._message(name, (partition, offset), 0, _CHUNK)
+        file = self._safe.sub("_", f"{name}-{partition}-{offset}.bin")
+        request.setHeader("Content-Type", "application/octet-stream")
+        request.setHeader("Content-Disposition", f'attachment; filename="{file}"')
+        request.setHeader("Content-Length", str(message.size))
+        sent = len(message.value or b"")
+        while message.value and sent < message.size:
+            request.write(message.value)
+            message = await self._message(name, (partition, offset), sent, _CHUNK)
+            sent += len(message.value or b"")
+        return message.value or b""
+
+    @Base.app.route("/topics/<name>/publish", methods=["GET"])
+    async def publish_form(self, request: Request, name: str) -> bytes:
+        """The form that publishes; filled in when a message is published again."""
+        query = query_of(request)
+        values: dict[str, str] = {}
+        note = ""
+        if "from" in query:
+            values, note = await self._copied(name, query["from"])
+        return self._topic_page(
+            request, name, "publish", query={}, values=values, error=None, note=note
+        )
+
+    async def _copied(self, name: str, place: str) -> tuple[dict[str, str], str]:
+        partition, _, offset = place.partition("/")
+        try:
+            where = int(partition), int(offset)
+        except ValueError:
+            raise BadInput("from", "from must be partition/offset") from None
+        message = await self._message(name, where, 0, WINDOW)
+        values, whole = copied(message)
+        note = (
+            ""
+            if whole
+            else "The value is longer than a form can carry: only its beginning is here."
+        )
+        return values, note
+
+    @Base.app.route("/topics/<name>/settings", methods=["GET"])
+    def settings(self, request: Request, name: str) -> bytes:
+        """The configuration of a topic, to be changed."""
+        return self._topic_page(request, name, "settings", values={}, error=None)
+
+    @Base.app.route("/topics/<name>/danger", methods=["GET"])
+    def danger(self, request: Request, name: str) -> bytes:
+        """What removes records or the topic itself."""
+        return self._topic_page(request, name, "danger", error=None)

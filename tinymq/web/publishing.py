@@ -1,0 +1,165 @@
+"""Reads the record that a form or a program wants to publish."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Any, Final
+
+from attrs import frozen
+
+from tinymq.web.input import BadInput, choice, integer, text, truth
+from tinymq.web.port import Headers, MessageView
+from tinymq.web.viewers import is_text, json_member
+
+_MOST_PARTITION: Final = 2**31 - 1
+#: Bytes of a request whose payload is cut out as JSON, token by token.
+MOST_JSON: Final = 64 * 1024
+_MOST_HEADERS: Final = 128
+
+
+@frozen(kw_only=True)
+class Wish:
+    """A record to be published."""
+
+    value: bytes | None
+    key: bytes | None
+    headers: Headers
+    partition: int | None
+
+
+def _encoded(field: str, value: str, encoding: str) -> bytes:
+    try:
+        if encoding == "base64":
+            return base64.b64decode("".join(value.split()), validate=True)
+        return value.encode("utf-8")
+    except binascii.Error as error:
+        raise BadInput(field, f"{field} is not base64: {error}") from error
+    except UnicodeEncodeError:
+        raise BadInput(field, f"{field} holds half a character, which cannot be stored") from None
+
+
+def _unix_lines(value: str) -> str:
+    return value.replace("\r\n", "\n")
+
+
+def _header_lines(value: str) -> Headers:
+    found = []
+    for line in _unix_lines(value).split("\n"):
+        if not line.strip():
+            continue
+        name, colon, rest = line.partition(":")
+        if not colon or not name.strip():
+            raise BadInput("headers", "write one header a line, as name: value")
+        found.append((name.strip(), _encoded("headers", rest.strip(), "text")))
+    return tuple(found)
+
+
+def from_form(form: Mapping[str, str]) -> Wish:
+    """
+    Read the publish form. Browsers end lines with CR LF; LF is published.
+
+    Args:
+        form: Its fields.
+    """
+    encodings = ("text", "base64")
+    encoding = choice(form, "encoding", encodings, "text")
+    value = _unix_lines(text(form, "value"))
+    key = text(form, "key")
+    key_encoding = choice(form, "key_encoding", encodings, "text")
+    return Wish(
+        value=None if truth(form, "tombstone") else _encoded("value", value, encoding),
+        key=_encoded("key", key, key_encoding) if key else None,
+        headers=_header_lines(text(form, "headers")),
+        partition=integer(form, "partition", 0, _MOST_PARTITION),
+    )
+
+
+def _json_headers(given: object) -> Headers:
+    if given is None:
+        return ()
+    pairs = list(given.items()) if isinstance(given, dict) else given
+    if not isinstance(pairs, list) or len(pairs) > _MOST_HEADERS:
+        raise BadInput("headers", f"headers must be an object of at most {_MOST_HEADERS} strings")
+    found = []
+    for pair in pairs:
+        if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+            raise BadInput("headers", "headers must be an object, or a list of [name, value]")
+        name, value = pair
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise BadInput("headers", "names and values of headers must be strings")
+        _encoded("headers", name, "string")
+        found.append((name, _encoded("headers", value, "string")))
+    return tuple(found)
+
+
+def from_json(body: Mapping[str, Any], raw: bytes) -> Wish:
+    """
+    Read a publish request of the JSON API.
+
+    Args:
+        body: The decoded request.
+        raw: Its text; JSON payloads are cut out of it, so that no number changes.
+    """
+    if "payload" not in body:
+        raise BadInput("payload", "payload is missing; null publishes a tombstone")
+    encoding = choice(body, "payload_encoding", ("string", "base64", "json"), "string")
+    if encoding == "json":
+        if len(raw) > MOST_JSON:
+            raise BadInput(
+                "payload",
+                f"a JSON payload is limited to {MOST_JSON:,} bytes; send a longer one as a string",
+                413,
+            )
+        value: bytes | None = json_member(raw.decode("utf-8"), "payload").encode("utf-8")
+    elif body["payload"] is None:
+        value = None
+    else:
+        value = _encoded("payload", text(body, "payload"), encoding)
+    key = body.get("key")
+    key_encoding = choice(body, "key_encoding", ("string", "base64"), "string")
+    return Wish(
+        value=value,
+        key=None if key is None else _encoded("key", text(body, "key"), key_encoding),
+        headers=_json_headers(body.get("headers")),
+        partition=integer(body, "partition", 0, _MOST_PARTITION),
+    )
+
+
+def from_bytes(body: bytes, query: Mapping[str, str]) -> Wish:
+    """
+    Read a publish request whose body is the value itself.
+
+    Args:
+        body: The value.
+        query: May name a key and a partition.
+    """
+    key = query.get("key")
+    return Wish(
+        value=body,
+        key=None if key is None else _encoded("key", key, "string"),
+        headers=(),
+        partition=integer(query, "partition", 0, _MOST_PARTITION),
+    )
+
+
+def copied(message: MessageView) -> tuple[dict[str, str], bool]:
+    """
+    Fill in the publish form with a message.
+
+    Returns:
+        The fields, and whether the whole value is in them.
+    """
+    value = message.value or b""
+    key = message.key or b""
+    as_text, key_as_text = is_text(value) and b"\r" not in value, is_text(key)
+    values = {
+        "encoding": "text" if as_text else "base64",
+        "value": value.decode("utf-8", "ignore") if as_text else base64.b64encode(value).decode(),
+        "tombstone": "on" if message.value is None else "",
+        "key": key.decode() if key_as_text else base64.b64encode(key).decode(),
+        "key_encoding": "text" if key_as_text else "base64",
+        "headers": "\n".join(f"{n}: {v.decode('utf-8', 'replace')}" for n, v in message.headers),
+    }
+    return values, len(value) == message.size

@@ -1,0 +1,215 @@
+"""
+Turns snapshots into pages: Jinja2 with autoescape, and who is looking.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+from functools import cache
+from hashlib import sha256
+from typing import Any, Final, Literal
+from urllib.parse import quote, urlencode
+
+from attrs import frozen
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
+from twisted.web.http import CACHED, Request
+
+from tinymq.stats import ClusterSnapshot
+from tinymq.web import charts
+from tinymq.web import format as write
+from tinymq.web.assets import packaged
+from tinymq.web.config import WebConfig
+from tinymq.web.security import header, session_of, token_of
+from tinymq.web.templates import find_templates
+from tinymq.web.viewers import one_line, to_text
+
+Theme = Literal["", "light", "dark"]
+#: Seconds between two refreshes that a person can choose.
+INTERVALS: Final = (1, 2, 5, 30)
+_DEFAULT_INTERVAL: Final = 5
+_SMALL: Final = 1024
+_HOST: Final = re.compile(r"[A-Za-z0-9.\-:\[\]]{1,255}")
+
+
+def cookie(request: Request, name: str) -> str:
+    """Read a cookie as text; empty when it is not there."""
+    value = request.getCookie(name.encode("ascii"))
+    return value.decode("latin-1") if value else ""
+
+
+@frozen(kw_only=True)
+class View:
+    """
+    How one person wants pages to look, from cookies.
+
+    Attributes:
+        path: The address of the page with its query.
+        theme: Empty follows the system.
+        zone: Name of the time zone; empty is UTC.
+        times: Writes times in it.
+        every: Seconds between refreshes.
+        paused: Whether refreshing is paused.
+        token: What forms must carry.
+        fragment: Whether only the inside of the page is wanted.
+    """
+
+    path: str
+    theme: Theme
+    zone: str
+    times: write.Times
+    every: int
+    paused: bool
+    token: str
+    fragment: bool
+
+
+def view_of(request: Request, config: WebConfig, now_ms: int) -> View:
+    """
+    Read who is looking, and how.
+
+    Args:
+        request: Where the cookies are; may be given a new one.
+        config: Has the secret for the token.
+        now_ms: The instant that ages are counted from.
+    """
+    theme = cookie(request, "tinymq-theme")
+    zone = cookie(request, "tinymq-zone").replace("%2F", "/")
+    every = cookie(request, "tinymq-every")
+    return View(
+        path=request.uri.decode("ascii", "replace"),
+        theme="dark" if theme == "dark" else "light" if theme == "light" else "",
+        zone="" if zone.upper() == "UTC" else zone,
+        times=write.Times(now_ms, write.zone(zone)),
+        every=int(every) if every in map(str, INTERVALS) else _DEFAULT_INTERVAL,
+        paused=cookie(request, "tinymq-paused") == "1",
+        token=token_of(session_of(request), config),
+        fragment=header(request, "hx-request") == "true",
+    )
+
+
+def origin_of(request: Request) -> str:
+    """Write the address that the client called us by, for commands to copy."""
+    scheme = "https" if request.isSecure() else "http"
+    host = header(request, "host") or "127.0.0.1:7801"
+    return f"{scheme}://{host if _HOST.fullmatch(host) else '127.0.0.1:7801'}"
+
+
+def segment(name: str) -> str:
+    """Encode a name as one segment of a path."""
+    return quote(name, safe="")
+
+
+@pass_context
+def _with_query(context: Context, **changes: object) -> str:
+    """Write the query of this page with some fields changed."""
+    fields = {**context.get("query", {}), **{k: str(v) for k, v in changes.items()}}
+    return "?" + urlencode({key: value for key, value in fields.items() if value != ""})
+
+
+def _shell_quoted(text: str) -> str:
+    """Quote text for a POSIX shell."""
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+@cache
+def _environment() -> Environment:
+    """Make the environment of all templates, once: compiling them takes long."""
+    assets = packaged()
+    environment = Environment(
+        loader=FileSystemLoader(find_templates()),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters.update(
+        number=write.number,
+        rate=write.rate,
+        size=write.size,
+        duration=write.duration,
+        segment=segment,
+        one_line=one_line,
+        to_text=to_text,
+        shell=_shell_quoted,
+    )
+    environment.globals.update(
+        asset=assets.address,
+        spark_of=charts.spark,
+        bar_of=charts.bar,
+        plural=write.plural,
+        percent=write.percent,
+        size_of=write.size_of,
+        with_query=_with_query,
+        intervals=INTERVALS,
+    )
+    return environment
+
+
+class Renderer:
+    """
+    Renders templates.
+
+    Args:
+        config: The settings of the web side.
+    """
+
+    def __init__(self, config: WebConfig) -> None:
+        self._config = config
+        self._environment = _environment()
+
+    def page(
+        self,
+        request: Request,
+        template: str,
+        cluster: ClusterSnapshot | None,
+        *,
+        keep: bool = False,
+        **values: Any,
+    ) -> bytes:
+        """
+        Render a page, or only its inside when the page refreshes itself.
+
+        Args:
+            request: Who asks.
+            template: Name of the template.
+            cluster: What the shell shows; None on pages about a failure.
+            keep: Whether a browser may keep the page and ask whether it is
+                still true. Not for pages that show messages.
+            **values: What the template shows.
+        """
+        now_ms = cluster.taken_ms if cluster else 0
+        view = view_of(request, self._config, now_ms)
+        text = self._environment.get_template(template).render(
+            layout="fragment.html" if view.fragment else "shell.html",
+            view=view,
+            times=view.times,
+            cluster=cluster,
+            origin=origin_of(request),
+            **values,
+        )
+        request.setHeader("Content-Type", "text/html; charset=utf-8")
+        return deliver(request, text.encode("utf-8", "replace"), keep=keep)
+
+
+def deliver(request: Request, body: bytes, *, keep: bool = False) -> bytes:
+    """
+    Compress a body if the client can read that, and answer 304 if it has it.
+
+    Args:
+        request: What is answered.
+        body: The whole body.
+        keep: Whether the client may keep it, to be checked each time.
+    """
+    request.setHeader("Vary", "Accept-Encoding, Cookie, HX-Request")
+    if keep:
+        request.setHeader("Cache-Control", "private, no-cache")
+        tag = f'W/"{sha256(body).hexdigest()[:24]}"'
+        if request.setETag(tag.encode()) is CACHED:
+            return b""
+    if len(body) > _SMALL and "gzip" in (header(request, "accept-encoding") or ""):
+        body = gzip.compress(body, 5, mtime=0)
+        request.setHeader("Content-Encoding", "gzip")
+    return body
