@@ -197,6 +197,26 @@ def test_offset_for_time(log: Log) -> None:
     assert log.offset_for_time(0) == (35, 1017)
 
 
+def test_oldest_and_sizes(log: Log) -> None:
+    """The oldest readable time and the bytes between offsets, on disk as in memory."""
+    memory = MemoryLog()
+    assert log.oldest_timestamp is memory.oldest_timestamp is None
+    fill(log, 40, 2, time=1000)
+    for header in log.headers():
+        batch = make(header.base_offset, 2, 40, header.max_timestamp)
+        memory.append(batch, header.base_offset, header.last_offset, header.max_timestamp)
+    memory.write()
+    each: Log | MemoryLog
+    for each in (log, memory):
+        assert (each.oldest_timestamp, each.undo_window) == (1000, None)
+        assert each.bytes_between(0, 80) == 4040
+        assert each.bytes_between(4, 60) == 28 * 101
+        each.purge(31, 5000, 600)
+        assert (each.oldest_timestamp, each.undo_window) == (1015, (5600, 31))
+        each.purge(80, 5000, 600)
+        assert (each.oldest_timestamp, each.undo_window) == (None, (5600, 49))
+
+
 def test_times_never_fall(log: Log) -> None:
     """D43: a clock that steps back lowers no time of the log, and seeking stays right."""
     put(log, time=5000)
