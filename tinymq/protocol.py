@@ -156,6 +156,7 @@ class BrokerProtocol(Protocol):
                 if handled >= FRAMES_PER_TURN:
                     self._later()
                     break
+            self.shared.broker.committer.write_staged()
         except BadMagic:
             self._log.info("{peer} does not speak tinymq; closed", peer=self.peer)
             self._close()
