@@ -372,7 +372,7 @@ class BrokerProtocol(Protocol):
             return True
 
         reader = self.shared.broker.fetch(request, answer, full)
-        if reader is not None and not reader.finished:
+        if not reader.finished:
             self._readers.add(reader)
 
     def _on_offsets(self, frame: Frame) -> None:

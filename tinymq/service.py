@@ -34,7 +34,7 @@ from tinymq.broker.broker import Broker
 from tinymq.broker.housekeeping import Housekeeping
 from tinymq.broker.partitions import PartitionStore
 from tinymq.broker.ports import World
-from tinymq.config import Config
+from tinymq.config import Config, is_local
 from tinymq.console import BrokerConsole
 from tinymq.errors import ConfigError, ShuttingDown, TinyMQError
 from tinymq.logs import Logs
@@ -119,7 +119,7 @@ class BrokerService(Service):
                 f"cannot listen on {error.interface or '*'}:{error.port}: {error.socketError}; "
                 "stop what listens there, or choose another port with --listen or --http"
             )
-        self._housekeeping.start()
+        self._housekeeping.start(self._registration)
         self._console.start()
         super().startService()
         self._announce(self._reactor.seconds() - started)
@@ -186,12 +186,17 @@ class BrokerService(Service):
         self.broker.address = self._address(self._ports[0])
         self.web_port: IListeningPort | None = None
         if self._config.web.listen:
-            from tinymq.web import make_site  # noqa: PLC0415 - Klein installs a reactor
-
-            self.web_port = self._bind(
-                self._config.web.listen, make_site(self._console, self._reactor, self._config)
-            )
+            self.web_port = self._bind(self._config.web.listen, self._site())
             self._ports.append(self.web_port)
+
+    def _site(self) -> Any:
+        """Make the dashboard; late, since Klein installs a reactor when it is imported."""
+        from tinymq.web.config import LOOPBACK, WebConfig  # noqa: PLC0415
+        from tinymq.web.site import make_site  # noqa: PLC0415
+
+        local = is_local(self._config.web.listen or "")
+        config = WebConfig(hosts=LOOPBACK if local else frozenset(), limits=self._config.limits)
+        return make_site(self._console, self._reactor, config)
 
     def _bind(self, endpoint: str, factory: Any) -> IListeningPort:
         """Listen at once: a busy port must end the process, not be logged."""

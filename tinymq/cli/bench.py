@@ -125,9 +125,7 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
             help="Messages of one call.",
         ),
         click.option("--partitions", type=click.IntRange(1), default=1, show_default=True),
-        click.option(
-            "--sync", type=click.Choice(["always", "interval", "os"]), default="always"
-        ),
+        click.option("--sync", type=click.Choice(["always", "interval", "os"]), default="always"),
         click.option(
             "--topic",
             default="",

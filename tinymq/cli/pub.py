@@ -128,9 +128,7 @@ def pub(session: Session, topic: str, value: str | None, **options: Any) -> None
     _tell(topic, published, options["output"], dry_run=options["dry_run"])
 
 
-def _publish(
-    session: Session, topic: str, value: str | None, options: dict[str, Any]
-) -> Published:
+def _publish(session: Session, topic: str, value: str | None, options: dict[str, Any]) -> Published:
     from tinymq.sync import ProducerConfig  # noqa: PLC0415 - not needed for --help
 
     config = ProducerConfig(

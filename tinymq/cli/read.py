@@ -55,7 +55,7 @@ class Sink:
     def write(self, records: Iterable[Placed]) -> int:
         """Write those that are wanted, and return how many they were."""
         lines = [self.form(placed) for placed in records if self.wants(placed)]
-        self.stream.writelines(lines)
+        self.stream.write(b"".join(lines))
         self.stream.flush()
         return len(lines)
 
@@ -172,9 +172,7 @@ class _Amount:
     stop: bool = False
 
 
-def _copy(
-    session: Session, topic: str, parts: list[Part], sink: Sink, amount: _Amount
-) -> None:
+def _copy(session: Session, topic: str, parts: list[Part], sink: Sink, amount: _Amount) -> None:
     consumer = session.client.consumer()
     written = 0
     try:

@@ -126,7 +126,10 @@ def _collect(
 @topic.command("create")
 @click.argument("name")
 @click.option(
-    "-p", "--partitions", type=click.IntRange(1), help="How many; as the broker is set if not given."
+    "-p",
+    "--partitions",
+    type=click.IntRange(1),
+    help="How many; as the broker is set if not given.",
 )
 @click.option(
     "-s",
@@ -240,9 +243,7 @@ def edit(  # noqa: PLR0913 - the options
 @yes_option
 @output_option
 @remote
-def remove(
-    session: Session, names: tuple[str, ...], dry_run: bool, yes: bool, output: str
-) -> None:
+def remove(session: Session, names: tuple[str, ...], dry_run: bool, yes: bool, output: str) -> None:
     """Remove topics with all their records."""
     for name in names:
         if not dry_run and not yes:

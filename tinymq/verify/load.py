@@ -158,9 +158,7 @@ class Sender:
             return
         self._keep(place, marks[0].number, sent.positions)
 
-    def _keep(
-        self, place: Place, number: int, positions: Sequence[tuple[int, int, int]]
-    ) -> None:
+    def _keep(self, place: Place, number: int, positions: Sequence[tuple[int, int, int]]) -> None:
         for _, offset, count in positions:
             self._journal.acknowledge(place, Receipt(self._name, number, count, offset))
             number += count
