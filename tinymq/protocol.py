@@ -300,7 +300,7 @@ class BrokerProtocol(Protocol):
                 software=SOFTWARE,
                 cluster=broker.meta.registry.cluster,
                 session=hello.session or os.urandom(16),
-                heartbeat=broker.limits.heartbeat_seconds,
+                heartbeat=hello.heartbeat,
                 limits=asdict(broker.limits),
             ),
         )
