@@ -282,6 +282,15 @@ class MemorySent:
 
 
 @frozen
+class MemoryPosition:
+    """What `send` returns."""
+
+    partition: int
+    offset: int
+    volatile: bool
+
+
+@frozen
 class MemoryBatch:
     """Some records of one partition."""
 
@@ -346,6 +355,21 @@ class MemoryProducer:
         self._broker = broker
         self.config = config
 
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+    ) -> MemoryPosition:
+        """Append one record."""
+        sent = self.send_batch(
+            topic, [value], None if key is None else [key], [headers or ()], partition
+        )
+        volatile = self._broker.topics[topic].config["storage"] == "memory"
+        return MemoryPosition(partition or 0, sent.positions[0][1], volatile)
+
     def send_batch(
         self,
         topic: str,
@@ -397,16 +421,21 @@ class MemoryConsumer:
             begin = start[number] if isinstance(start, Mapping) else start
             self._next[number] = _resolve(partition, begin)
 
-    def pause(self, partitions: Sequence[int]) -> None:
+    def pause(self, topic: str, partitions: Sequence[int]) -> None:
         """Read these no more."""
         self._paused.update(partitions)
 
     def __iter__(self) -> Iterator[MemoryBatch]:
         while True:
-            with self._broker.lock:
-                batch = self._some() or self._wait()
+            batch = self.next_batch()
             if batch is not None:
                 yield batch
+
+    def next_batch(self, timeout: float | None = None) -> MemoryBatch | None:
+        """Give the next batch; with a timeout do not wait at all."""
+        with self._broker.lock:
+            batch = self._some()
+            return self._wait() if batch is None and timeout is None else batch
 
     def _wait(self) -> MemoryBatch | None:
         if self._broker.idle:

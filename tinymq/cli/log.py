@@ -32,7 +32,6 @@ _ROWS: Final = 1000
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-
 BATCH_COLUMNS: Final = (
     Column("LOG", key("log")),
     Column("FILE", key("file"), wide=True),
@@ -202,7 +201,7 @@ def verify(folder: Path, output: str) -> int:
     show(Listing(rows, LOG_COLUMNS, document, "log"), output)
     if output in {"table", "wide"}:
         click.echo()
-        facts([(row["topic"] or "-", _sum_text(row)) for row in sums])
+        facts([(str(row["topic"] or "-"), _sum_text(row)) for row in sums])
     if not sound:
         note("error: something is damaged or missing (hint: tinymq log repair --dry-run DIR)")
     return 0 if sound else REFUSED

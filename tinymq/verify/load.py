@@ -105,7 +105,7 @@ class Load:
         thread.start()
 
     def _publish(self, name: int, client: Client) -> None:
-        chance = random.Random(f"{self._scene.seed}/{name}")
+        chance = random.Random(f"{self._scene.seed}/{name}")  # noqa: S311 - nothing secret
         places = [Place(topic, part) for topic, _, parts in TOPICS for part in range(parts)]
         sender = Sender(name, client, self._scene.journal)
         while not self._stop.wait(_PAUSE):
@@ -158,9 +158,7 @@ class Sender:
             return
         self._keep(place, marks[0].number, sent.positions)
 
-    def _keep(
-        self, place: Place, number: int, positions: Sequence[tuple[int, int, int]]
-    ) -> None:
+    def _keep(self, place: Place, number: int, positions: Sequence[tuple[int, int, int]]) -> None:
         for _, offset, count in positions:
             self._journal.acknowledge(place, Receipt(self._name, number, count, offset))
             number += count

@@ -117,7 +117,7 @@ class Trial:
         self.report = Report(plan.seed)
         self._plan = plan
         self._means = means
-        self._chance = random.Random(plan.seed)
+        self._chance = random.Random(plan.seed)  # noqa: S311 - nothing secret
 
     def run(self) -> Report:
         """Do everything that was planned, and stop early when the broker does not start."""
