@@ -70,7 +70,8 @@ class Root(LazyGroup):
     @override
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> NoReturn:
         """Run, then exit the process."""
-        sys.exit(end(lambda: super(Root, self).main(*args, **extra, standalone_mode=False)))
+        extra["standalone_mode"] = False
+        sys.exit(end(lambda: super(Root, self).main(*args, **extra)))
 
 
 def end(run: Callable[[], object]) -> int:

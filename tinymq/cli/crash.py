@@ -12,16 +12,11 @@ import click
 from tinymq.cli.failure import REFUSED
 from tinymq.cli.output import facts, note, write_json
 from tinymq.cli.progress import progress
-from tinymq.cli.session import connect
 from tinymq.cli.values import DURATION
 
 if TYPE_CHECKING:
-    from tinymq.sync import Client
     from tinymq.verify.report import Report
     from tinymq.verify.trial import Plan
-
-#: Seconds that a call of the load may take, with its broker dead for a while.
-_DEADLINE = 30.0
 
 
 @click.command()
@@ -79,6 +74,7 @@ def verify_crash(folder: Path | None, output: str, seed: int | None, **amounts: 
 
 def run(plan: Plan, place: Path) -> Report:
     """Run a trial with real brokers, showing how far it is."""
+    from tinymq.verify.clients import connect  # noqa: PLC0415
     from tinymq.verify.powercut import cut_power  # noqa: PLC0415
     from tinymq.verify.process import BrokerProcess  # noqa: PLC0415
     from tinymq.verify.trial import Means, Trial  # noqa: PLC0415
@@ -87,12 +83,8 @@ def run(plan: Plan, place: Path) -> Report:
         means = Means(
             folder=place,
             broker=BrokerProcess,
-            connect=_client,
+            connect=connect,
             cut_power=cut_power,
             tell=lambda text: advance(1, text),
         )
         return Trial(plan, means).run()
-
-
-def _client(url: str) -> Client:
-    return connect(url, _DEADLINE)

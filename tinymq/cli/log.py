@@ -160,7 +160,7 @@ def _batch_row(batch: DumpedBatch, name: str) -> dict[str, Any]:
     return row | {
         "first": header.base_offset,
         "last": header.last_offset,
-        "records": header.count,
+        "records": header.records,
         "time_ms": header.max_timestamp,
         "codec": _CODECS[codec] if codec < len(_CODECS) else str(codec),
         "producer": header.producer_id if header.producer_id >= 0 else None,

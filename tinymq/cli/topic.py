@@ -196,7 +196,8 @@ def _facts(found: Row) -> list[tuple[str, str]]:
         ("messages", str(found.get("messages", "-"))),
         ("bytes", human_size(found.get("bytes", 0))),
     ]
-    return pairs + [(name, str(value)) for name, value in sorted(found.get("config", {}).items())]
+    settings = sorted(found.get("config", {}).items())
+    return pairs + [(name, "none" if value is None else str(value)) for name, value in settings]
 
 
 @topic.command("edit")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -154,7 +155,7 @@ class Trial:
                 self._means.tell(f"kill {number}: {court.journal.acknowledged} acknowledged")
             load.join()
             status = broker.stop()
-            if status != 0:
+            if status not in {0, -signal.SIGTERM}:
                 self.report.problem(f"the broker's exit status after SIGTERM was {status}")
             broker.launch()
             broker.wait()
