@@ -23,7 +23,9 @@ from tinymq.errors import TinyMQError
 from tinymq.verify.court import Court
 from tinymq.verify.journal import Journal
 from tinymq.verify.load import Connect, Load, Scene
+from tinymq.verify.numbered import Place
 from tinymq.verify.report import Report
+from tinymq.verify.watcher import Watcher
 
 #: Kills over one data folder.
 KILLS_A_FOLDER: Final = 25
@@ -197,26 +199,43 @@ class Trial:
         broker = self._means.broker(folder, record=record)
         broker.launch()
         broker.wait()
-        load = Load(self._scene(broker, court.journal), self._plan.producers)
+        scene = self._scene(broker, court.journal)
+        load = Load(scene, self._plan.producers)
         load.start()
+        watcher = Watcher(scene)
+        watcher.start()
         try:
             self._wait(court.journal)
             broker.kill()
             self._means.cut_power(folder, record, after, self._chance)
             court.power_failed()
+            positions = dict(watcher.positions)
             broker = self._means.broker(after, url=broker.url)
             load.ask_to_stop()
             broker.launch()
             broker.wait()
             load.join()
-            court.close(broker.url)
+            self._judge_watcher(watcher, positions, court.close(broker.url))
         finally:
             load.ask_to_stop()
             broker.kill()
             load.join()
+            watcher.stop()
         self.report.figures["power_losses"] += 1
         self._means.tell(f"power loss {number + 1}: {court.journal.acknowledged} acknowledged")
         self._tidy(folder, record, after)
+
+    def _judge_watcher(
+        self, watcher: Watcher, positions: dict[Place, int], ends: dict[Place, int]
+    ) -> None:
+        for place in watcher.await_news(positions, ends):
+            self.report.problem(
+                f"a reader of {place} was ahead of the log ({positions[place]}, cut at "
+                f"{ends[place]}) and was not told"
+            )
+        self.report.figures["truncations_told"] += len(watcher.told)
+        if watcher.broken:
+            self.report.problem(f"a reader ended with {watcher.broken}")
 
     def _scene(self, broker: Broker, journal: Journal) -> Scene:
         return Scene(broker.url, self._means.connect, journal, self._chance.getrandbits(32))
