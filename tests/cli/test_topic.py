@@ -7,6 +7,7 @@ import io
 import json
 
 import pytest
+from click.testing import _NamedTextIOWrapper
 
 from tests.cli.conftest import Run
 from tests.fakes.memory_broker import MemoryBroker
@@ -174,7 +175,7 @@ def test_remove_with_the_name_typed(
     broker: MemoryBroker, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a terminal the topic's name has to be typed."""
-    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda stream: True, False)
+    monkeypatch.setattr(_NamedTextIOWrapper, "isatty", lambda stream: True, raising=False)
     wrong = run("topic", "rm", "orders", stdin="order\n")
     assert wrong.exit_code == 1
     assert "nothing was changed" in wrong.stderr

@@ -11,6 +11,7 @@ from attrs import Factory, define, frozen
 
 from tinymq.errors import (
     ConnectionLost,
+    DeadlineExceeded,
     NothingToUndo,
     OffsetOutOfRange,
     TopicExists,
@@ -84,6 +85,8 @@ class MemoryBroker:
         idle: What happens each time a reader has read everything; when there is
             nothing left to happen the reader is interrupted as by Ctrl-C.
         failure: Raised by every call, when set.
+        patient: Readers that have read everything wait for another thread to
+            publish, instead of being interrupted.
     """
 
     def __init__(self) -> None:
@@ -93,7 +96,9 @@ class MemoryBroker:
         self.down = False
         self.idle: list[Callable[[], None]] = []
         self.failure: Exception | None = None
+        self.patient = False
         self.lock = threading.RLock()
+        self.arrived = threading.Condition(self.lock)
         self._time = BEGIN_MS
 
     def check(self) -> None:
@@ -135,6 +140,7 @@ class MemoryBroker:
             records = self.find(topic).partitions[partition].records
             self._time += 1000
             records.append(Record(len(records), self._time, key, value, headers, None))
+            self.arrived.notify_all()
             return len(records) - 1
 
     def operate(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -283,6 +289,11 @@ class MemoryBatch:
     partition: int
     records: Sequence[Record]
 
+    @property
+    def values(self) -> list[bytes | None]:
+        """All values."""
+        return [record.value for record in self.records]
+
     def __iter__(self) -> Iterator[Record]:
         return iter(self.records)
 
@@ -392,13 +403,19 @@ class MemoryConsumer:
 
     def __iter__(self) -> Iterator[MemoryBatch]:
         while True:
-            batch = self._some()
+            with self._broker.lock:
+                batch = self._some() or self._wait()
             if batch is not None:
                 yield batch
-            elif self._broker.idle:
-                self._broker.idle.pop(0)()
-            else:
-                raise KeyboardInterrupt
+
+    def _wait(self) -> MemoryBatch | None:
+        if self._broker.idle:
+            self._broker.idle.pop(0)()
+        elif not self._broker.patient:
+            raise KeyboardInterrupt
+        elif not self._broker.arrived.wait(10):
+            raise DeadlineExceeded("nothing arrived")
+        return self._some()
 
     def _some(self) -> MemoryBatch | None:
         self._broker.check()

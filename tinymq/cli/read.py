@@ -55,7 +55,7 @@ class Sink:
     def write(self, records: Iterable[Placed]) -> int:
         """Write those that are wanted, and return how many they were."""
         lines = [self.form(placed) for placed in records if self.wants(placed)]
-        self.stream.writelines(lines)
+        self.stream.write(b"".join(lines))
         self.stream.flush()
         return len(lines)
 

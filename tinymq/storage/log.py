@@ -11,7 +11,14 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 
-from tinymq.errors import NothingToUndo, OffsetOutOfRange, PartitionOffline, StorageError
+from tinymq.errors import (
+    NothingToUndo,
+    OffsetOutOfRange,
+    PartitionOffline,
+    StorageError,
+    StorageFull,
+    TooManyOpenFiles,
+)
 from tinymq.storage import recovery
 from tinymq.storage import start as start_file
 from tinymq.storage.facts import (
@@ -234,7 +241,7 @@ class Log(Tail):
         to_offset = min(to_offset, self.synced_offset)
         if to_offset <= self.start_offset:
             return 0
-        self._save_start(self._start.moved(to_offset))
+        self._move_start(self._start.trimmed(to_offset))
         return self._remove_below(self._start.floor)
 
     def expire(
@@ -279,19 +286,26 @@ class Log(Tail):
         last = self._segments.last
         if last is None or self._staged:
             return max(gone - 1, 0)
-        if not last.size:
+        if not last.size or not self._begin_empty():
             return gone - 1
-        self._roll(self.end_offset)
-        self._segments.disk.fsync_dir(self.path)
         return gone
+
+    def _begin_empty(self) -> bool:
+        """Begin an empty segment durably; False when the disk has no room even for that."""
+        try:
+            self._roll(self.end_offset)
+        except (StorageFull, TooManyOpenFiles):
+            return False
+        self._segments.disk.fsync_dir(self.path)
+        return True
 
     def _remove(self, count: int) -> None:
         for _ in range(count):
             self._segments.remove_first()
         first = self._segments.all[0].base
         self.start_offset = max(self.start_offset, first)
-        if self._start != Start():
-            self._save_start(self._start.moved(first))
+        # Not written: the first file's name says as much at the next start.
+        self._start = self._start.removed(first) if self._start != Start() else self._start
 
     def _remove_below(self, offset: int) -> int:
         count = 0
@@ -303,11 +317,21 @@ class Log(Tail):
             self._remove(count)
         return count
 
+    def _move_start(self, start: Start) -> None:
+        """Move the start up; a full disk must not keep segments from being removed."""
+        try:
+            self._save_start(start)
+        except StorageFull:
+            self._set_start(start)
+
     def _save_start(self, start: Start) -> None:
         if start == self._start:
             return
         if self._made:
             start_file.save(self._segments.disk, self.path, start)
+        self._set_start(start)
+
+    def _set_start(self, start: Start) -> None:
         self._start = start
         first = self._segments.all[0].base if self._segments.all else start.offset
         self.start_offset = max(start.offset, first)
@@ -361,12 +385,11 @@ class Log(Tail):
         """
         if not self._start.purges or self._start.purges[0].deadline > now_ms:
             return 0
-        self._save_start(self._start.finished(now_ms))
+        self._move_start(self._start.finished(now_ms))
         floor = self._start.floor
         last = self._segments.last
         if last is not None and last.size and last.end <= floor and not self._staged:
-            self._roll(self.end_offset)
-            self._segments.disk.fsync_dir(self.path)
+            self._begin_empty()
         return self._remove_below(floor)
 
     def truncate_to(self, offset: int) -> None:
@@ -376,9 +399,10 @@ class Log(Tail):
         A batch that contains the offset goes whole. This waits for the disk.
 
         Args:
-            offset: The new end, at most.
+            offset: The new end, at most; not below the start.
         """
         self._unstage()
+        offset = max(offset, self.start_offset)
         if offset >= self.end_offset:
             return
         segments = self._segments
@@ -394,6 +418,9 @@ class Log(Tail):
             self._cut(segment, position, base)
         segments.disk.fsync_dir(self.path)
         end = max(segment.end, self.start_offset)
+        if segment.end < end:
+            # The first batch was purged in part and went: nothing is left to undo.
+            self._save_start(Start(end))
         self.end_offset = self.written_offset = end
         self.synced_offset = min(self.synced_offset, end)
         if self._synced_last is not None and self._synced_last.end > segment.end:

@@ -180,6 +180,11 @@ class Segments:
         Yields:
             Position and header.
         """
+        try:
+            self.open(segment)
+        except FileNotFoundError:
+            self.missing(segment)
+            return
         read = self.reader(segment)
         following = segment.base if expected is None else expected
         while position < segment.size:
