@@ -239,6 +239,10 @@ class BrokerService(Service):
             self._log.info("dashboard: {http}", http=http)
         self._log.info("try: echo hello | tinymq --url {listen} pub greetings", listen=listen)
 
+    def _withdraw(self) -> None:
+        """Take back what `_announce` wrote."""
+        Path(self._folder.path, ADDRESS_FILE).unlink(missing_ok=True)
+
     # --- stop -----------------------------------------------------------------
 
     @override
@@ -248,20 +252,23 @@ class BrokerService(Service):
 
     async def _stop(self) -> None:
         self._log.info("stopping: no new connections, no new work")
+        for stage in (self._refuse, self._drain, self._part, self._synced, self._close):
+            try:
+                await stage()
+            except Exception:  # noqa: BLE001 - the stages behind it matter all the more
+                self._log.failure("stopping: {stage} failed", stage=stage.__name__)
+        self._log.info("stopped")
+
+    async def _refuse(self) -> None:
         self.factory.refuse("the broker is stopping")
         for port in self._ports:
             await _settled(port.stopListening())
         self.broker.refuse(ShuttingDown("the broker is stopping; connect again in a moment"))
-        await self._drain()
+
+    async def _part(self) -> None:
         self.factory.close_all("the broker is stopping; connect again in a moment")
         self._housekeeping.stop()
         self._console.stop()
-        await self._synced()
-        self.broker.committer.stop()
-        self._syncer.close()
-        self._background.stop()
-        self._close_storage()
-        self._log.info("stopped; everything is on disk")
 
     async def _drain(self) -> None:
         """Let what was taken reach the disk and be acknowledged."""
@@ -285,15 +292,20 @@ class BrokerService(Service):
         self.broker.committer.when_idle(lambda: done.callback(None))
         return done
 
-    def _close_storage(self) -> None:
+    async def _close(self) -> None:
+        self.broker.committer.stop()
+        self._syncer.close()
+        self._background.stop()
         partitions = self.broker.partitions()
         for partition in partitions:
             partition.close(ShuttingDown("the broker is stopping"))
-        Path(self._folder.path, ADDRESS_FILE).unlink(missing_ok=True)
-        self.broker.store.close(partitions)
-        self.broker.meta.leave(self._registration)
-        self.broker.meta.close()
-        self._meta_store.close()
+        self._withdraw()
+        try:
+            self.broker.store.close(partitions)
+        finally:
+            self.broker.meta.leave(self._registration)
+            self.broker.meta.close()
+            self._meta_store.close()
 
 
 def _wall() -> int:

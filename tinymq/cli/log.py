@@ -32,7 +32,6 @@ _ROWS: Final = 1000
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-
 BATCH_COLUMNS: Final = (
     Column("LOG", key("log")),
     Column("FILE", key("file"), wide=True),

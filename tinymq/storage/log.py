@@ -8,7 +8,6 @@ reading and what says so.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator
 
 from tinymq.errors import (
@@ -74,11 +73,6 @@ class Log(Tail):
         if checkpoint is not None and log.report.clean:
             log.max_timestamp = max(log.max_timestamp, checkpoint.max_timestamp)
         return log
-
-    @property
-    def home(self) -> str:
-        """The partition's folder, in which the log's own one lies."""
-        return os.path.dirname(self.path)
 
     @property
     def oldest_timestamp(self) -> int | None:

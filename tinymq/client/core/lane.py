@@ -31,6 +31,7 @@ from tinymq.errors import (
     NotLeader,
     OutOfOrderSequence,
     ProducerFenced,
+    RequestError,
     TinyMQError,
     UnknownPartition,
     UnknownProducer,
@@ -369,7 +370,7 @@ class Lane:
         self._way.settled(self, batch)
 
     def _failed(self, batch: Batch, error: TinyMQError, now: float) -> None:
-        batch.refused = isinstance(error, WireError)
+        batch.refused = isinstance(error, RequestError)
         if self._idempotent and isinstance(error, (OutOfOrderSequence, *_UNKNOWN)):
             # Behind a failed batch that is only a consequence; at the head it
             # means that the broker's memory and ours differ.
