@@ -173,16 +173,13 @@ def test_peek(filled: MemoryBroker, run: Run) -> None:
         ("orders/1", ["1@0", "1@1", "1@2"]),
         ("orders/1@2", ["1@2"]),
         ("orders@-1", ["0@2", "1@2"]),
-        ("orders@1750000014s", []),
-        ("audit@1750000009000", ["0@8", "0@9"]),
+        ("orders@2030-01-01", []),
         ("audit@@1750000009000", ["0@8", "0@9"]),
         ("audit@-1", ["0@9"]),
     ],
 )
 def test_peek_places(filled: MemoryBroker, run: Run, place: str, expected: list[str]) -> None:
     """A place is a topic, perhaps a partition, perhaps a position; merged by time."""
-    if place.endswith("4s"):
-        place = "orders@2030-01-01"
     output = run("peek", place, "-n", "3", "-f", r"%p@%o\n").output
     assert output.split() == expected
 

@@ -7,6 +7,7 @@ import io
 import json
 
 import pytest
+from click.testing import _NamedTextIOWrapper
 
 from tests.cli.conftest import Run
 from tests.fakes.memory_broker import MemoryBroker
@@ -119,8 +120,10 @@ def test_refused_create(run: Run) -> None:
     result = run("topic", "create", "orders", "-p", "5")
     assert (result.exit_code, result.output) == (
         1,
-        "error: topic orders exists with other partitions "
-        "(hint: `tinymq topic edit` changes settings)\n",
+        (
+            "error: topic orders exists with other partitions "
+            "(hint: `tinymq topic edit` changes settings)\n"
+        ),
     )
 
 
@@ -174,7 +177,7 @@ def test_remove_with_the_name_typed(
     broker: MemoryBroker, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a terminal the topic's name has to be typed."""
-    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda stream: True, False)
+    monkeypatch.setattr(_NamedTextIOWrapper, "isatty", lambda stream: True, raising=False)
     wrong = run("topic", "rm", "orders", stdin="order\n")
     assert wrong.exit_code == 1
     assert "nothing was changed" in wrong.stderr
@@ -189,8 +192,7 @@ def test_purge_and_undo(broker: MemoryBroker, run: Run) -> None:
     for _ in range(5):
         broker.append("audit", b"xy")
     assert run("topic", "purge", "audit", "--before", "2", "--yes").output == (
-        "removed 2 messages (4 B) of audit; "
-        "--undo brings it back until 2025-06-15T15:16:40.000Z\n"
+        "removed 2 messages (4 B) of audit; --undo brings it back until 2025-06-15T15:16:40.000Z\n"
     )
     assert run("topic", "purge", "audit", "--undo", "--dry-run").output == (
         "would bring back what the last purge of audit took\n"

@@ -11,6 +11,8 @@ from attrs import Factory, define, frozen
 
 from tinymq.errors import (
     ConnectionLost,
+    DeadlineExceeded,
+    LogTruncated,
     NothingToUndo,
     OffsetOutOfRange,
     TopicExists,
@@ -84,6 +86,8 @@ class MemoryBroker:
         idle: What happens each time a reader has read everything; when there is
             nothing left to happen the reader is interrupted as by Ctrl-C.
         failure: Raised by every call, when set.
+        patient: Readers that have read everything wait for another thread to
+            publish, instead of being interrupted.
     """
 
     def __init__(self) -> None:
@@ -93,7 +97,9 @@ class MemoryBroker:
         self.down = False
         self.idle: list[Callable[[], None]] = []
         self.failure: Exception | None = None
+        self.patient = False
         self.lock = threading.RLock()
+        self.arrived = threading.Condition(self.lock)
         self._time = BEGIN_MS
 
     def check(self) -> None:
@@ -135,6 +141,7 @@ class MemoryBroker:
             records = self.find(topic).partitions[partition].records
             self._time += 1000
             records.append(Record(len(records), self._time, key, value, headers, None))
+            self.arrived.notify_all()
             return len(records) - 1
 
     def operate(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -276,12 +283,31 @@ class MemorySent:
 
 
 @frozen
+class MemoryPosition:
+    """What `send` returns."""
+
+    partition: int
+    offset: int
+    volatile: bool
+
+
+@frozen
 class MemoryBatch:
     """Some records of one partition."""
 
     topic: str
     partition: int
     records: Sequence[Record]
+
+    @property
+    def values(self) -> list[bytes | None]:
+        """All values."""
+        return [record.value for record in self.records]
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last one."""
+        return self.records[-1].offset + 1
 
     def __iter__(self) -> Iterator[Record]:
         return iter(self.records)
@@ -335,6 +361,21 @@ class MemoryProducer:
         self._broker = broker
         self.config = config
 
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+    ) -> MemoryPosition:
+        """Append one record."""
+        sent = self.send_batch(
+            topic, [value], None if key is None else [key], [headers or ()], partition
+        )
+        volatile = self._broker.topics[topic].config["storage"] == "memory"
+        return MemoryPosition(partition or 0, sent.positions[0][1], volatile)
+
     def send_batch(
         self,
         topic: str,
@@ -370,44 +411,63 @@ class MemoryConsumer:
 
     def __init__(self, broker: MemoryBroker) -> None:
         self._broker = broker
-        self._topic = ""
-        self._next: dict[int, int] = {}
-        self._paused: set[int] = set()
+        self._next: dict[tuple[str, int], int] = {}
+        self._paused: set[tuple[str, int]] = set()
         self.closed = False
 
-    def assign(
-        self, topic: str, partitions: Sequence[int] | None = None, start: Any = None
-    ) -> None:
+    def assign(self, topic: str, partitions: Sequence[int] | None = None, start: Any = -2) -> None:
         """Begin reading."""
         found = self._broker.find(topic)
-        self._topic = topic
         for number in range(len(found.partitions)) if partitions is None else partitions:
             partition = found.partitions[number]
             begin = start[number] if isinstance(start, Mapping) else start
-            self._next[number] = _resolve(partition, begin)
+            self._next[topic, number] = _resolve(partition, begin)
 
-    def pause(self, partitions: Sequence[int]) -> None:
+    def unassign(self, topic: str, partitions: Sequence[int]) -> None:
+        """Forget these."""
+        for partition in partitions:
+            del self._next[topic, partition]
+
+    def pause(self, topic: str, partitions: Sequence[int]) -> None:
         """Read these no more."""
-        self._paused.update(partitions)
+        self._paused.update((topic, partition) for partition in partitions)
 
     def __iter__(self) -> Iterator[MemoryBatch]:
         while True:
-            batch = self._some()
+            batch = self.next_batch()
             if batch is not None:
                 yield batch
-            elif self._broker.idle:
-                self._broker.idle.pop(0)()
-            else:
-                raise KeyboardInterrupt
+
+    def next_batch(self, timeout: float | None = None) -> MemoryBatch | None:
+        """Give the next batch; with a timeout wait for no longer than that."""
+        with self._broker.lock:
+            batch = self._some()
+            if batch is None and timeout is not None:
+                self._broker.arrived.wait(timeout)
+                return self._some()
+            return self._wait() if batch is None else batch
+
+    def _wait(self) -> MemoryBatch | None:
+        if self._broker.idle:
+            self._broker.idle.pop(0)()
+        elif not self._broker.patient:
+            raise KeyboardInterrupt
+        elif not self._broker.arrived.wait(10):
+            raise DeadlineExceeded("nothing arrived")
+        return self._some()
 
     def _some(self) -> MemoryBatch | None:
         self._broker.check()
-        for number in sorted(set(self._next) - self._paused):
-            first = self._next[number]
-            records = self._broker.find(self._topic).partitions[number].records[first : first + 3]
+        for place in sorted(set(self._next) - self._paused):
+            topic, number = place
+            first = self._next[place]
+            everything = self._broker.find(topic).partitions[number].records
+            if first > len(everything):
+                raise LogTruncated("cut back", topic=topic, partition=number)
+            records = everything[first : first + 3]
             if records:
-                self._next[number] = first + len(records)
-                return MemoryBatch(self._topic, number, records)
+                self._next[place] = first + len(records)
+                return MemoryBatch(topic, number, records)
         return None
 
     def close(self) -> None:

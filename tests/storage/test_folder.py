@@ -64,6 +64,7 @@ def test_strange_folder_is_refused(tmp_path: Path, disk: FaultyDisk) -> None:
     (tmp_path / "thesis.txt").write_bytes(b"")
     with pytest.raises(ConfigError, match=r"thesis\.txt"):
         DataFolder.open(str(tmp_path), disk)
+    assert os.listdir(tmp_path) == ["thesis.txt"]
 
 
 def test_file_instead_of_folder(tmp_path: Path, disk: FaultyDisk) -> None:
@@ -196,13 +197,13 @@ def test_epochs(tmp_path: Path, disk: FaultyDisk) -> None:
     assert epochs.current == -1
     assert [epochs.bump(0), epochs.bump(10), epochs.bump(25)] == [0, 1, 2]
     epochs = folder.epoch_file(TOPIC, 0)
-    assert epochs.entries == ((0, 0), (1, 10), (2, 25))
+    assert list(epochs.entries) == [(0, 0), (1, 10), (2, 25)]
     assert [epochs.at(offset) for offset in (0, 9, 10, 99)] == [0, 0, 1, 2]
     assert [epochs.end_of(epoch, 30) for epoch in (0, 1, 2, 9)] == [10, 25, 30, 30]
     epochs.truncate_to(25)
     assert epochs.current == 1
     assert epochs.bump(10) == 2
-    assert epochs.entries == ((0, 0), (2, 10))
+    assert list(epochs.entries) == [(0, 0), (2, 10)]
     folder.close()
 
 

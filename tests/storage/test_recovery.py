@@ -117,7 +117,7 @@ def test_flipped_bit_found_without_a_restart(log: Log) -> None:
     log.close()
     flip(segment_files(log)[0], 101 + 80)
     found = reopen(log, SMALL, point)
-    assert found.report.damaged == ()
+    assert list(found.report.damaged) == []
     assert made[:1] + made[2:] == read_all(found)
     assert [gap.start for gap in found.report.damaged] == [1]
     assert read_all(reopen(found, SMALL, found.checkpoint())) == made[:1] + made[2:]
@@ -130,9 +130,8 @@ def test_damage_at_the_end_of_an_old_segment(log: Log) -> None:
     last = os.path.getsize(path) - 1
     flip(path, last)
     found = reopen(log)
-    assert [gap.start for gap in found.report.damaged] == [8] or read_all(found)
     assert len(read_all(found)) == 23
-    assert len(found.report.damaged) == 1
+    assert [(gap.start, gap.end) for gap in found.report.damaged] == [(8, 9)]
 
 
 def test_two_bad_batches_in_a_row(log: Log) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -148,6 +149,39 @@ def test_purges_in_a_row(log: Log) -> None:
     assert log.start_offset == 10
     with pytest.raises(NothingToUndo):
         log.undo_purge()
+
+
+def test_trim_keeps_what_can_be_undone(log: Log) -> None:
+    """Settling on does not take the purged records away before their time."""
+    made = fill(log, 40)
+    log.purge(25, 1000, 600)
+    assert log.trim(35) == 0
+    assert reopen(log).start_offset == 35
+    log.undo_purge()
+    assert made == read_all(log)
+
+
+@pytest.mark.parametrize("way", ["trim", "expire", "finish"])
+def test_full_disk_can_be_emptied(log: Log, disk: FaultyDisk, way: str) -> None:
+    """D20: segments go although the disk has no room for a single byte."""
+    made = fill(log, 40, time=1000)
+    if way == "finish":
+        log.purge(30, 1000, 600)
+    disk.room = 0
+    if way == "trim":
+        assert log.trim(30) > 0
+    elif way == "expire":
+        assert log.expire(1000 + 40, 10) > 0
+    else:
+        assert log.finish_purges(1600) > 0
+    left = read_all(log)
+    assert made[-len(left) :] == left
+    disk.failing["open"] = errno.ENOSPC
+    assert log.expire(10**6, 10) >= 0
+    disk.room = None
+    disk.failing.clear()
+    assert log.expire(10**6, 10) > 0
+    assert log.end_offset == reopen(log).end_offset == 40
 
 
 def test_interrupted_removal_goes_on(log: Log) -> None:

@@ -194,9 +194,7 @@ def _rich_table(rows: Sequence[Row], columns: Sequence[Column]) -> None:
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        table.add_column(
-            column.title, justify="right" if column.right else "left", overflow="fold"
-        )
+        table.add_column(column.title, justify="right" if column.right else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(column.text(row)) for column in columns))
     Console().print(table)

@@ -27,8 +27,8 @@ from tinymq.cli.render import (
 from tinymq.cli.session import Session, remote
 from tinymq.cli.values import (
     EARLIEST,
+    START,
     Position,
-    Start,
     now_ms,
     parse_position,
     parse_time,
@@ -55,7 +55,7 @@ class Sink:
     def write(self, records: Iterable[Placed]) -> int:
         """Write those that are wanted, and return how many they were."""
         lines = [self.form(placed) for placed in records if self.wants(placed)]
-        self.stream.writelines(lines)
+        self.stream.write(b"".join(lines))
         self.stream.flush()
         return len(lines)
 
@@ -143,7 +143,7 @@ def _until_interrupted() -> Iterator[None]:
 @click.option(
     "--from",
     "start",
-    type=Start(),
+    type=START,
     default=EARLIEST,
     help="earliest, latest, an OFFSET, -N or @TIME (ISO-8601, ms, or 10m ago).  [earliest]",
 )
@@ -172,9 +172,7 @@ class _Amount:
     stop: bool = False
 
 
-def _copy(
-    session: Session, topic: str, parts: list[Part], sink: Sink, amount: _Amount
-) -> None:
+def _copy(session: Session, topic: str, parts: list[Part], sink: Sink, amount: _Amount) -> None:
     consumer = session.client.consumer()
     written = 0
     try:
@@ -213,7 +211,7 @@ def peek(session: Session, place: str, count: int, **options: Any) -> None:
 @click.command()
 @click.argument("place", metavar="TOPIC[/PARTITION]")
 @click.option("-n", "--last", "count", type=click.IntRange(0), default=10, show_default=True)
-@click.option("--from", "start", type=Start(), help="Instead of the last N: from here on.")
+@click.option("--from", "start", type=START, help="Instead of the last N: from here on.")
 @click.option("--no-follow", is_flag=True, help="Stop at the end of the topic.")
 @_form_options
 @remote

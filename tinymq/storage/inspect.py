@@ -165,7 +165,7 @@ def find_logs(path: str) -> list[Place]:
     if not os.path.isdir(path):
         raise ConfigError(f"{path} is not a folder")
     if os.path.exists(os.path.join(path, "format")):
-        check_format(disk, path, write=False)
+        check_format(disk, path, new=False)
         path = os.path.join(path, "topics")
         return sorted(_below(disk, path), key=lambda place: place.path)
     found = list(_below(disk, path))

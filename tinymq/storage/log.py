@@ -8,10 +8,16 @@ reading and what says so.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator
 
-from tinymq.errors import NothingToUndo, OffsetOutOfRange, PartitionOffline, StorageError
+from tinymq.errors import (
+    NothingToUndo,
+    OffsetOutOfRange,
+    PartitionOffline,
+    StorageError,
+    StorageFull,
+    TooManyOpenFiles,
+)
 from tinymq.storage import recovery
 from tinymq.storage import start as start_file
 from tinymq.storage.facts import (
@@ -69,15 +75,13 @@ class Log(Tail):
         return log
 
     @property
-    def home(self) -> str:
-        """The partition's folder, in which the log's own one lies."""
-        return os.path.dirname(self.path)
-
-    @property
     def oldest_timestamp(self) -> int | None:
         """Append time of the first readable batch; None when there is none."""
         if self.start_offset >= self.written_offset:
             return None
+        first = self._segments.find(self.start_offset)
+        if first is not None and self.start_offset <= first.base and not first.holes:
+            return first.first_time if first.size else None
         found = next(self.headers(self.start_offset), None)
         return None if found is None else found.max_timestamp
 
@@ -190,9 +194,7 @@ class Log(Tail):
         for segment in list(self._segments.all):
             if segment.end <= offset:
                 continue
-            position, base = 0, segment.base
-            if offset > segment.base:
-                position, base = self._segments.locate(segment, offset)
+            position, base = self._segments.locate(segment, offset)
             for _, header in self._segments.headers(segment, position, base):
                 if header.base_offset >= self.written_offset:
                     return
@@ -213,7 +215,8 @@ class Log(Tail):
                 segment.base,
                 0,
             )
-            for _, header in self._segments.headers(segment, position, base):
+            window = self._segments.window
+            for _, header in self._segments.headers(segment, position, base, window):
                 late = header.max_timestamp >= time_ms and header.next_offset > self.start_offset
                 if late and header.base_offset < self.written_offset:
                     return max(header.base_offset, self.start_offset), header.max_timestamp
@@ -234,7 +237,7 @@ class Log(Tail):
         to_offset = min(to_offset, self.synced_offset)
         if to_offset <= self.start_offset:
             return 0
-        self._save_start(self._start.moved(to_offset))
+        self._move_start(self._start.trimmed(to_offset))
         return self._remove_below(self._start.floor)
 
     def expire(
@@ -279,19 +282,26 @@ class Log(Tail):
         last = self._segments.last
         if last is None or self._staged:
             return max(gone - 1, 0)
-        if not last.size:
+        if not last.size or not self._begin_empty():
             return gone - 1
-        self._roll(self.end_offset)
-        self._segments.disk.fsync_dir(self.path)
         return gone
+
+    def _begin_empty(self) -> bool:
+        """Begin an empty segment durably; False when the disk has no room even for that."""
+        try:
+            self._roll(self.end_offset)
+        except (StorageFull, TooManyOpenFiles):
+            return False
+        self._segments.disk.fsync_dir(self.path)
+        return True
 
     def _remove(self, count: int) -> None:
         for _ in range(count):
             self._segments.remove_first()
         first = self._segments.all[0].base
         self.start_offset = max(self.start_offset, first)
-        if self._start != Start():
-            self._save_start(self._start.moved(first))
+        # Not written: the first file's name says as much at the next start.
+        self._start = self._start.removed(first) if self._start != Start() else self._start
 
     def _remove_below(self, offset: int) -> int:
         count = 0
@@ -303,11 +313,21 @@ class Log(Tail):
             self._remove(count)
         return count
 
+    def _move_start(self, start: Start) -> None:
+        """Move the start up; a full disk must not keep segments from being removed."""
+        try:
+            self._save_start(start)
+        except StorageFull:
+            self._set_start(start)
+
     def _save_start(self, start: Start) -> None:
         if start == self._start:
             return
         if self._made:
             start_file.save(self._segments.disk, self.path, start)
+        self._set_start(start)
+
+    def _set_start(self, start: Start) -> None:
         self._start = start
         first = self._segments.all[0].base if self._segments.all else start.offset
         self.start_offset = max(start.offset, first)
@@ -361,12 +381,11 @@ class Log(Tail):
         """
         if not self._start.purges or self._start.purges[0].deadline > now_ms:
             return 0
-        self._save_start(self._start.finished(now_ms))
+        self._move_start(self._start.finished(now_ms))
         floor = self._start.floor
         last = self._segments.last
         if last is not None and last.size and last.end <= floor and not self._staged:
-            self._roll(self.end_offset)
-            self._segments.disk.fsync_dir(self.path)
+            self._begin_empty()
         return self._remove_below(floor)
 
     def truncate_to(self, offset: int) -> None:
@@ -376,9 +395,10 @@ class Log(Tail):
         A batch that contains the offset goes whole. This waits for the disk.
 
         Args:
-            offset: The new end, at most.
+            offset: The new end, at most; not below the start.
         """
         self._unstage()
+        offset = max(offset, self.start_offset)
         if offset >= self.end_offset:
             return
         segments = self._segments
@@ -394,6 +414,9 @@ class Log(Tail):
             self._cut(segment, position, base)
         segments.disk.fsync_dir(self.path)
         end = max(segment.end, self.start_offset)
+        if segment.end < end:
+            # The first batch was purged in part and went: nothing is left to undo.
+            self._save_start(Start(end))
         self.end_offset = self.written_offset = end
         self.synced_offset = min(self.synced_offset, end)
         if self._synced_last is not None and self._synced_last.end > segment.end:

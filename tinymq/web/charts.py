@@ -133,7 +133,7 @@ def round_top(value: float) -> tuple[float, float]:
     Returns:
         A round number at or above the value, and the step: three to five lines.
     """
-    if value <= 0:
+    if value < 1e-9:
         return 4.0, 1.0
     unit = 10.0 ** math.floor(math.log10(value / 4))
     step = next(unit * m for m in (1, 2, 2.5, 5, 10, 20) if unit * m * 4 >= value)

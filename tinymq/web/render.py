@@ -23,13 +23,16 @@ from tinymq.web.assets import packaged
 from tinymq.web.config import WebConfig
 from tinymq.web.security import header, session_of, token_of
 from tinymq.web.templates import find_templates
-from tinymq.web.viewers import one_line, to_text
+from tinymq.web.verdict import SKEW, skewed
+from tinymq.web.viewers import BIDI, one_line, to_text
 
 Theme = Literal["", "light", "dark"]
 #: Seconds between two refreshes that a person can choose.
 INTERVALS: Final = (1, 2, 5, 30)
 _DEFAULT_INTERVAL: Final = 5
 _SMALL: Final = 1024
+#: Nothing that a name or a reason holds may cut a page off or turn its text round.
+_MARKS: Final = {0: "\u2400", **BIDI}
 _HOST: Final = re.compile(r"[A-Za-z0-9.\-:\[\]]{1,255}")
 
 
@@ -143,6 +146,8 @@ def _environment() -> Environment:
         percent=write.percent,
         size_of=write.size_of,
         with_query=_with_query,
+        skewed=skewed,
+        skew_limit=SKEW,
         intervals=INTERVALS,
     )
     return environment
@@ -182,13 +187,17 @@ class Renderer:
         """
         now_ms = cluster.taken_ms if cluster else 0
         view = view_of(request, self._config, now_ms)
-        text = self._environment.get_template(template).render(
-            layout="fragment.html" if view.fragment else "shell.html",
-            view=view,
-            times=view.times,
-            cluster=cluster,
-            origin=origin_of(request),
-            **values,
+        text = (
+            self._environment.get_template(template)
+            .render(
+                layout="fragment.html" if view.fragment else "shell.html",
+                view=view,
+                times=view.times,
+                cluster=cluster,
+                origin=origin_of(request),
+                **values,
+            )
+            .translate(_MARKS)
         )
         request.setHeader("Content-Type", "text/html; charset=utf-8")
         return deliver(request, text.encode("utf-8", "replace"), keep=keep)
