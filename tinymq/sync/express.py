@@ -20,13 +20,15 @@ from tinymq.sync.loop import Loop
 from tinymq.sync.network import Plug
 from tinymq.wire.codec import pack, unpack_meta
 from tinymq.wire.frames import Bytes
-from tinymq.wire.header import HEADER, HEADER_SIZE, MAGIC, REPLY, VERSION, MessageType
+from tinymq.wire.header import HEADER_SIZE, MAGIC, REPLY, VERSION, MessageType
 from tinymq.wire.messages import Produce
 
 #: Larger records take the common way.
 _MOST: Final = 16 * 1024
 _PRODUCE: Final = int(MessageType.PRODUCE)
-_ANSWER: Final = (MAGIC, VERSION, _PRODUCE | REPLY)
+_ANSWER: Final = struct.pack(">HBB", MAGIC, VERSION, _PRODUCE | REPLY)
+#: Message id, body length and meta length, as they follow `_ANSWER`.
+_REST: Final = struct.Struct(">III")
 _META_LENGTH: Final = struct.Struct(">I")
 _META: Final = HEADER_SIZE + _META_LENGTH.size
 _READ: Final = 64 * 1024
@@ -144,12 +146,10 @@ class Express:
 
 def _position(data: bytes | None, message_id: int) -> tuple[int, int, bool] | None:
     """Read offset, time and volatility, if these bytes are the expected answer and no more."""
-    if data is None or len(data) < _META:
+    if data is None or data[:4] != _ANSWER or len(data) < _META:
         return None
-    *kind, answered, length = HEADER.unpack_from(data)
-    if tuple(kind) != _ANSWER or answered != message_id or length + HEADER_SIZE != len(data):
-        return None
-    if _META_LENGTH.unpack_from(data, HEADER_SIZE)[0] + _META != len(data):
+    answered, length, meta_length = _REST.unpack_from(data, 4)
+    if answered != message_id or not length + HEADER_SIZE == len(data) == _META + meta_length:
         return None
     try:
         meta = unpack_meta(data[_META:])

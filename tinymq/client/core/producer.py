@@ -26,7 +26,7 @@ from tinymq.client.core.identities import Identities
 from tinymq.client.core.lane import Lane
 from tinymq.client.core.link import Link
 from tinymq.client.core.metadata import TopicInfo
-from tinymq.client.core.partitioners import Key, key_bytes
+from tinymq.client.core.partitioners import Key, key_bytes, keys_bytes
 from tinymq.client.core.results import MOST_FAILURES_KEPT, Account, Failed
 from tinymq.client.core.routes import Parked, Route
 from tinymq.errors import (
@@ -199,7 +199,7 @@ class ProducerCore:
         count = len(values)
         if not count:
             raise UsageError("send_batch needs at least one value")
-        plain_keys = None if keys is None else [key_bytes(key) for key in keys]
+        plain_keys = None if keys is None else keys_bytes(keys)
         lists = None if headers is None else [as_headers(one or ()) for one in headers]
         if (plain_keys is not None and len(plain_keys) != count) or (
             lists is not None and len(lists) != count
