@@ -10,10 +10,11 @@ from __future__ import annotations
 import struct
 from typing import Any, Final
 
+from tinymq.client.core.flights import Flight, Flights
 from tinymq.client.core.lane import Lane
 from tinymq.client.core.link import Link
 from tinymq.client.core.partitioners import Key, key_bytes
-from tinymq.client.core.producer import Flight, ProducerCore
+from tinymq.client.core.producer import ProducerCore
 from tinymq.client.core.results import Position
 from tinymq.errors import MalformedFrame, TinyMQError
 from tinymq.sync.loop import Loop
@@ -50,6 +51,7 @@ class Express:
         self.strayed = False
         self._loop = loop
         self._core = core
+        self._flights = Flights(core)
         self._heads: dict[Lane, tuple[bytes, bytes]] = {}
         self._plug: Plug | None = None
 
@@ -85,21 +87,21 @@ class Express:
         plug = self._ready(link)
         if plug is None:
             return None
-        flight = core.launch(lane, value, plain, token, now)
+        flight = self._flights.launch(lane, value, plain, token, now)
         try:
             data, message_id = self._exchange(flight, plug)
         except BaseException:
-            core.strayed(flight)
+            self._flights.strayed(flight)
             raise
         now = loop.now()
         found = _position(data, message_id)
         if found is not None and link.connection is not None:
             link.connection.landed(message_id, now)
-            core.landed(flight)
+            self._flights.landed(flight)
             offset, timestamp, volatile = found
             return Position(topic, lane.partition, offset, timestamp, volatile)
         self.strayed = True
-        core.strayed(flight)
+        self._flights.strayed(flight)
         if data is not None:
             plug.received(data, now)
         return None
@@ -115,10 +117,10 @@ class Express:
 
     def _exchange(self, flight: Flight, plug: Plug) -> tuple[bytes | None, int]:
         """Write and read once; None means that no answer came yet."""
-        core = self._core
+        flights = self._flights
 
         def done(reply: Any, _payload: Bytes, error: TinyMQError | None, now: float) -> None:
-            core.returned(flight, reply, error, now)
+            flights.returned(flight, reply, error, now)
 
         connection = flight.link.connection
         assert connection is not None
