@@ -247,17 +247,21 @@ class Plot:
             curves=curves,
             rows=_rows([one for _, one in known]),
             sentence=f"{self.title} now: {said}",
-            data=_data(known, self.span_ms),
+            data=_data(known, self.span_ms, lines, [self.write(v) for v in lines]),
         )
 
 
-def _data(known: Sequence[tuple[str, Series]], span_ms: int) -> str:
+def _data(
+    known: Sequence[tuple[str, Series]], span_ms: int, lines: list[float], words: list[str]
+) -> str:
     first = known[0][1]
     return json.dumps(
         {
             "end": first.end_ms,
             "step": first.step_ms,
             "span": span_ms,
+            "lines": lines,
+            "words": words,
             "values": [[round(value, 2) for value in one.values] for _, one in known],
         },
         separators=(",", ":"),

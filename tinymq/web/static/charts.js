@@ -21,7 +21,7 @@
   function read(figure) {
     var told = JSON.parse(figure.dataset.plot), count = told.values[0].length, first = told.end / 1000;
     var times = told.values[0].map(function (_, i) { return first - (count - 1 - i) * told.step / 1000; });
-    return { data: [times].concat(told.values), from: first - told.span / 1000, to: first };
+    return { data: [times].concat(told.values), from: first - told.span / 1000, to: first, lines: told.lines, words: told.words };
   }
   function axis(extra) {
     return Object.assign({
@@ -49,11 +49,11 @@
       tzDate: function (at) { var d = new Date(at * 1000); return zone === "local" ? d : uPlot.tzDate(d, zone); },
       scales: {
         x: { range: function () { var now = read(figure); return [now.from, now.to]; } },
-        y: { range: function (u, low, high) { return uPlot.rangeNum(0, high || 4, { min: { pad: 0, hard: 0 }, max: { pad: 0.1 } }); } }
+        y: { range: function () { return [0, read(figure).lines.slice(-1)[0]]; } }
       },
       axes: [
         axis({ size: 20, space: 90, grid: { show: false }, values: "{HH}:{mm}" }),
-        axis({ size: 44, space: 34, values: function (u, at) { return at.map(function (v) { return write(v, unit); }); } })
+        axis({ size: 44, splits: function () { return read(figure).lines; }, values: function () { return read(figure).words; } })
       ],
       series: [{}].concat(told.data.slice(1).map(function (_, i) {
         return Object.assign({ width: 1.6, points: { show: false } }, lines[i]);
