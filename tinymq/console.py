@@ -21,7 +21,7 @@ from tinymq.broker.broker import Broker
 from tinymq.broker.housekeeping import Housekeeping, reserve_of
 from tinymq.broker.partition import Appended, Partition
 from tinymq.broker.peek import Seen, look
-from tinymq.client.core.partitioners import hash_partition
+from tinymq.client.core.partitioners import key_partition
 from tinymq.errors import OffsetOutOfRange, ValueTooLarge, WireError
 from tinymq.operations import Operations, Result
 from tinymq.protocol import BrokerFactory
@@ -382,7 +382,7 @@ class BrokerConsole:
 
     def _place(self, topic: Topic, key: bytes | None) -> int:
         if key is not None:
-            return hash_partition(key, topic.partitions)
+            return key_partition(key, topic.partitions)
         self._next += 1
         return self._next % topic.partitions
 

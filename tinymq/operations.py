@@ -12,7 +12,7 @@ import fnmatch
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from attrs import NOTHING, frozen
+from attrs import frozen
 
 from tinymq.broker.broker import Broker
 from tinymq.broker.partition import Partition
@@ -28,6 +28,9 @@ Result = dict[str, Any]
 _NAME: Final = text(1024)
 _NUMBER: Final = integer(-(1 << 62), I64)
 
+#: The default of a parameter that has none.
+REQUIRED: Final = object()
+
 
 @frozen
 class Parameter:
@@ -42,7 +45,7 @@ class Parameter:
 
     name: str
     check: Check
-    default: Any = NOTHING
+    default: Any = REQUIRED
 
 
 @frozen
@@ -84,7 +87,7 @@ class Operation:
         found = {}
         for parameter in self.parameters:
             value = given.get(parameter.name, parameter.default)
-            if value is NOTHING:
+            if value is REQUIRED:
                 raise InvalidRequest(f"{self.name} needs {parameter.name}", field=parameter.name)
             if value is not parameter.default:
                 try:

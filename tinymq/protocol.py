@@ -156,6 +156,7 @@ class BrokerProtocol(Protocol):
                 if handled >= FRAMES_PER_TURN:
                     self._later()
                     break
+            self.shared.broker.committer.write_staged()
         except BadMagic:
             self._log.info("{peer} does not speak tinymq; closed", peer=self.peer)
             self._close()
@@ -299,7 +300,7 @@ class BrokerProtocol(Protocol):
                 software=SOFTWARE,
                 cluster=broker.meta.registry.cluster,
                 session=hello.session or os.urandom(16),
-                heartbeat=broker.limits.heartbeat_seconds,
+                heartbeat=hello.heartbeat,
                 limits=asdict(broker.limits),
             ),
         )
@@ -372,7 +373,7 @@ class BrokerProtocol(Protocol):
             return True
 
         reader = self.shared.broker.fetch(request, answer, full)
-        if reader is not None and not reader.finished:
+        if not reader.finished:
             self._readers.add(reader)
 
     def _on_offsets(self, frame: Frame) -> None:

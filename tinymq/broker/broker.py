@@ -203,6 +203,7 @@ class Broker:
                 except WireError as failure:
                     partition, error = None, failure
                 wanted.append(Wanted(topic_id, index, partition, offset, epoch, error))
+        request.max_bytes = min(request.max_bytes, self.limits.fetch)
         reader = Reader(request, wanted, answer, full, self._world)
         reader.start()
         return reader

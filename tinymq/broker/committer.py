@@ -57,14 +57,24 @@ class Committer:
         if self._turn is None:
             self._turn = self._scheduler.callLater(0, self._end_of_turn)
 
+    def write_staged(self) -> None:
+        """
+        Write now what does not wait for a sync.
+
+        A connection calls it when it has handled what it read: one write for
+        all that came together, and no turn of the reactor before the answer.
+        """
+        if not self._staged:
+            return
+        staged, self._staged = self._staged, {}
+        for partition in staged:
+            partition.write()
+            if partition.topic.config.sync == "interval":
+                self._sync_later(partition)
+
     def _end_of_turn(self) -> None:
         self._turn = None
-        if self._staged:
-            staged, self._staged = self._staged, {}
-            for partition in staged:
-                partition.write()
-                if partition.topic.config.sync == "interval":
-                    self._sync_later(partition)
+        self.write_staged()
         if not self._syncing:
             self._start_group()
         self._tell_idle()

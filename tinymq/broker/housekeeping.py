@@ -9,10 +9,14 @@ from twisted.logger import Logger
 from tinymq.broker.broker import Broker
 from tinymq.broker.ports import Scheduler, Timer
 from tinymq.errors import StorageFull, TinyMQError
+from tinymq.meta.registry import BrokerInfo
 from tinymq.storage.disk import Space
 
 #: Seconds between looks at the free space.
 SPACE_SECONDS = 1.0
+
+#: Seconds between signs of life to the MetaServer.
+HEARTBEAT_SECONDS = 5.0
 
 #: Of a small disk, this share is the reserve, whatever the setting says.
 RESERVE_SHARE = 0.05
@@ -44,8 +48,19 @@ class Housekeeping:
         self._timers: dict[str, Timer] = {}
         self.space: Space | None = None
 
-    def start(self) -> None:
-        """Begin; the disk is looked at once, now."""
+    def start(self, registration: BrokerInfo) -> None:
+        """
+        Begin; the disk is looked at once, now.
+
+        Args:
+            registration: What the MetaServer is told to keep alive.
+        """
+
+        def beat() -> None:
+            self._broker.meta.heartbeat(registration)
+            self._broker.meta.expire()
+
+        self._every("heartbeat", HEARTBEAT_SECONDS, beat)
         config = self._broker.config
         self._every("space", SPACE_SECONDS, self.look_at_space)
         self._every("retention", config.retention.check_seconds, self.apply_retention)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twisted.logger import Logger
@@ -72,7 +73,7 @@ class PartitionStore:
 
     def _recall_producers(self, partition: Partition, log: Log, seen: list[BatchHeader]) -> None:
         """Rebuild what is known of producers from the snapshot and the headers behind it."""
-        known = load_producers(self.folder.disk, log.home, partition.producers, log.end_offset)
+        known = load_producers(self.folder.disk, _home(log), partition.producers, log.end_offset)
         if known >= log.end_offset:
             return
         if seen and seen[0].base_offset <= known:
@@ -128,7 +129,9 @@ class PartitionStore:
                 continue
             if every or log.segment_count != self._stored.get(partition, 1):
                 self._stored[partition] = log.segment_count
-                save_producers(self.folder.disk, log.home, partition.producers, log.written_offset)
+                save_producers(
+                    self.folder.disk, _home(log), partition.producers, log.written_offset
+                )
 
     def close(self, partitions: Iterable[Partition]) -> None:
         """
@@ -150,3 +153,8 @@ class PartitionStore:
                     self._log.warn("{partition}: {error}", partition=partition, error=error)
             log.close()
         self.folder.close(clean=clean, checkpoints=points)
+
+
+def _home(log: Log) -> str:
+    """The partition's folder, in which its logs lie."""
+    return str(Path(log.path).parent)

@@ -11,11 +11,15 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import itertools
 import os
+import threading
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
+import msgpack
 from attrs import frozen
+from typing_extensions import override
 
 from tinymq.errors import StorageFull, TooManyOpenFiles
 
@@ -355,3 +359,148 @@ class Entry:
 def _entry(entry: os.DirEntry[str]) -> Entry:
     folder = entry.is_dir(follow_symlinks=False)
     return Entry(entry.name, entry.path, folder, 0 if folder else entry.stat().st_size)
+
+
+class RecordingDisk(Disk):
+    """
+    A disk that also appends every change and every sync to a journal.
+
+    `tinymq.storage.powerloss.replay` makes from the journal what a power cut
+    would have left. The journal is a stream of msgpack arrays. A sync is noted
+    after it returned, together with the length that the journal had when it
+    began: nothing noted later is covered by it. Several processes may continue
+    one journal, one after the other, also after a kill: a write is noted before
+    it is made, and an open file's size tells which were.
+
+    Args:
+        journal: The journal's file.
+        root: Only what happens below this folder is noted. It must be empty when
+            the journal begins.
+        real: Whether syncs are really done; a test that only replays has no need.
+    """
+
+    def __init__(self, journal: str, root: str, *, real: bool = True) -> None:
+        super().__init__()
+        self._root = os.path.abspath(root)
+        self._real = real
+        self._lock = threading.Lock()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self._journal = os.open(journal, flags, 0o640)
+        self._length = os.fstat(self._journal).st_size
+        self._serial = itertools.count()
+        self._serials: dict[int, str] = {}
+        self._writing: int | None = None
+
+    @property
+    def _begun(self) -> int:
+        """Up to where the journal is covered by a sync that begins now."""
+        writing = self._writing
+        return self._length if writing is None else writing
+
+    def _note(self, *entry: object) -> None:
+        content = msgpack.packb(entry)
+        with self._lock:
+            self._length += os.write(self._journal, content)
+
+    def _inside(self, path: str) -> str | None:
+        """A path below the root, as it is noted; None outside."""
+        path = os.path.abspath(path)
+        if path == self._root:
+            return ""
+        return path[len(self._root) + 1 :] if path.startswith(self._root + os.sep) else None
+
+    def _opened(self, kind: str, path: str, descriptor: int) -> None:
+        inside = self._inside(path)
+        if inside is not None:
+            serial = f"{os.getpid()}-{next(self._serial)}"
+            self._serials[descriptor] = serial
+            self._note(kind, serial, inside, os.fstat(descriptor).st_size)
+
+    @override
+    def open(self, path: str, *, create: bool = False) -> int:
+        descriptor = super().open(path, create=create)
+        if descriptor not in self._serials:
+            self._opened("open", path, descriptor)
+        return descriptor
+
+    @override
+    def _create(self, path: str) -> int:
+        descriptor = super()._create(path)
+        self._opened("create", path, descriptor)
+        return descriptor
+
+    @override
+    def close(self, descriptor: int) -> None:
+        self._serials.pop(descriptor, None)
+        super().close(descriptor)
+
+    @override
+    def writev(self, descriptor: int, buffers: Sequence[Piece], position: int) -> int:
+        serial = self._serials.get(descriptor)
+        if serial is None:
+            return super().writev(descriptor, buffers, position)
+        self._writing = self._length
+        try:
+            self._note("write", serial, position, b"".join(buffers))
+            return super().writev(descriptor, buffers, position)
+        finally:
+            self._writing = None
+
+    @override
+    def truncate(self, descriptor: int, size: int) -> None:
+        super().truncate(descriptor, size)
+        if serial := self._serials.get(descriptor):
+            self._note("truncate", serial, size)
+
+    @override
+    def fdatasync(self, descriptor: int) -> None:
+        begun, serial = self._begun, self._serials.get(descriptor)
+        if self._real:
+            super().fdatasync(descriptor)
+        if serial:
+            self._note("fdatasync", serial, begun)
+
+    @override
+    def fsync_dir(self, path: str) -> None:
+        begun = self._begun
+        if self._real:
+            super().fsync_dir(path)
+        if (inside := self._inside(path)) is not None:
+            self._note("fsync_dir", inside, begun)
+
+    @override
+    def syncfs(self, path: str) -> None:
+        begun = self._begun
+        if self._real:
+            super().syncfs(path)
+        self._note("syncfs", begun)
+
+    @override
+    def rename(self, source: str, target: str) -> None:
+        super().rename(source, target)
+        old, new = self._inside(source), self._inside(target)
+        if old is not None and new is not None:
+            self._note("rename", old, new)
+
+    @override
+    def unlink(self, path: str) -> None:
+        super().unlink(path)
+        if (inside := self._inside(path)) is not None:
+            self._note("unlink", inside)
+
+    @override
+    def rmdir(self, path: str) -> None:
+        super().rmdir(path)
+        if (inside := self._inside(path)) is not None:
+            self._note("unlink", inside)
+
+    @override
+    def mkdir(self, path: str) -> None:
+        super().mkdir(path)
+        if inside := self._inside(path):
+            self._note("mkdir", inside)
+
+    @override
+    def release(self) -> None:
+        super().release()
+        os.close(self._journal)

@@ -43,12 +43,14 @@ class LogPoint:
         end: The next offset to be given.
         max_timestamp: Latest append time, -1 when there was none.
         segments: Every segment.
+        clean: Nothing was written after it.
     """
 
     start: int
     end: int
     max_timestamp: int
     segments: tuple[SegmentPoint, ...]
+    clean: bool = False
 
     def to_list(self) -> list[Any]:
         """As plain lists and numbers."""
@@ -56,10 +58,10 @@ class LogPoint:
         return [self.start, self.end, self.max_timestamp, segments]
 
     @classmethod
-    def from_list(cls, value: list[Any]) -> LogPoint:
-        """What `to_list` gave."""
+    def from_list(cls, value: list[Any], *, clean: bool = False) -> LogPoint:
+        """What `to_list` gave; whether it is a clean stop's is another's to know."""
         start, end, timestamp, segments = value
-        return cls(start, end, timestamp, tuple(map(_segment_point, segments)))
+        return cls(start, end, timestamp, tuple(map(_segment_point, segments)), clean)
 
 
 def _segment_point(value: list[Any]) -> SegmentPoint:
@@ -98,7 +100,7 @@ class RecoveryReport:
     What opening a log found, and what reading it found since.
 
     Attributes:
-        clean: A checkpoint fitted, nothing was scanned.
+        clean: The checkpoint is that of a clean stop and fits; nothing was scanned.
         scanned_bytes: Bytes read and checked.
         truncated_bytes: Length of the torn tail that was cut off.
         records: Offsets seen while scanning.

@@ -100,6 +100,8 @@ class FileCache:
         file.pins -= 1
         if file.forgotten and not file.pins:
             self._close(file)
+        if len(self._files) > self.max_open:
+            self._close_idle(len(self._files) - self.max_open)
 
     def forget(self, path: str) -> None:
         """Close a file that is removed or renamed, once no sync is at work on it."""

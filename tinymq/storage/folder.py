@@ -92,10 +92,12 @@ class DataFolder:
     def _open(cls, path: str, disk: Disk, max_open: int) -> DataFolder:
         for parent in disk.make_folders(path):
             disk.fsync_dir(parent)
+        check_format(disk, path, new=True)
         lock = lock_folder(path)
         folder = cls(path, disk, lock, max_open)
         try:
-            check_format(disk, path, write=True)
+            if not check_format(disk, path, new=True):
+                disk.replace_file(folder._at("format"), b"tinymq %d\n" % FORMAT)
             for name in ("topics", "deleted"):
                 if disk.make_folders(folder._at(name)):
                     disk.fsync_dir(path)
@@ -179,7 +181,7 @@ class DataFolder:
         if point is None:
             return None
         try:
-            return LogPoint.from_list(point)
+            return LogPoint.from_list(point, clean=self.clean)
         except (TypeError, ValueError):
             return None
 
@@ -286,17 +288,20 @@ def lock_folder(path: str) -> int:
     return descriptor
 
 
-def check_format(disk: Disk, path: str, *, write: bool) -> None:
+def check_format(disk: Disk, path: str, *, new: bool) -> bool:
     """
-    Check that a data folder has a format that this version knows.
+    Check that a data folder has a format that this version knows; change nothing.
 
     Args:
         disk: The disk.
         path: The data folder.
-        write: Note the format in a folder that has none and is empty.
+        new: An empty folder will do.
+
+    Returns:
+        Whether the format is noted there.
 
     Raises:
-        ConfigError: It does not; nothing was changed.
+        ConfigError: It is of another version, or no data folder.
     """
     name = os.path.join(path, "format")
     content = disk.read_file(name)
@@ -306,13 +311,12 @@ def check_format(disk: Disk, path: str, *, write: bool) -> None:
             for entry in disk.scan(path)
             if entry.name != "lock" and not entry.name.endswith(TEMPORARY)
         ]
-        if strange or not write:
+        if strange or not new:
             raise ConfigError(
                 f"{path} is not a data folder of tinymq: it has no file named format"
                 + (f" but {strange[0]}" if strange else "")
             )
-        disk.replace_file(name, b"tinymq %d\n" % FORMAT)
-        return
+        return False
     match = _FORMAT_TEXT.fullmatch(content)
     if match is None:
         raise ConfigError(f"{name} is not readable; the data folder was not touched")
@@ -321,6 +325,7 @@ def check_format(disk: Disk, path: str, *, write: bool) -> None:
             f"the data folder {path} has format {int(match[1])}, this version of tinymq knows "
             f"only {FORMAT}; use the version that wrote it. Nothing was changed"
         )
+    return True
 
 
 def _trouble(path: str, error: OSError) -> str:

@@ -25,6 +25,8 @@ from typing import Final, NamedTuple
 
 from google_crc32c import value as crc_value
 
+SUFFIX: Final = ".index"
+
 _HEAD: Final = struct.Struct(">4sI")
 _FACTS: Final = struct.Struct(">qqqqqI")
 _ENTRY_SIZE: Final = 24

@@ -1,37 +1,25 @@
 """
 One log: batches appended at its end, read from anywhere, removed from its front.
 
-::
-
-    floor          start                    synced     written     end
-      | undo window  |  readable              |           |         |
-      v              v                        v           v         v
-    --[..............[========================[-----------[ staged  [
-
-``append`` stages, ``write`` hands to the kernel in one call, ``begin_sync`` and
-``end_sync`` frame a sync that a `Syncer` does. Nothing here waits for the disk
-except what says so.
+How it grows is in `tinymq.storage.tail`. Nothing here waits for the disk except
+reading and what says so.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from tinymq.errors import (
-    InvalidRequest,
     NothingToUndo,
     OffsetOutOfRange,
     PartitionOffline,
     StorageError,
     StorageFull,
-    TinyMQError,
     TooManyOpenFiles,
 )
 from tinymq.storage import recovery
 from tinymq.storage import start as start_file
-from tinymq.storage.disk import IOV_MAX, Piece
 from tinymq.storage.facts import (
     DEFAULT_CONFIG,
     Chunk,
@@ -41,51 +29,18 @@ from tinymq.storage.facts import (
     RecoveryReport,
     SyncTicket,
 )
-from tinymq.storage.files import FileCache, OpenFile
+from tinymq.storage.files import FileCache
 from tinymq.storage.reader import read_chunk
 from tinymq.storage.segment import Segment
-from tinymq.storage.segments import Segments
 from tinymq.storage.start import Start
+from tinymq.storage.tail import Tail
 from tinymq.wire.batch import BatchHeader
 
 __all__ = ["Chunk", "Gap", "Log", "LogConfig", "LogPoint", "RecoveryReport", "SyncTicket"]
 
-#: Pieces, size, base offset, offset behind it, append time.
-_Staged = tuple[Sequence[Piece], int, int, int, int]
 
-
-class Log:
-    """
-    A folder of segments. Make one with `Log.open`.
-
-    Attributes:
-        path: The folder.
-        config: How the log is cut into files.
-        start_offset: First readable offset.
-        end_offset: The next offset to be given, staged batches counted.
-        written_offset: Everything below it was handed to the kernel.
-        synced_offset: Everything below it is on the disk.
-        max_timestamp: Latest append time, -1 when there was none; never falls.
-        offline: Why the log takes nothing any more, None while it does.
-    """
-
-    def __init__(self, segments: Segments, start: Start) -> None:
-        last = segments.last
-        self.path = segments.folder
-        self.config = segments.config
-        self._segments = segments
-        self._start = start
-        first = segments.all[0].base if segments.all else 0
-        self.start_offset = max(start.offset, first)
-        end = max(start.offset, last.end if last is not None else 0)
-        self.end_offset = self.written_offset = self.synced_offset = end
-        self.max_timestamp = max((each.max_time for each in segments.all), default=-1)
-        self.offline: TinyMQError | None = None
-        self._staged: list[_Staged] = []
-        self._dirty: list[OpenFile] = []
-        self._dirty_folders: list[str] = []
-        self._made = bool(segments.all)
-        self._synced_last = last.point if last is not None else None
+class Log(Tail):
+    """A folder of segments. Make one with `Log.open`."""
 
     @classmethod
     def open(
@@ -120,30 +75,13 @@ class Log:
         return log
 
     @property
-    def report(self) -> RecoveryReport:
-        """What opening found, and what reading found since."""
-        return self._segments.report
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all segments, purged ones that can be undone counted."""
-        return self._segments.size
-
-    @property
-    def staged_bytes(self) -> int:
-        """Bytes that wait for `write`."""
-        return sum(each[1] for each in self._staged)
-
-    @property
-    def segment_count(self) -> int:
-        """How many files the batches lie in."""
-        return len(self._segments.all)
-
-    @property
     def oldest_timestamp(self) -> int | None:
         """Append time of the first readable batch; None when there is none."""
         if self.start_offset >= self.written_offset:
             return None
+        first = self._segments.find(self.start_offset)
+        if first is not None and self.start_offset <= first.base and not first.holes:
+            return first.first_time if first.size else None
         found = next(self.headers(self.start_offset), None)
         return None if found is None else found.max_timestamp
 
@@ -173,232 +111,6 @@ class Log:
             last = self._segments.locate(segment, end)[0] if end < segment.end else segment.size
             total += last - first
         return total
-
-    @property
-    def home(self) -> str:
-        """The partition's folder, in which the log's own one lies."""
-        return os.path.dirname(self.path)
-
-    # --- appending -----------------------------------------------------------
-
-    def append(
-        self,
-        batch: Piece | Sequence[Piece],
-        base_offset: int,
-        last_offset: int,
-        timestamp: int,
-    ) -> None:
-        """
-        Stage a stamped batch; `write` writes it.
-
-        Args:
-            batch: The bytes, whole or in pieces; not to be changed until written.
-            base_offset: Its first offset; must be `end_offset`.
-            last_offset: Its last offset.
-            timestamp: Append time, milliseconds since the epoch.
-
-        Raises:
-            PartitionOffline: The log takes nothing any more.
-        """
-        if self.offline is not None:
-            raise self.offline
-        if base_offset != self.end_offset or last_offset < base_offset:
-            raise InvalidRequest(
-                f"offsets {base_offset} to {last_offset} do not follow {self.end_offset}"
-            )
-        pieces = (batch,) if isinstance(batch, (bytes, bytearray, memoryview)) else batch
-        size = sum(map(len, pieces))
-        following = last_offset + 1
-        self._staged.append((pieces, size, base_offset, following, timestamp))
-        self.end_offset = following
-        self.max_timestamp = max(self.max_timestamp, timestamp)
-
-    def write(self) -> None:
-        """
-        Hand all staged batches to the kernel.
-
-        Raises:
-            StorageFull: What could not be written is un-staged: `end_offset` is
-                `written_offset` again, and the file ends with a whole batch.
-            TooManyOpenFiles: Likewise.
-            PartitionOffline: The disk failed; the log takes nothing any more.
-        """
-        if self.offline is not None:
-            raise self.offline
-        staged = self._staged
-        try:
-            while staged:
-                segment = self._room(staged[0])
-                run = self._run(segment)
-                self._write_run(segment, staged[:run])
-                del staged[:run]
-        except StorageError:
-            self._unstage()
-            raise
-        except OSError as error:
-            self._unstage()
-            raise self._fail("written", error) from error
-
-    def _room(self, first: _Staged) -> Segment:
-        """The segment that the next batch goes to, a new one when need be."""
-        _, size, base, _, timestamp = first
-        segment = self._segments.last
-        if segment is not None and segment.end == base:
-            full = segment.size and segment.size + size > self.config.segment_bytes
-            if not full and not self._too_old(segment, timestamp):
-                if segment.index is None:
-                    self._segments.index(segment)
-                return segment
-        return self._roll(base)
-
-    def _too_old(self, segment: Segment, timestamp: int) -> bool:
-        age = self.config.segment_ms
-        return age is not None and 0 <= segment.first_time <= timestamp - age
-
-    def _roll(self, base: int) -> Segment:
-        if not self._made:
-            self._dirty_folders += self._segments.disk.make_folders(self.path)
-            self._made = True
-        segment = self._segments.roll(base)
-        self._dirty_folders.append(self.path)
-        return segment
-
-    def _run(self, segment: Segment) -> int:
-        """How many staged batches go into the segment, at least one."""
-        room = self.config.segment_bytes - segment.size
-        count = 0
-        for _, size, _, _, timestamp in self._staged:
-            room -= size
-            if count and (room < 0 or self._too_old(segment, timestamp)):
-                break
-            count += 1
-        return count
-
-    def _write_run(self, segment: Segment, run: Sequence[_Staged]) -> None:
-        file = self._segments.open(segment)
-        buffers = [piece for each in run for piece in each[0]]
-        try:
-            self._write_all(file, buffers, segment.size)
-        except (OSError, StorageFull):
-            try:
-                self._segments.disk.truncate(file.descriptor, segment.size)
-            except OSError as error:
-                raise self._fail("cut back after a failed write", error) from error
-            raise
-        if not file.dirty:
-            file.dirty = True
-            self._dirty.append(file)
-        segments, start, interval = self._segments, segment.size, self.config.index_interval
-        segments.tail = (run[0][2], start)
-        for _, size, base, following, timestamp in run:
-            segment.entered(base, size, following, timestamp, interval)
-        segments.size += segment.size - start
-        if segment.checked == start:
-            segment.checked = segment.size
-        self.written_offset = segment.end
-
-    def _write_all(self, file: OpenFile, buffers: list[Piece], position: int) -> None:
-        disk = self._segments.disk
-        while buffers:
-            part = buffers[:IOV_MAX]
-            wanted = sum(map(len, part))
-            got = disk.writev(file.descriptor, part, position)
-            position += got
-            if got == wanted:
-                if len(part) == len(buffers):
-                    return
-                del buffers[:IOV_MAX]
-            elif got:
-                buffers = _behind(buffers, got)
-            else:
-                raise StorageFull("the disk takes no more bytes")
-
-    def _unstage(self) -> None:
-        self._staged.clear()
-        self.end_offset = self.written_offset
-
-    def _fail(self, what: str, error: OSError) -> PartitionOffline:
-        offline = PartitionOffline(
-            f"{self.path} could not be {what} ({error.strerror or error}); it stays offline "
-            "until the broker is started again"
-        )
-        if self.offline is None:
-            self.offline = offline
-        return offline
-
-    # --- syncing -------------------------------------------------------------
-
-    def begin_sync(self) -> SyncTicket | None:
-        """
-        Say what must be synced so that everything written so far is on the disk.
-
-        Returns:
-            A ticket for a `Syncer`, then for `end_sync`; None when there is
-            nothing to do.
-        """
-        if self.written_offset == self.synced_offset and not self._dirty:
-            return None
-        files = tuple(each for each in self._dirty if not each.forgotten)
-        for file in files:
-            self._segments.files.pin(file)
-        folders = tuple(dict.fromkeys(self._dirty_folders))
-        self._dirty, self._dirty_folders = [], []
-        last = self._segments.last
-        point = last.point if last is not None else None
-        return SyncTicket(files, folders, self.written_offset, point)
-
-    def end_sync(self, ticket: SyncTicket, error: OSError | None = None) -> None:
-        """
-        Take the result of a sync.
-
-        Args:
-            ticket: From `begin_sync`.
-            error: Why it failed. The log then goes offline for good: what the
-                kernel could not write is gone, and a second try would succeed
-                without it.
-        """
-        for file in ticket.files:
-            self._segments.files.unpin(file)
-        if error is not None:
-            self._unstage()
-            self._fail("synced", error)
-        elif self.offline is None and ticket.end > self.synced_offset:
-            self.synced_offset = min(ticket.end, self.written_offset)
-            self._synced_last = ticket.last
-
-    def sync(self) -> None:
-        """
-        Sync at once, waiting for the disk.
-
-        Raises:
-            PartitionOffline: It failed.
-        """
-        ticket = self.begin_sync()
-        if ticket is None:
-            return
-        disk = self._segments.disk
-        failed: OSError | None = None
-        try:
-            for folder in ticket.folders:
-                disk.fsync_dir(folder)
-            for file in ticket.files:
-                disk.fdatasync(file.descriptor)
-        except OSError as error:
-            failed = error
-        except TooManyOpenFiles:
-            self._dirty_folders[:0] = ticket.folders
-            self._mark_dirty(ticket.files)
-            self.end_sync(SyncTicket(ticket.files, (), -1))
-            raise
-        self.end_sync(ticket, failed)
-        if self.offline is not None:
-            raise self.offline
-
-    def _mark_dirty(self, files: Sequence[OpenFile]) -> None:
-        for file in files:
-            if not file.dirty:
-                file.dirty = True
-                self._dirty.append(file)
 
     # --- reading -------------------------------------------------------------
 
@@ -482,9 +194,7 @@ class Log:
         for segment in list(self._segments.all):
             if segment.end <= offset:
                 continue
-            position, base = 0, segment.base
-            if offset > segment.base:
-                position, base = self._segments.locate(segment, offset)
+            position, base = self._segments.locate(segment, offset)
             for _, header in self._segments.headers(segment, position, base):
                 if header.base_offset >= self.written_offset:
                     return
@@ -505,7 +215,8 @@ class Log:
                 segment.base,
                 0,
             )
-            for _, header in self._segments.headers(segment, position, base):
+            window = self._segments.window
+            for _, header in self._segments.headers(segment, position, base, window):
                 late = header.max_timestamp >= time_ms and header.next_offset > self.start_offset
                 if late and header.base_offset < self.written_offset:
                     return max(header.base_offset, self.start_offset), header.max_timestamp
@@ -526,7 +237,7 @@ class Log:
         to_offset = min(to_offset, self.synced_offset)
         if to_offset <= self.start_offset:
             return 0
-        self._save_start(self._start.moved(to_offset))
+        self._move_start(self._start.trimmed(to_offset))
         return self._remove_below(self._start.floor)
 
     def expire(
@@ -571,19 +282,26 @@ class Log:
         last = self._segments.last
         if last is None or self._staged:
             return max(gone - 1, 0)
-        if not last.size:
+        if not last.size or not self._begin_empty():
             return gone - 1
-        self._roll(self.end_offset)
-        self._segments.disk.fsync_dir(self.path)
         return gone
+
+    def _begin_empty(self) -> bool:
+        """Begin an empty segment durably; False when the disk has no room even for that."""
+        try:
+            self._roll(self.end_offset)
+        except (StorageFull, TooManyOpenFiles):
+            return False
+        self._segments.disk.fsync_dir(self.path)
+        return True
 
     def _remove(self, count: int) -> None:
         for _ in range(count):
             self._segments.remove_first()
         first = self._segments.all[0].base
         self.start_offset = max(self.start_offset, first)
-        if self._start != Start():
-            self._save_start(self._start.moved(first))
+        # Not written: the first file's name says as much at the next start.
+        self._start = self._start.removed(first) if self._start != Start() else self._start
 
     def _remove_below(self, offset: int) -> int:
         count = 0
@@ -595,11 +313,21 @@ class Log:
             self._remove(count)
         return count
 
+    def _move_start(self, start: Start) -> None:
+        """Move the start up; a full disk must not keep segments from being removed."""
+        try:
+            self._save_start(start)
+        except StorageFull:
+            self._set_start(start)
+
     def _save_start(self, start: Start) -> None:
         if start == self._start:
             return
         if self._made:
             start_file.save(self._segments.disk, self.path, start)
+        self._set_start(start)
+
+    def _set_start(self, start: Start) -> None:
         self._start = start
         first = self._segments.all[0].base if self._segments.all else start.offset
         self.start_offset = max(start.offset, first)
@@ -653,24 +381,24 @@ class Log:
         """
         if not self._start.purges or self._start.purges[0].deadline > now_ms:
             return 0
-        self._save_start(self._start.finished(now_ms))
+        self._move_start(self._start.finished(now_ms))
         floor = self._start.floor
         last = self._segments.last
         if last is not None and last.size and last.end <= floor and not self._staged:
-            self._roll(self.end_offset)
-            self._segments.disk.fsync_dir(self.path)
+            self._begin_empty()
         return self._remove_below(floor)
 
     def truncate_to(self, offset: int) -> None:
         """
-        Cut everything from an offset on; a batch that contains it goes whole.
+        Cut everything from an offset on, and all that is staged.
 
-        This waits for the disk.
+        A batch that contains the offset goes whole. This waits for the disk.
 
         Args:
-            offset: The new end, at most.
+            offset: The new end, at most; not below the start.
         """
         self._unstage()
+        offset = max(offset, self.start_offset)
         if offset >= self.end_offset:
             return
         segments = self._segments
@@ -686,8 +414,13 @@ class Log:
             self._cut(segment, position, base)
         segments.disk.fsync_dir(self.path)
         end = max(segment.end, self.start_offset)
+        if segment.end < end:
+            # The first batch was purged in part and went: nothing is left to undo.
+            self._save_start(Start(end))
         self.end_offset = self.written_offset = end
         self.synced_offset = min(self.synced_offset, end)
+        if self._synced_last is not None and self._synced_last.end > segment.end:
+            self._synced_last = segment.point
         self.max_timestamp = max(each.max_time for each in segments.all)
 
     def _cut(self, segment: Segment, position: int, base: int) -> None:
@@ -724,9 +457,10 @@ class Log:
                 break
             points.append(segment.point)
         time = max((each.max_time for each in points), default=-1)
-        if self.synced_offset == self.written_offset == self.end_offset:
+        rests = self.synced_offset == self.written_offset == self.end_offset
+        if rests:
             time = max(time, self.max_timestamp)
-        return LogPoint(self.start_offset, self.synced_offset, time, tuple(points))
+        return LogPoint(self.start_offset, self.synced_offset, time, tuple(points), clean=rests)
 
     def close(self) -> None:
         """Close the files; what is staged is dropped, what is written stays as it is."""
@@ -739,12 +473,3 @@ class Log:
         """Close the descriptors before the folder is renamed or removed."""
         for segment in self._segments.all:
             self._segments.files.forget(segment.path)
-
-
-def _behind(buffers: list[Piece], got: int) -> list[Piece]:
-    """The buffers without their first `got` bytes."""
-    for place, piece in enumerate(buffers):
-        if got < len(piece):
-            return [memoryview(piece)[got:], *buffers[place + 1 :]]
-        got -= len(piece)
-    return []

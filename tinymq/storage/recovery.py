@@ -59,11 +59,10 @@ def open_segments(
             report.note(f"{segments.path(start_file.NAME)} is damaged; starting at the first file")
         start = loaded or start
     points = {each.base: each for each in checkpoint.segments} if checkpoint else {}
-    report.clean = checkpoint is not None and found == {
-        base: point.size for base, point in points.items()
-    }
-    if checkpoint is not None and not report.clean:
-        report.note(f"the checkpoint is older than the files of {folder}; looking at the rest")
+    fits = found == {base: point.size for base, point in points.items()}
+    report.clean = fits and checkpoint is not None and checkpoint.clean
+    if not fits and checkpoint is not None and checkpoint.clean:
+        report.note(f"the checkpoint does not fit the files of {folder}; looking at them")
     _recover(segments, found, start, points, on_batch)
     if found and not report.clean and not files.settled:
         files.disk.syncfs(folder)
@@ -102,8 +101,9 @@ def _recover(
             or _by_scan(segments, base, size, ceiling, points.get(base), on_batch)
         )
         before = segments.last
-        if before is not None and before.end < base:
-            segments.report.add_gap(Gap(before.end, base, 0, "missing"))
+        known = max(before.end, start.offset) if before is not None else base
+        if known < base:
+            segments.report.add_gap(Gap(known, base, 0, "missing"))
         segments.add(segment)
 
 

@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 
 from attrs import Factory, define, frozen
 
+from tinymq.storage import index as index_file
 from tinymq.storage.index import Index, SegmentFacts
 
 SUFFIX: Final = ".log"
-INDEX_SUFFIX: Final = ".index"
 BAD_SUFFIX: Final = ".bad"
 
 _NAME = re.compile(r"(\d{20})\.log")
@@ -97,7 +97,7 @@ class Segment:
     @property
     def index_path(self) -> str:
         """The index file beside it."""
-        return self.path.removesuffix(SUFFIX) + INDEX_SUFFIX
+        return self.path.removesuffix(SUFFIX) + index_file.SUFFIX
 
     def bad_path(self, hole: Hole) -> str:
         """The file that keeps the bytes of a hole."""

@@ -55,16 +55,16 @@ class Start:
         """Segments wholly below this are of no use any more."""
         return self.purges[0].before if self.purges else self.offset
 
-    def moved(self, offset: int) -> Start:
-        """The start after segments went; purges below it are beyond undoing."""
-        if offset <= self.floor:
-            return self
+    def trimmed(self, offset: int) -> Start:
+        """The start moved up; what a purge can still give back is kept."""
+        return Start(max(self.offset, offset), self.purges)
+
+    def removed(self, first: int) -> Start:
+        """The start after all below an offset went for good."""
         purges = tuple(
-            evolve(each, before=max(each.before, offset))
-            for each in self.purges
-            if each.to > offset
+            evolve(each, before=max(each.before, first)) for each in self.purges if each.to > first
         )
-        return Start(max(self.offset, offset), purges)
+        return Start(max(self.offset, first), purges)
 
     def purged(self, to: int, deadline: int) -> Start:
         """The start after a purge."""

@@ -8,11 +8,11 @@ release the GIL.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from queue import SimpleQueue
 from typing import Final, Protocol
 
-from tinymq.errors import TinyMQError
+from tinymq.errors import TinyMQError, TooManyOpenFiles
 from tinymq.storage.disk import Disk
 from tinymq.storage.facts import SyncTicket
 from tinymq.storage.files import OpenFile
@@ -80,9 +80,14 @@ def _sync_ticket(disk: Disk, ticket: SyncTicket) -> OSError | None:
     return None
 
 
-def _sync_folders(disk: Disk, folders: Sequence[str] | dict[str, None]) -> None:
+def _sync_folders(disk: Disk, folders: Iterable[str]) -> None:
     for folder in folders:
-        disk.fsync_dir(folder)
+        try:
+            disk.fsync_dir(folder)
+        except TooManyOpenFiles:
+            # The descriptor for `syncfs` is open since the start, and it covers names too.
+            disk.syncfs(folder)
+            return
 
 
 def _sync_file(disk: Disk, file: OpenFile) -> OSError | None:

@@ -8,7 +8,7 @@ that completes the sentence "field x must be …".
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from attrs import NOTHING, Attribute, field, fields, frozen
 
@@ -138,11 +138,20 @@ def wire(key: str, check: Check, *, default: Any = NOTHING) -> Any:
     return field(default=default, metadata={"key": key, "check": check})
 
 
+class Row(NamedTuple):
+    """One field: its long name, its key in the map, its check, and its default if it has one."""
+
+    name: str
+    key: str
+    check: Check
+    default: Any
+
+
 @frozen
 class Schema:
     """How one class of messages is read from and written to a meta map."""
 
-    rows: tuple[tuple[str, str, Check, Any], ...]
+    rows: tuple[Row, ...]
 
     @classmethod
     def of(cls, message: type[Any]) -> Schema:
@@ -186,14 +195,14 @@ class Schema:
         meta = {}
         for name, key, _check, default in self.rows:
             value = getattr(message, name)
-            if value is default or (default is not NOTHING and value == default):
+            if value == default:
                 continue
             meta[key] = value
         return meta
 
 
-def _row(attribute: Attribute[Any]) -> tuple[str, str, Check, Any]:
-    return (
+def _row(attribute: Attribute[Any]) -> Row:
+    return Row(
         attribute.name,
         attribute.metadata["key"],
         attribute.metadata["check"],

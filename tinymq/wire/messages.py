@@ -46,6 +46,8 @@ ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, 2
 
 NAME_BYTES: Final = 200
 PARTITIONS: Final = 1000
+#: Most topics in one METADATA reply.
+PAGE: Final = 1000
 
 _T = TypeVar("_T")
 
@@ -263,7 +265,7 @@ class MetadataReply(Message):
                 mapping,
                 optional(mapping),
             ),
-            65_535,
+            PAGE,
         ),
     )
     more: bool = wire("m", boolean, default=False)
@@ -300,7 +302,7 @@ def error_meta(error: WireError) -> dict[str, Any]:
     """Turn an error into the map that travels."""
     return Error(
         code=error.code,
-        text=error.text[:1000],
+        text=error.text[:1000].encode("utf-8", "replace").decode(),
         retriable=error.retriable,
         fatal=error.fatal,
         data=error.data or None,

@@ -1,0 +1,154 @@
+"""`tinymq pub` and reading stdin."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.fakes.memory_broker import MemoryBroker
+from tinymq.cli.failure import Failed
+from tinymq.cli.lines import CHUNK, gather, lines, whole
+from tinymq.errors import StorageFull
+
+
+def values(broker: MemoryBroker, topic: str, partition: int = 0) -> list[bytes | None]:
+    """Give what a partition holds."""
+    return [record.value for record in broker.topics[topic].partitions[partition].records]
+
+
+def test_pub_a_value(broker: MemoryBroker, run: Run) -> None:
+    """A value on the command line is one message."""
+    result = run("pub", "orders", "hello")
+    assert result.output == "published 1 message (5 B) to orders at 0@0\n"
+    assert values(broker, "orders") == [b"hello"]
+
+
+def test_pub_to_memory(broker: MemoryBroker, run: Run) -> None:
+    """An acknowledgement from memory says so."""
+    broker.make("fleeting", storage="memory")
+    assert run("pub", "fleeting", "x").output.endswith("at 0@0, in memory only\n")
+
+
+def test_pub_stdin_whole(broker: MemoryBroker, run: Run) -> None:
+    """Without -l all of stdin is one message, byte for byte."""
+    content = bytes(range(256)) + b"\n\n"
+    run("pub", "audit", stdin=content)
+    assert values(broker, "audit") == [content]
+
+
+def test_pub_lines(broker: MemoryBroker, run: Run) -> None:
+    """With -l each line is a message; only the newline goes."""
+    result = run("pub", "audit", "-l", stdin=b"one\n\n\xff \r\nlast")
+    assert values(broker, "audit") == [b"one", b"", b"\xff \r", b"last"]
+    assert result.output == "published 4 messages (10 B) to audit at 0@0..3\n"
+
+
+def test_pub_nothing(broker: MemoryBroker, run: Run) -> None:
+    """Empty stdin is one empty message, or no lines at all."""
+    assert run("pub", "audit", "-l", stdin=b"").output == "published 0 messages (0 B) to audit\n"
+    run("pub", "audit", stdin=b"")
+    assert values(broker, "audit") == [b""]
+
+
+def test_pub_with_everything(broker: MemoryBroker, run: Run) -> None:
+    """Key, headers and partition go with each message."""
+    result = run(
+        "pub", "orders", "v", "-k", "key", "-H", "a:1", "-H", "b:x:y", "-p", "1", "-o", "json"
+    )
+    record = broker.topics["orders"].partitions[1].records[0]
+    assert (record.key, list(record.headers)) == (b"key", [("a", b"1"), ("b", b"x:y")])
+    assert json.loads(result.output) == {
+        "topic": "orders",
+        "count": 1,
+        "bytes": 1,
+        "positions": [{"partition": 1, "first": 0, "last": 0}],
+        "volatile": False,
+        "dry_run": False,
+    }
+
+
+def test_pub_keys_in_lines(broker: MemoryBroker, run: Run) -> None:
+    """-K cuts the key off each line; a line without the separator has none."""
+    run("pub", "audit", "-l", "-K", "::", stdin=b"a::1::2\nplain\n::3\n")
+    records = broker.topics["audit"].partitions[0].records
+    assert [(each.key, each.value) for each in records] == [
+        (b"a", b"1::2"),
+        (None, b"plain"),
+        (b"", b"3"),
+    ]
+
+
+def test_pub_makes_topics_unless_told_not_to(broker: MemoryBroker, run: Run) -> None:
+    """A first publish makes the topic, --no-create refuses."""
+    assert run("pub", "fresh", "x", "--no-create").exit_code == 1
+    assert run("pub", "fresh", "x").exit_code == 0
+
+
+def test_pub_dry_run(broker: MemoryBroker, run: Run) -> None:
+    """A dry run counts and publishes nothing."""
+    result = run("pub", "audit", "-l", "--dry-run", stdin=b"1\n2\n")
+    assert result.output == "would publish 2 messages (2 B) to audit\n"
+    assert values(broker, "audit") == []
+
+
+def test_pub_too_long(broker: MemoryBroker, run: Run) -> None:
+    """Too long a value or line is refused, with its number, before it is held."""
+    whole_text = run("pub", "audit", "--max-bytes", "10", stdin=b"x" * 11)
+    assert whole_text.exit_code == 1
+    assert "stdin holds more than 10 bytes" in whole_text.stderr
+    line = run("pub", "audit", "-l", "--max-bytes", "10", stdin=b"short\n" + b"x" * 11 + b"\n")
+    assert "line 2 is longer than 10 bytes" in line.stderr
+    assert values(broker, "audit") == []
+
+
+def test_pub_refused(broker: MemoryBroker, run: Run) -> None:
+    """What the broker refuses has status 1."""
+    broker.failure = StorageFull("the disk is full")
+    result = run("pub", "audit", "x")
+    assert (result.exit_code, result.stdout) == (1, "")
+
+
+@pytest.mark.parametrize(
+    "options", [["value", "-l"], ["-K", ":"], ["-H", "nothing"], ["-H", ":x"], ["-p", "-1"]]
+)
+def test_pub_usage(run: Run, options: list[str]) -> None:
+    """Options that make no sense together are a usage error."""
+    assert run("pub", "audit", *options, stdin=b"").exit_code == 2
+
+
+def test_lines_over_any_cuts() -> None:
+    """Lines are the same wherever the chunks are cut."""
+    content = b"one\ntwo\n\nthree"
+    for cut in range(len(content) + 1):
+        chunks = iter([content[:cut], content[cut:]])
+        found = [line for some in lines(chunks, 100) for line in some]
+        assert found == [b"one", b"two", b"", b"three"]
+
+
+def test_an_endless_line_is_not_held() -> None:
+    """A line without an end fails at its limit, however much would follow."""
+
+    def endless() -> Iterator[bytes]:
+        while True:
+            yield b"x" * 100
+
+    with pytest.raises(Failed, match="line 1 is longer than 1000 bytes"):
+        list(lines(endless(), 1000))
+    with pytest.raises(Failed, match="more than 1000 bytes"):
+        whole(endless(), 1000)
+
+
+def test_gathering() -> None:
+    """What flows is gathered to chunks, what trickles is handed on at once."""
+    pieces = [b"a" * (CHUNK // 2)] * 4 + [b"last", b""]
+    flowing = iter(pieces)
+    assert [len(each) for each in gather(lambda: next(flowing), lambda: True)] == [
+        CHUNK,
+        CHUNK,
+        4,
+    ]
+    trickling = iter(pieces)
+    assert len(list(gather(lambda: next(trickling), lambda: False))) == 5

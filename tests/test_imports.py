@@ -1,0 +1,136 @@
+"""The rooms import in one direction, and the pure ones know no Twisted."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "tinymq"
+
+#: What every room may import.
+BASE = {"errors", "limits", "names", "settings", "topicconfig", "config", "configfile"}
+
+#: Room to the rooms that it may import, besides itself and the base.
+ALLOWED: dict[str, set[str]] = {
+    **{name: set() for name in BASE},
+    "wire": set(),
+    "storage": {"wire"},
+    "stats": {"wire"},
+    "meta": {"wire", "storage"},
+    "broker": {"wire", "storage", "meta", "stats"},
+    "operations": {"wire", "storage", "meta", "broker", "stats"},
+    "protocol": {"wire", "broker", "meta", "stats", "operations"},
+    "client": {"wire"},
+    "aio": {"wire", "client"},
+    "sync": {"wire", "client"},
+    "patterns": {"wire", "client", "aio", "sync"},
+    "streams": {"wire", "client", "aio", "sync"},
+    "gateways": {"wire", "storage", "broker", "meta", "stats", "operations", "protocol"},
+    "web": {"wire", "stats", "operations"},
+    "logs": set(),
+    "sampling": {"wire", "broker", "stats"},
+    "console": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
+    | {"sampling", "client"},
+    "cli": {"wire", "storage", "meta", "stats", "operations", "client", "aio", "sync"},
+    "service": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
+    | {"client", "gateways", "console", "sampling", "logs"},
+    "testing": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol"}
+    | {"client", "aio", "sync", "console", "logs", "service"},
+    "tap": {"logs", "service"},
+    "__init__": {"client"},
+}
+
+#: Rooms, and one inner room, that do not know Twisted.
+PURE = ["wire", "storage", "meta", "client/core", *sorted(BASE)]
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def exists(room: str) -> bool:
+    """Whether a room was built yet."""
+    return (PACKAGE / room).is_dir() or (PACKAGE / f"{room}.py").exists()
+
+
+def room_of(module: Path) -> str:
+    """Return the room that a file belongs to."""
+    return module.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported(module: Path) -> Iterator[str]:
+    """Yield the full names of what a file imports, at any depth of its code."""
+    package = ("tinymq", *module.relative_to(PACKAGE).parent.parts)
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parents = package[: len(package) - node.level + 1] if node.level else ()
+            origin = ".".join([*parents, *([node.module] if node.module else [])])
+            yield from (f"{origin}.{alias.name}" for alias in node.names)
+
+
+@cache
+def rooms_imported(module: Path) -> set[str]:
+    """Return the rooms that a file imports."""
+    names = (name.split(".") for name in imported(module))
+    own = {parts[1] for parts in names if parts[0] == "tinymq" and len(parts) > 1}
+    return {room for room in own if exists(room)}
+
+
+@pytest.mark.parametrize("room", sorted({room_of(module) for module in MODULES}))
+def test_direction(room: str) -> None:
+    """A room imports only what lies below it."""
+    assert room in ALLOWED, f"say in {__file__} what {room} may import"
+    allowed = ALLOWED[room] | BASE | {room}
+    wrong = {
+        str(module.relative_to(ROOT)): sorted(rooms_imported(module) - allowed)
+        for module in MODULES
+        if room_of(module) == room and rooms_imported(module) - allowed
+    }
+    assert wrong == {}
+
+
+def test_the_base_has_its_own_order() -> None:
+    """Errors and limits import nothing of tinymq that could lead back to them."""
+    assert rooms_imported(PACKAGE / "errors.py") == set()
+    assert rooms_imported(PACKAGE / "limits.py") == set()
+
+
+@pytest.mark.parametrize("room", [room for room in PURE if exists(room)])
+def test_pure_rooms_name_no_twisted(room: str) -> None:
+    """No file of a pure room imports Twisted, not even within a function."""
+    files = [PACKAGE / f"{room}.py"] if (PACKAGE / f"{room}.py").exists() else []
+    files += (PACKAGE / room).rglob("*.py")
+    found = [str(file) for file in files for name in imported(file) if _is_twisted(name)]
+    assert found == []
+
+
+@pytest.mark.process
+def test_pure_rooms_load_no_twisted() -> None:
+    """In a fresh process, all modules of the pure rooms leave Twisted unloaded."""
+    modules = [
+        ".".join(module.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for module in MODULES
+        if any(module.relative_to(PACKAGE).as_posix().startswith(room) for room in PURE)
+    ]
+    program = "\n".join(
+        (*(f"import {name}" for name in modules), "import sys", "print('twisted' in sys.modules)")
+    )
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.stdout, ended.stderr) == ("False\n", "")
+
+
+def _is_twisted(name: str) -> bool:
+    return name.split(".", maxsplit=1)[0] in {"twisted", "zope", "klein", "treq"}

@@ -1,0 +1,1 @@
+"""Code that need not run: it is right when mypy takes it."""

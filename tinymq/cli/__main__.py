@@ -1,0 +1,5 @@
+"""`python -m tinymq.cli` is `tinymq`."""
+
+from tinymq.cli import main
+
+main()

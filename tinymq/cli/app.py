@@ -1,0 +1,117 @@
+"""The root of the command: which verbs there are, and how every one of them ends."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+import click
+from typing_extensions import override
+
+import tinymq
+from tinymq.cli.failure import INTERRUPTED, Failed, report
+from tinymq.cli.session import Session, remote_options
+from tinymq.errors import TinyMQError
+
+#: Verb, where it is, what it does. The help must not import the verbs.
+VERBS: dict[str, tuple[str, str]] = {
+    "topic": ("tinymq.cli.topic:topic", "List, make, change, empty and remove topics."),
+    "pub": ("tinymq.cli.pub:pub", "Publish stdin, its lines, or a value."),
+    "consume": ("tinymq.cli.read:consume", "Write the values of a topic to stdout."),
+    "peek": ("tinymq.cli.read:peek", "Look at a few records."),
+    "tail": ("tinymq.cli.read:tail", "Show the last records, and new ones as they come."),
+    "info": ("tinymq.cli.about:info", "Show the broker and whether it is ready."),
+    "bench": ("tinymq.cli.bench:bench", "Measure publishing and reading."),
+    "log": ("tinymq.cli.log:log", "Look into a data folder while no broker runs."),
+    "verify-crash": (
+        "tinymq.cli.crash:verify_crash",
+        "Kill a broker again and again and prove that nothing is lost.",
+    ),
+    "config": ("tinymq.cli.about:config", "Print the default configuration."),
+    "version": ("tinymq.cli.about:version", "Print the version."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are used."""
+
+    def __init__(self, *args: Any, verbs: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._verbs = dict(verbs)
+
+    @override
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Name the verbs in the order of the table."""
+        return list(self._verbs)
+
+    @override
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a verb."""
+        if cmd_name not in self._verbs:
+            return None
+        module, _, attribute = self._verbs[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    @override
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in self._verbs.items()])
+
+
+class Root(LazyGroup):
+    """The command itself: turns every end of a verb into an exit status."""
+
+    @override
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> NoReturn:
+        """Run, then exit the process."""
+        extra["standalone_mode"] = False
+        sys.exit(end(lambda: super(Root, self).main(*args, **extra)))
+
+
+def end(run: Callable[[], object]) -> int:
+    """
+    Run a verb and return the exit status of the process.
+
+    A reader of our output that went away (`| head`) is a good end, not an error.
+    """
+    try:
+        result = run()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _silence_stdout()
+        return 0
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except (click.ClickException, Failed, TinyMQError, OSError) as error:
+        return report(error)
+    return result if isinstance(result, int) else 0
+
+
+def _silence_stdout() -> None:
+    """Keep the interpreter from failing once more when it flushes at its end."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@click.command(
+    cls=Root,
+    verbs=VERBS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@remote_options
+@click.version_option(tinymq.__version__, "--version", message="tinymq %(version)s")
+@click.pass_context
+def root(context: click.Context) -> None:
+    """
+    Publish to, read from and look after a tinymq broker.
+
+    Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no broker answered.
+    """
+    session = context.ensure_object(Session)
+    context.call_on_close(session.close)

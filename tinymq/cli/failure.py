@@ -1,0 +1,94 @@
+"""
+How a verb ends badly: one line on stderr and an exit status.
+
+::
+
+    0  done
+    1  refused, or failed
+    2  the command line is wrong
+    3  no broker answered
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from tinymq import errors
+
+REFUSED: Final = 1
+USAGE: Final = 2
+UNREACHABLE: Final = 3
+#: What shells report for a process that Ctrl-C ended.
+INTERRUPTED: Final = 130
+
+_UNREACHABLE_HINT = "is a broker running there? --url or TINYMQ_URL says where to look"
+
+_HINTS: tuple[tuple[type[Exception], str], ...] = (
+    (errors.UnreachableError, _UNREACHABLE_HINT),
+    (errors.ConnectionLost, _UNREACHABLE_HINT),
+    (errors.DeadlineExceeded, "--timeout allows more time; `tinymq info` shows the broker's state"),
+    (errors.UnknownTopic, "`tinymq topic ls` lists the topics"),
+    (errors.UnknownPartition, "`tinymq topic info -p` lists the partitions"),
+    (errors.TopicExists, "`tinymq topic edit` changes settings"),
+    (errors.OffsetOutOfRange, "`tinymq topic info -p` shows the range of offsets"),
+    (errors.ValueTooLarge, "the topic's setting max.value.bytes allows more"),
+    (errors.StorageFull, "`tinymq topic purge` and shorter retention free space"),
+    (PermissionError, "run as the owner of the file or folder"),
+)
+
+
+class Failed(Exception):
+    """
+    A verb cannot go on.
+
+    Args:
+        text: What is wrong.
+        hint: What to do about it.
+        status: The exit status.
+    """
+
+    def __init__(self, text: str, hint: str = "", status: int = REFUSED) -> None:
+        super().__init__(text)
+        self.hint = hint
+        self.status = status
+
+
+def status_of(error: Exception) -> int:
+    """Give the exit status that an error means."""
+    if isinstance(error, Failed):
+        return error.status
+    if isinstance(error, (click.UsageError, errors.UsageError)):
+        return USAGE
+    if isinstance(error, errors.ClientError) and not isinstance(error, errors.BufferFull):
+        return UNREACHABLE
+    return REFUSED
+
+
+def hint_of(error: Exception) -> str:
+    """Say what to do about an error; empty when there is no advice."""
+    if isinstance(error, Failed):
+        return error.hint
+    if isinstance(error, click.UsageError):
+        where = error.ctx.command_path if error.ctx else "tinymq"
+        return f"{where} --help"
+    return next((hint for kind, hint in _HINTS if isinstance(error, kind)), "")
+
+
+def text_of(error: Exception) -> str:
+    """Say in one line what went wrong."""
+    if isinstance(error, click.ClickException):
+        text = error.format_message()
+    elif isinstance(error, OSError) and error.strerror:
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    else:
+        text = str(error) or type(error).__name__
+    return " ".join(text.split()).rstrip(".")
+
+
+def report(error: Exception) -> int:
+    """Print an error to stderr and return the exit status."""
+    hint = hint_of(error)
+    click.echo(f"error: {text_of(error)}" + (f" (hint: {hint})" if hint else ""), err=True)
+    return status_of(error)

@@ -1,0 +1,234 @@
+"""`tinymq pub`: publish what comes on stdin."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from attrs import define, field
+
+from tinymq.cli.lines import gather, lines, stdin_source, whole
+from tinymq.cli.output import write_json
+from tinymq.cli.progress import progress
+from tinymq.cli.session import Session, remote
+from tinymq.cli.values import HEADER, SIZE, human_size
+from tinymq.limits import DEFAULT_LIMITS
+
+if TYPE_CHECKING:
+    from tinymq.sync import Producer
+
+#: Most lines that one call publishes.
+BATCH: Final = 10_000
+
+
+@define
+class Published:
+    """
+    What was acknowledged.
+
+    Attributes:
+        count: Messages.
+        size: Bytes of their values.
+        ranges: By partition the first and the last offset.
+        volatile: The topic is kept in memory only.
+    """
+
+    count: int = 0
+    size: int = 0
+    ranges: dict[int, tuple[int, int]] = field(factory=dict)
+    volatile: bool = False
+
+    def add(self, values: Sequence[bytes], placed: Sequence[tuple[int, int, int]]) -> None:
+        """Count the messages of one call."""
+        self.count += len(values)
+        self.size += sum(map(len, values))
+        for partition, base, count in placed:
+            first, last = self.ranges.get(partition, (base, base))
+            self.ranges[partition] = (min(first, base), max(last, base + count - 1))
+
+
+@define
+class Publisher:
+    """
+    Publishes values with the options of one command line.
+
+    Attributes:
+        producer: Sends.
+        topic: Where to.
+        key: Key of each, unless the line has its own.
+        headers: Headers of each.
+        partition: Where to, or None for the partitioner's choice.
+        published: What was acknowledged so far.
+    """
+
+    producer: Producer
+    topic: str
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes], ...] = ()
+    partition: int | None = None
+    published: Published = field(factory=Published)
+
+    def publish(self, values: Sequence[bytes], keys: Sequence[bytes | None] | None) -> None:
+        """Send many, and wait until all are acknowledged."""
+        if keys is None and self.key is not None:
+            keys = [self.key] * len(values)
+        sent = self.producer.send_batch(
+            self.topic,
+            list(values),
+            keys=None if keys is None else list(keys),
+            headers=[self.headers] * len(values) if self.headers else None,
+            partition=self.partition,
+        )
+        self.published.add(values, sent.positions)
+
+    def publish_one(self, value: bytes) -> None:
+        """Send one, and wait until it is acknowledged."""
+        position = self.producer.send(
+            self.topic,
+            value,
+            key=self.key,
+            headers=self.headers or None,
+            partition=self.partition,
+        )
+        self.published.add([value], [(position.partition, position.offset, 1)])
+        self.published.volatile = position.volatile
+
+
+def _bytes(value: str | None) -> bytes | None:
+    """Give an argument back as the bytes that were typed."""
+    return None if value is None else os.fsencode(value)
+
+
+@click.command()
+@click.argument("topic")
+@click.argument("value", required=False)
+@click.option("-k", "--key", help="Key of each message.")
+@click.option("-K", "--key-separator", metavar="TEXT", help="With -l: the key ends here.")
+@click.option("-H", "--header", "headers", type=HEADER, multiple=True, help="May be repeated.")
+@click.option("-p", "--partition", type=click.IntRange(0), help="Instead of the key's.")
+@click.option("-l", "--lines", "by_line", is_flag=True, help="Each line of stdin is a message.")
+@click.option("--acks", type=click.Choice(["leader", "all", "none"]), default="leader")
+@click.option("--codec", type=click.Choice(["none", "gzip", "zstd"]), default="none")
+@click.option("--no-create", is_flag=True, help="Refuse when there is no such topic.")
+@click.option("--max-bytes", type=SIZE, default=DEFAULT_LIMITS.value, help="Of one value.")
+@click.option("--dry-run", is_flag=True, help="Read stdin and count, but publish nothing.")
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True
+)
+@remote
+def pub(session: Session, topic: str, value: str | None, **options: Any) -> None:
+    """
+    Publish stdin, its lines, or a value.
+
+    Without VALUE all of stdin is one message, with -l each line is one. Lines
+    are sent as they come. Returns when everything is acknowledged.
+    """
+    if value is not None and options["by_line"]:
+        raise click.UsageError("give VALUE or -l, not both")
+    if options["key_separator"] and not options["by_line"]:
+        raise click.UsageError("--key-separator goes with -l")
+    if options["dry_run"]:
+        published = Published()
+        for values, _ in _messages(value, options):
+            published.add(values, [])
+    else:
+        published = _publish(session, topic, value, options)
+    _tell(topic, published, options["output"], dry_run=options["dry_run"])
+
+
+def _publish(session: Session, topic: str, value: str | None, options: dict[str, Any]) -> Published:
+    from tinymq.sync import ProducerConfig  # noqa: PLC0415 - not needed for --help
+
+    config = ProducerConfig(
+        acks=options["acks"],
+        codec=options["codec"],
+        create_topics=not options["no_create"],
+        deadline_s=session.timeout,
+    )
+    producer = session.client.producer(config)
+    publisher = Publisher(
+        producer, topic, _bytes(options["key"]), options["headers"], options["partition"]
+    )
+    total = _stdin_size() if options["by_line"] else None
+    with progress(f"to {topic}", total) as advance:
+        for values, keys in _messages(value, options):
+            if options["by_line"]:
+                publisher.publish(values, keys)
+            else:
+                publisher.publish_one(values[0])
+            done = sum(map(len, values)) + len(values)
+            advance(done, f"{publisher.published.count} messages")
+    producer.close()
+    return publisher.published
+
+
+def _stdin_size() -> float | None:
+    """Bytes of stdin when it is a file."""
+    try:
+        return os.fstat(sys.stdin.fileno()).st_size or None
+    except OSError:
+        return None
+
+
+def _messages(
+    value: str | None, options: dict[str, Any]
+) -> Iterator[tuple[list[bytes], list[bytes | None] | None]]:
+    """Yield values with their keys, if lines have keys."""
+    if value is not None:
+        yield [os.fsencode(value)], None
+        return
+    chunks = gather(*stdin_source())
+    if not options["by_line"]:
+        yield [whole(chunks, options["max_bytes"])], None
+        return
+    separator = _bytes(options["key_separator"])
+    for found in lines(chunks, options["max_bytes"]):
+        for start in range(0, len(found), BATCH):
+            some = found[start : start + BATCH]
+            yield split_keys(some, separator) if separator else (some, None)
+
+
+def split_keys(
+    found: Sequence[bytes], separator: bytes
+) -> tuple[list[bytes], list[bytes | None] | None]:
+    """Cut each line into key and value; a line without the separator has no key."""
+    values: list[bytes] = []
+    keys: list[bytes | None] = []
+    for line in found:
+        key, cut, value = line.partition(separator)
+        values.append(value if cut else line)
+        keys.append(key if cut else None)
+    return values, keys
+
+
+def _tell(topic: str, published: Published, output: str, *, dry_run: bool) -> None:
+    if output == "json":
+        places = [
+            {"partition": partition, "first": first, "last": last}
+            for partition, (first, last) in sorted(published.ranges.items())
+        ]
+        write_json(
+            {
+                "topic": topic,
+                "count": published.count,
+                "bytes": published.size,
+                "positions": places,
+                "volatile": published.volatile,
+                "dry_run": dry_run,
+            }
+        )
+        return
+    verb = "would publish" if dry_run else "published"
+    noun = "message" if published.count == 1 else "messages"
+    places_text = ", ".join(
+        f"{partition}@{first}" if first == last else f"{partition}@{first}..{last}"
+        for partition, (first, last) in sorted(published.ranges.items())
+    )
+    click.echo(
+        f"{verb} {published.count} {noun} ({human_size(published.size)}) to {topic}"
+        + (f" at {places_text}" if places_text else "")
+        + (", in memory only" if published.volatile else "")
+    )

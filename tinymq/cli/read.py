@@ -1,0 +1,240 @@
+"""`tinymq consume`, `peek` and `tail`. Reading never changes a topic."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, BinaryIO, Final
+
+import click
+from attrs import frozen
+
+from tinymq.cli.output import on_terminal, with_times
+from tinymq.cli.reading import Part, Wanted, follow, parts_of, some, until_end
+from tinymq.cli.render import (
+    FORMAT_HELP,
+    Form,
+    Placed,
+    compile_format,
+    document,
+    preview_line,
+    safe_value_line,
+    value_line,
+)
+from tinymq.cli.session import Session, remote
+from tinymq.cli.values import (
+    EARLIEST,
+    START,
+    Position,
+    now_ms,
+    parse_position,
+    parse_time,
+)
+
+OUTPUTS: Final = ("text", "json", "ndjson")
+
+
+@frozen
+class Sink:
+    """
+    Writes records to stdout, as they are wanted.
+
+    Attributes:
+        form: Writes one record.
+        pattern: Only values that hold this are written.
+        stream: Where to.
+    """
+
+    form: Form
+    pattern: re.Pattern[bytes] | None
+    stream: BinaryIO
+
+    def write(self, records: Iterable[Placed]) -> int:
+        """Write those that are wanted, and return how many they were."""
+        lines = [self.form(placed) for placed in records if self.wants(placed)]
+        self.stream.write(b"".join(lines))
+        self.stream.flush()
+        return len(lines)
+
+    def wants(self, placed: Placed) -> bool:
+        """Whether the record is to be shown."""
+        return self.pattern is None or bool(self.pattern.search(placed.record.value or b""))
+
+
+def _json_line(placed: Placed) -> bytes:
+    return json.dumps(with_times(document(placed)), ensure_ascii=False).encode() + b"\n"
+
+
+def _sink(form: Form, options: dict[str, Any]) -> Sink:
+    """Choose how records are written."""
+    if options["format"] is not None:
+        form = compile_format(options["format"])
+    elif options["output"] != "text":
+        form = _json_line
+    try:
+        pattern = re.compile(options["grep"].encode()) if options["grep"] else None
+    except re.error as error:
+        raise click.UsageError(f"--grep: {error}") from None
+    return Sink(form, pattern, sys.stdout.buffer)
+
+
+def _form_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say how records are written."""
+    for option in (
+        click.option("--grep", metavar="REGEX", help="Only records whose value holds this."),
+        click.option("-f", "--format", metavar="FORMAT", help=FORMAT_HELP),
+        click.option(
+            "-o",
+            "--output",
+            type=click.Choice(OUTPUTS),
+            default="text",
+            show_default=True,
+            help="json and ndjson: one object a line.",
+        ),
+        click.option(
+            "-p",
+            "--partition",
+            "partitions",
+            type=click.IntRange(0),
+            multiple=True,
+            help="Only this one; may be repeated.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def parse_place(text: str) -> tuple[str, tuple[int, ...], Position | None]:
+    """
+    Read ``TOPIC[/PARTITION][@POSITION]``.
+
+    Raises:
+        UsageError: It is no such place.
+    """
+    name, at, where = text.partition("@")
+    topic, slash, number = name.partition("/")
+    try:
+        partitions = (int(number),) if slash else ()
+        return topic, partitions, _position(where) if at else None
+    except ValueError as error:
+        raise click.UsageError(f"{text!r}: {error}") from None
+
+
+def _position(text: str) -> Position:
+    """Read a position; behind the `@` of a place a time needs no second one."""
+    try:
+        return parse_position(text, now_ms())
+    except ValueError:
+        return Position("time", parse_time(text, now_ms()))
+
+
+@contextlib.contextmanager
+def _until_interrupted() -> Iterator[None]:
+    """Take Ctrl-C for the wanted end of a verb that would never end by itself."""
+    with contextlib.suppress(KeyboardInterrupt):
+        yield
+
+
+@click.command()
+@click.argument("topic")
+@click.option(
+    "--from",
+    "start",
+    type=START,
+    default=EARLIEST,
+    help="earliest, latest, an OFFSET, -N or @TIME (ISO-8601, ms, or 10m ago).  [earliest]",
+)
+@click.option("-n", "--max", "most", type=click.IntRange(1), help="Stop after so many records.")
+@click.option("-e", "--exit", "stop", is_flag=True, help="Stop at the end of the topic.")
+@_form_options
+@remote
+def consume(
+    session: Session, topic: str, start: Position, most: int | None, stop: bool, **options: Any
+) -> None:
+    """
+    Write the values of a topic to stdout, and go on as new ones come.
+
+    Nothing is acknowledged and nothing is removed.
+    """
+    sink = _sink(safe_value_line if on_terminal() else value_line, options)
+    parts = parts_of(session, Wanted(topic, options["partitions"], start))
+    _copy(session, topic, parts, sink, _Amount(most, stop))
+
+
+@frozen
+class _Amount:
+    """How much is copied: at most so many records, and whether to stop at the end."""
+
+    most: int | None = None
+    stop: bool = False
+
+
+def _copy(session: Session, topic: str, parts: list[Part], sink: Sink, amount: _Amount) -> None:
+    consumer = session.client.consumer()
+    written = 0
+    try:
+        with _until_interrupted():
+            stream = (until_end if amount.stop else follow)(consumer, topic, parts)
+            for records in stream:
+                wanted = [placed for placed in records if sink.wants(placed)]
+                if amount.most is not None:
+                    wanted = wanted[: amount.most - written]
+                written += sink.write(wanted)
+                if written == amount.most:
+                    break
+    finally:
+        consumer.close()
+
+
+@click.command()
+@click.argument("place", metavar="TOPIC[/PARTITION][@POSITION]")
+@click.option("-n", "--max", "count", type=click.IntRange(1), default=10, show_default=True)
+@_form_options
+@remote
+def peek(session: Session, place: str, count: int, **options: Any) -> None:
+    """
+    Look at a few records from a position on, over all partitions by time.
+
+    POSITION is an offset, -N for the last N, or a time; the first record when
+    not given.
+    """
+    topic, partitions, position = parse_place(place)
+    position = position or EARLIEST
+    sink = _sink(preview_line, options)
+    parts = parts_of(session, Wanted(topic, options["partitions"] or partitions, position))
+    sink.write(some(session, topic, parts, count, newest=position.kind == "last"))
+
+
+@click.command()
+@click.argument("place", metavar="TOPIC[/PARTITION]")
+@click.option("-n", "--last", "count", type=click.IntRange(0), default=10, show_default=True)
+@click.option("--from", "start", type=START, help="Instead of the last N: from here on.")
+@click.option("--no-follow", is_flag=True, help="Stop at the end of the topic.")
+@_form_options
+@remote
+def tail(
+    session: Session,
+    place: str,
+    count: int,
+    start: Position | None,
+    no_follow: bool,
+    **options: Any,
+) -> None:
+    """Show the last records, and new ones as they come."""
+    topic, partitions, position = parse_place(place)
+    partitions = options["partitions"] or partitions
+    start = start or position
+    sink = _sink(preview_line, options)
+    if start is not None:
+        parts = parts_of(session, Wanted(topic, partitions, start))
+        _copy(session, topic, parts, sink, _Amount(stop=no_follow))
+        return
+    parts = parts_of(session, Wanted(topic, partitions, Position("last", count)))
+    if count:
+        sink.write(some(session, topic, parts, count, newest=True))
+    if not no_follow:
+        ends = [Part(part.partition, part.end, part.end) for part in parts]
+        _copy(session, topic, ends, sink, _Amount())

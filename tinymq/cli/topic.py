@@ -1,0 +1,342 @@
+"""`tinymq topic`: list, make, show, change, empty and remove topics."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from tinymq.cli.confirm import change_options, confirm, yes_option
+from tinymq.cli.output import (
+    Column,
+    Listing,
+    Row,
+    facts,
+    key,
+    output_option,
+    show,
+    write_json,
+)
+from tinymq.cli.session import Session, remote
+from tinymq.cli.values import SETTING, START, Position, human_size, iso
+
+#: Topics asked for at once.
+PAGE: Final = 500
+
+
+def _setting(name: str) -> Any:
+    return lambda row: row.get("config", {}).get(name)
+
+
+def _partitions(row: Row) -> int:
+    found = row.get("partitions", 0)
+    return found if isinstance(found, int) else len(found)
+
+
+def _state(row: Row) -> str:
+    reason = row.get("reason")
+    return f"{row.get('state')}: {reason}" if reason else str(row.get("state"))
+
+
+COLUMNS: Final = (
+    Column("NAME", key("name")),
+    Column("PARTITIONS", _partitions, right=True),
+    Column("MESSAGES", key("messages"), right=True),
+    Column("BYTES", key("bytes"), human_size, right=True),
+    Column("SYNC", _setting("sync"), wide=True),
+    Column("STORAGE", _setting("storage"), wide=True),
+    Column("CREATED", key("created_ms"), iso, wide=True),
+    Column("ID", key("id"), wide=True),
+)
+
+PARTITION_COLUMNS: Final = (
+    Column("PARTITION", key("partition"), right=True),
+    Column("START", key("start"), right=True),
+    Column("END", key("end"), right=True),
+    Column("MESSAGES", lambda row: row["end"] - row["start"], right=True),
+    Column("BYTES", key("bytes"), human_size, right=True),
+    Column("OLDEST", key("oldest_ms"), iso),
+    Column("NEWEST", key("newest_ms"), iso),
+    Column("STATE", _state),
+    Column("LEADER", key("leader"), wide=True),
+)
+
+PLAN_COLUMNS: Final = (
+    Column("PARTITION", key("partition"), right=True),
+    Column("START", key("start"), right=True),
+    Column("NEW-START", key("new_start"), right=True),
+    Column("MESSAGES", key("messages"), right=True),
+    Column("BYTES", key("bytes"), human_size, right=True),
+    Column("OLDEST", key("oldest_ms"), iso),
+)
+
+CHANGE_COLUMNS: Final = (
+    Column("SETTING", key("setting")),
+    Column("OLD", key("old")),
+    Column("NEW", key("new")),
+)
+
+
+@click.group()
+def topic() -> None:
+    """List, make, change, empty and remove topics."""
+
+
+@topic.command("ls")
+@click.option("--filter", "pattern", default="", metavar="GLOB", help="Such as 'orders.*'.")
+@click.option(
+    "--sort",
+    type=click.Choice(["name", "messages", "bytes", "partitions"]),
+    default="name",
+    show_default=True,
+    help="The order; all but names with the largest first.",
+)
+@click.option("--limit", type=click.IntRange(1), help="Most topics; all when not given.")
+@click.option("--columns", default="", metavar="A,B", help="Which columns to show.")
+@output_option
+@remote
+def list_topics(
+    session: Session, pattern: str, sort: str, limit: int | None, columns: str, output: str
+) -> None:
+    """List topics."""
+    found, total, more = _collect(session, pattern, sort, limit)
+    document = {"topics": found, "more": more, "total": total}
+    show(Listing(found, COLUMNS, document), output, columns)
+
+
+def _collect(
+    session: Session, pattern: str, sort: str, limit: int | None
+) -> tuple[list[dict[str, Any]], int, bool]:
+    """Ask for page after page; an order other than by name needs all of them."""
+    found: list[dict[str, Any]] = []
+    most = limit if sort == "name" else None
+    while True:
+        size = PAGE if most is None else min(PAGE, most - len(found))
+        after = found[-1]["name"] if found else ""
+        reply = session.operate("topic.list", filter=pattern, after=after, limit=size)
+        found += reply["topics"]
+        if not reply["more"] or not reply["topics"] or len(found) == most:
+            break
+    if sort != "name":
+        found.sort(key=lambda row: (-row[sort], row["name"]))
+    shown = found[:limit]
+    return shown, reply["total"], reply["more"] or len(shown) < len(found)
+
+
+@topic.command("create")
+@click.argument("name")
+@click.option(
+    "-p",
+    "--partitions",
+    type=click.IntRange(1),
+    help="How many; as the broker is set if not given.",
+)
+@click.option(
+    "-s",
+    "--set",
+    "settings",
+    type=SETTING,
+    multiple=True,
+    help="A setting, such as sync=always; may be repeated.",
+)
+@change_options
+@output_option
+@remote
+def create(
+    session: Session,
+    name: str,
+    partitions: int | None,
+    settings: tuple[tuple[str, str], ...],
+    dry_run: bool,
+    output: str,
+) -> None:
+    """
+    Make a topic.
+
+    One that exists with the same settings is left as it is, which is no error.
+    """
+    reply = session.operate(
+        "topic.create", name=name, partitions=partitions, config=dict(settings), dry_run=dry_run
+    )
+    if output in {"json", "ndjson"}:
+        write_json(reply, indent=2 if output == "json" else None)
+    elif output in {"csv", "name"}:
+        show(Listing([reply["topic"]], COLUMNS), output)
+    else:
+        made = "would make" if dry_run else "made" if reply["created"] else "exists already:"
+        click.echo(f"{made} {name} with {_count(_partitions(reply['topic']), 'partition')}")
+
+
+@topic.command("info")
+@click.argument("name")
+@click.option("-p", "--partitions", is_flag=True, help="Show the partitions too.")
+@output_option
+@remote
+def info(session: Session, name: str, partitions: bool, output: str) -> None:
+    """Show one topic: its settings, and with -p its partitions."""
+    found = session.operate("topic.info", name=name)["topic"]
+    rows = found.get("partitions", [])
+    if output in {"csv", "ndjson", "name"} and partitions:
+        show(Listing(rows, PARTITION_COLUMNS, name="partition"), output)
+    elif output not in {"table", "wide"}:
+        show(Listing([found], COLUMNS, found), output)
+    else:
+        facts(_facts(found))
+        if partitions or output == "wide":
+            click.echo()
+            show(Listing(rows, PARTITION_COLUMNS), output)
+
+
+def _facts(found: Row) -> list[tuple[str, str]]:
+    pairs = [
+        ("name", found["name"]),
+        ("id", str(found.get("id", "-"))),
+        ("created", iso(found["created_ms"]) if found.get("created_ms") else "-"),
+        ("partitions", str(_partitions(found))),
+        ("messages", str(found.get("messages", "-"))),
+        ("bytes", human_size(found.get("bytes", 0))),
+    ]
+    settings = sorted(found.get("config", {}).items())
+    return pairs + [(name, "none" if value is None else str(value)) for name, value in settings]
+
+
+@topic.command("edit")
+@click.argument("name")
+@click.option("-p", "--partitions", type=click.IntRange(1), help="More partitions than now.")
+@click.option(
+    "-s",
+    "--set",
+    "settings",
+    type=SETTING,
+    multiple=True,
+    help="A setting, such as retention.ms=86400000; may be repeated.",
+)
+@click.option("--unset", multiple=True, metavar="NAME", help="A setting to return to its default.")
+@change_options
+@output_option
+@remote
+def edit(  # noqa: PLR0913, PLR0917 - the options
+    session: Session,
+    name: str,
+    partitions: int | None,
+    settings: tuple[tuple[str, str], ...],
+    unset: tuple[str, ...],
+    dry_run: bool,
+    output: str,
+) -> None:
+    """Change settings of a topic, or give it more partitions."""
+    config: dict[str, str | None] = {**dict.fromkeys(unset), **dict(settings)}
+    if partitions is None and not config:
+        raise click.UsageError("say what to change: --set NAME=VALUE, --unset NAME or -p N")
+    reply = session.operate(
+        "topic.alter", name=name, partitions=partitions, config=config, dry_run=dry_run
+    )
+    rows = [{"setting": what, "old": old, "new": new} for what, old, new in reply["changes"]]
+    if not rows and output in {"table", "wide"}:
+        click.echo(f"{name} has these settings already; nothing changed")
+        return
+    show(Listing(rows, CHANGE_COLUMNS, reply, "setting"), output)
+
+
+@topic.command("rm")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@change_options
+@yes_option
+@output_option
+@remote
+def remove(session: Session, names: tuple[str, ...], dry_run: bool, yes: bool, output: str) -> None:
+    """Remove topics with all their records."""
+    for name in names:
+        if not dry_run and not yes:
+            plan = session.operate("topic.delete", name=name, dry_run=True)["plan"]
+            confirm(name, f"topic {name} with {_amount(plan)} will be removed", yes=False)
+        reply = session.operate("topic.delete", name=name, dry_run=dry_run)
+        verb = "would remove" if dry_run else "removed"
+        _show_plan(reply, output, f"{verb} {name} with {_amount(reply['plan'])}")
+
+
+@topic.command("purge")
+@click.argument("name")
+@click.option("-p", "--partition", type=click.IntRange(0), help="Only this one.")
+@click.option("--before", type=START, help="Remove records before this offset or @TIME.")
+@click.option("--keep", type=click.IntRange(0), help="Keep the last N of each partition.")
+@click.option("--undo", is_flag=True, help="Bring back what the last purge took.")
+@change_options
+@yes_option
+@output_option
+@remote
+def purge(  # noqa: PLR0913, PLR0917 - the options
+    session: Session,
+    name: str,
+    partition: int | None,
+    before: Position | None,
+    keep: int | None,
+    undo: bool,
+    dry_run: bool,
+    yes: bool,
+    output: str,
+) -> None:
+    """
+    Remove records of a topic: all, or those before a point.
+
+    For a while the purge can be undone with --undo.
+    """
+    if undo:
+        if before is not None or keep is not None:
+            raise click.UsageError("--undo goes with neither --before nor --keep")
+        _undo(session, name, partition, output, dry_run=dry_run)
+        return
+    arguments = {"name": name, "partition": partition, **_point(before, keep)}
+    if not dry_run and not yes:
+        plan = session.operate("topic.purge", **arguments, dry_run=True)["plan"]
+        confirm(name, f"{_amount(plan)} of topic {name} will be removed", yes=False)
+    reply = session.operate("topic.purge", **arguments, dry_run=dry_run)
+    verb = "would remove" if dry_run else "removed"
+    until = reply.get("undo_until_ms")
+    undoing = "" if dry_run or not until else f"; --undo brings it back until {iso(until)}"
+    _show_plan(reply, output, f"{verb} {_amount(reply['plan'])} of {name}{undoing}")
+
+
+def _undo(
+    session: Session, name: str, partition: int | None, output: str, *, dry_run: bool
+) -> None:
+    reply = session.operate("topic.undo_purge", name=name, partition=partition, dry_run=dry_run)
+    if dry_run and output in {"table", "wide"}:
+        click.echo(f"would bring back what the last purge of {name} took")
+    elif output in {"table", "wide"}:
+        found = reply["topic"]
+        click.echo(f"{name} holds {_count(found.get('messages', 0), 'message')} again")
+    else:
+        show(Listing([reply["topic"]], COLUMNS, reply), output)
+
+
+def _point(before: Position | None, keep: int | None) -> dict[str, int]:
+    """Give the arguments of `topic.purge` that say which records go."""
+    if before is not None and keep is not None:
+        raise click.UsageError("give --before or --keep, not both")
+    if keep is not None:
+        return {"keep": keep}
+    if before is None or before.kind == "latest":
+        return {}
+    if before.kind == "last":
+        return {"keep": before.value}
+    if before.kind == "time":
+        return {"before_ms": before.value}
+    return {"before": before.value}
+
+
+def _show_plan(reply: Row, output: str, sentence: str) -> None:
+    plan = reply["plan"]
+    if output in {"table", "wide"}:
+        click.echo(sentence)
+    if output != "table":
+        rows = [{"topic": plan["topic"], **row} for row in plan["partitions"]]
+        show(Listing(rows, PLAN_COLUMNS, reply, "topic"), output)
+
+
+def _amount(plan: Row) -> str:
+    return f"{_count(plan['messages'], 'message')} ({human_size(plan['bytes'])})"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

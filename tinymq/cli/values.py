@@ -1,0 +1,200 @@
+"""What people type and what they are shown: times, durations, sizes, positions, headers."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+import click
+from attrs import frozen
+from typing_extensions import override
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
+_POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def parse_duration(text: str) -> float:
+    """
+    Read a duration.
+
+    Args:
+        text: Such as ``250ms``, ``10m``, ``1h30m``, or a bare number of seconds.
+
+    Returns:
+        Seconds.
+
+    Raises:
+        ValueError: It is no duration.
+    """
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        return float(text)
+    parts = _DURATION.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise ValueError(f"{text!r} is no duration; write 250ms, 30s, 10m, 1h30m or 7d")
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def parse_size(text: str) -> int:
+    """
+    Read a size.
+
+    Args:
+        text: Such as ``512``, ``64KiB``, ``64k`` (both 65536) or ``1.5M``.
+
+    Returns:
+        Bytes.
+
+    Raises:
+        ValueError: It is no size.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is no size; write 512, 64KiB or 10M")
+    return int(float(match[1]) * 1024 ** _POWERS[match[2].lower()])
+
+
+def parse_time(text: str, now_ms: int) -> int:
+    """
+    Read a point in time.
+
+    Args:
+        text: ISO-8601 (UTC when it has no zone), milliseconds since the epoch,
+            or a duration that means so long ago: ``10m``.
+        now_ms: The present.
+
+    Returns:
+        Milliseconds since the epoch.
+
+    Raises:
+        ValueError: It is none of these.
+    """
+    if re.fullmatch(r"\d{9,}", text):
+        return int(text)
+    if _DURATION.match(text):
+        return now_ms - round(parse_duration(text) * 1000)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is no time; write 2026-01-31T12:00:00Z, milliseconds, or 10m (ago)"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
+
+def iso(ms: int) -> str:
+    """Write a time as ISO-8601 in UTC."""
+    moment = datetime.fromtimestamp(ms / 1000, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{ms % 1000:03d}Z"
+
+
+def human_size(count: int) -> str:
+    """Write a size for people."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+@frozen
+class Position:
+    """
+    Where reading begins.
+
+    Attributes:
+        kind: The ends of the log, an offset, a time, or that many from the end.
+        value: Offset, milliseconds or count; 0 for the ends of the log.
+    """
+
+    kind: Literal["earliest", "latest", "offset", "time", "last"]
+    value: int = 0
+
+
+EARLIEST: Final = Position("earliest")
+LATEST: Final = Position("latest")
+
+
+def parse_position(text: str, now_ms: int) -> Position:
+    """
+    Read where reading begins.
+
+    Args:
+        text: ``earliest``, ``latest``, an offset, ``-5`` for the last five of each
+            partition, or ``@TIME``.
+        now_ms: The present.
+
+    Raises:
+        ValueError: It is none of these.
+    """
+    if text in {"earliest", "start"}:
+        return EARLIEST
+    if text in {"latest", "end"}:
+        return LATEST
+    if text.startswith("@"):
+        return Position("time", parse_time(text[1:], now_ms))
+    if re.fullmatch(r"\d{1,19}", text):
+        return Position("offset", int(text))
+    if re.fullmatch(r"-\d{1,19}", text):
+        return Position("last", int(text[1:]))
+    raise ValueError(f"{text!r} is no position; write earliest, latest, an offset, -N or @TIME")
+
+
+def now_ms() -> int:
+    """Tell the present in milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def parse_header(text: str) -> tuple[str, bytes]:
+    """Split ``name:value`` at its first colon."""
+    name, colon, content = text.partition(":")
+    if not colon or not name:
+        raise ValueError(f"{text!r} is no header; write name:value")
+    return name, os.fsencode(content)
+
+
+def parse_setting(text: str) -> tuple[str, str]:
+    """Split ``name=value`` at its first equals sign."""
+    name, equals, content = text.partition("=")
+    if not equals or not name:
+        raise ValueError(f"{text!r} is no setting; write name=value")
+    return name, content
+
+
+class Parsed(click.ParamType):  # type: ignore[type-arg] # generic in new versions of click only
+    """
+    The type of an option whose text one of these functions reads.
+
+    Args:
+        name: What the help calls it.
+        parse: Raises `ValueError` with a sentence for people.
+    """
+
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self._parse = parse
+
+    @override
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read the option's text; a default of the right type stays as it is."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+DURATION: Final = Parsed("time", parse_duration)
+SIZE: Final = Parsed("size", parse_size)
+START: Final = Parsed("position", lambda text: parse_position(text, now_ms()))
+HEADER: Final = Parsed("name:value", parse_header)
+SETTING: Final = Parsed("name=value", parse_setting)

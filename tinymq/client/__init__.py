@@ -1,0 +1,76 @@
+"""
+The client with Deferreds.
+
+::
+
+    client = Client(reactor, "tinymq://127.0.0.1")
+    producer = client.producer()
+    position = await producer.send("orders", b"one")
+
+Importing this package loads Twisted only when one of the classes that need it
+is asked for: `tinymq.client.core` and `tinymq.sync` work without it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from tinymq.client.core.address import DEFAULT_URL
+from tinymq.client.core.config import Backoff, ClientConfig, ConsumerConfig, ProducerConfig
+from tinymq.client.core.delivered import ConsumerBatch
+from tinymq.client.core.metadata import TopicInfo
+from tinymq.client.core.results import (
+    EARLIEST,
+    LATEST,
+    Account,
+    At,
+    Failed,
+    PartlySent,
+    Position,
+    Sent,
+)
+
+if TYPE_CHECKING:
+    from tinymq.client.admin import Admin
+    from tinymq.client.client import Client
+    from tinymq.client.consumer import Consumer
+    from tinymq.client.producer import Producer
+
+_LAZY: Final = {
+    "Admin": "tinymq.client.admin",
+    "Client": "tinymq.client.client",
+    "Consumer": "tinymq.client.consumer",
+    "Producer": "tinymq.client.producer",
+}
+
+__all__ = [
+    "DEFAULT_URL",
+    "EARLIEST",
+    "LATEST",
+    "Account",
+    "Admin",
+    "At",
+    "Backoff",
+    "Client",
+    "ClientConfig",
+    "Consumer",
+    "ConsumerBatch",
+    "ConsumerConfig",
+    "Failed",
+    "PartlySent",
+    "Position",
+    "Producer",
+    "ProducerConfig",
+    "Sent",
+    "TopicInfo",
+]
+
+
+def __getattr__(name: str) -> Any:
+    place = _LAZY.get(name)
+    if place is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(place), name)
+    globals()[name] = found
+    return found

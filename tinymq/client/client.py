@@ -1,0 +1,227 @@
+"""The client with Deferreds: links, and what is made from them."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from twisted.internet.defer import Deferred, fail, gatherResults, maybeDeferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.python.failure import Failure
+
+from tinymq.client.admin import Admin
+from tinymq.client.consumer import Consumer
+from tinymq.client.core.address import parse_url, url_from
+from tinymq.client.core.admin import HARMLESS, read_result
+from tinymq.client.core.cluster import Cluster
+from tinymq.client.core.config import ClientConfig, ConsumerConfig, ProducerConfig
+from tinymq.client.core.fork import Home
+from tinymq.client.core.metadata import TopicInfo
+from tinymq.client.core.results import Result
+from tinymq.client.network import EndpointFor, TwistedNetwork
+from tinymq.client.producer import Producer
+from tinymq.errors import ClosedError, TinyMQError
+from tinymq.wire.frames import Bytes
+from tinymq.wire.messages import Operate
+
+
+class Client:
+    """
+    A client of one cluster.
+
+    Nothing is connected before something is asked for. A lost link comes back
+    by itself; what was not answered is repeated where that does no harm.
+
+    Args:
+        reactor: Time and connecting.
+        url: ``tinymq://host[:port][,...]``; otherwise the environment's
+            ``TINYMQ_URL``, otherwise ``tinymq://127.0.0.1:7800``.
+        config: Settings.
+        endpoint_for: Makes the endpoint for an address, for TLS or tests.
+        chance: Random numbers from 0 to 1, for back-off and partitions.
+        environment: Variables of the process.
+
+    Raises:
+        ConfigError: The URL is wrong.
+    """
+
+    def __init__(
+        self,
+        reactor: IReactorTime,
+        url: str | None = None,
+        config: ClientConfig | None = None,
+        *,
+        endpoint_for: EndpointFor | None = None,
+        chance: Callable[[], float] = random.random,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        self.config = config or ClientConfig()
+        self._reactor = reactor
+        self._home = Home()
+        self._network = TwistedNetwork(reactor, self.config, endpoint_for)
+        addresses = parse_url(url_from(url, environment))
+        self._cluster = Cluster(addresses, self.config, self._network, chance)
+        self._network.cluster = self._cluster
+        self._producers: set[Producer] = set()
+        self._consumers: set[Consumer] = set()
+        self._closing: Deferred[None] | None = None
+        self.admin = Admin(self._operate)
+
+    def producer(self, config: ProducerConfig | None = None) -> Producer:
+        """
+        Make a producer; close it when it is not needed any more.
+
+        Args:
+            config: Settings.
+
+        Raises:
+            ClosedError: The client was closed.
+            ForkedError: This is another process.
+        """
+        self._check()
+        core_config = config or ProducerConfig()
+        producer = Producer(
+            self._cluster, core_config, self._network, self._home, self._producers.discard
+        )
+        self._producers.add(producer)
+        return producer
+
+    def consumer(self, config: ConsumerConfig | None = None) -> Consumer:
+        """
+        Make a consumer; `Consumer.assign` says what it reads.
+
+        Args:
+            config: Settings.
+
+        Raises:
+            ClosedError: The client was closed.
+            ForkedError: This is another process.
+        """
+        self._check()
+        core_config = config or ConsumerConfig()
+        consumer = Consumer(
+            self._cluster,
+            core_config,
+            (self._reactor, self._network),
+            self._home,
+            self._consumers.discard,
+        )
+        self._consumers.add(consumer)
+        return consumer
+
+    def metadata(
+        self, topics: Iterable[str], *, create: bool = False
+    ) -> Deferred[dict[str, TopicInfo]]:
+        """
+        Describe topics, freshly asked.
+
+        Args:
+            topics: Their names.
+            create: Create those that do not exist.
+
+        Returns:
+            A Deferred that ends
+
+            - with the descriptions by name;
+            - with `UnknownTopic` or another of the broker's errors;
+            - with `DeadlineExceeded` or `UnreachableError` after
+              `ClientConfig.deadline_s`;
+            - with `ClosedError`, `ForkedError`, or `CancelledError`.
+        """
+        return _joined([self._topic(name, create=create) for name in topics])
+
+    def close(self) -> Deferred[None]:
+        """
+        Close producers, which flush, consumers and links.
+
+        Returns:
+            A Deferred that ends with None when every message is settled and
+            every connection is closed. It never fails; messages that could not
+            be stored are told by their own Deferreds and by `Producer.close`.
+        """
+        if self._closing is None:
+            self._closing = Deferred.fromCoroutine(self._close())
+        waiting: Deferred[None] = Deferred()
+        self._closing.addCallback(_pass_to(waiting))
+        return waiting
+
+    async def _close(self) -> None:
+        for consumer in tuple(self._consumers):
+            consumer.close()
+        for producer in tuple(self._producers):
+            await producer.close()
+        self._cluster.close(self._network.seconds())
+        self._network.arm()
+        await self._network.when_idle()
+
+    # --- inside ----------------------------------------------------------------
+
+    def _check(self) -> None:
+        self._home.check()
+        if self._cluster.closed or self._closing is not None:
+            raise ClosedError("the client was closed")
+
+    def _topic(self, name: str, *, create: bool) -> Deferred[tuple[str, TopicInfo]]:
+        waiting: Deferred[tuple[str, TopicInfo]] = Deferred()
+
+        def found(info: TopicInfo | None, error: TinyMQError | None, now: float) -> None:
+            if info is not None:
+                waiting.callback((name, info))
+            else:
+                waiting.errback(error or ClosedError())
+
+        def ask() -> Deferred[tuple[str, TopicInfo]]:
+            self._check()
+            now = self._network.seconds()
+            deadline = now + self.config.deadline_s
+            self._cluster.topic(name, deadline, found, now, create=create, fresh=True)
+            self._network.arm()
+            return waiting
+
+        return maybeDeferred(ask)
+
+    def _operate(self, name: str, arguments: dict[str, Any]) -> Deferred[Result]:
+        waiting: Deferred[Result] = Deferred()
+
+        def told(reply: Any, payload: Bytes, error: TinyMQError | None, now: float) -> None:
+            if error is not None:
+                waiting.errback(error)
+                return
+            try:
+                waiting.callback(read_result(payload))
+            except TinyMQError as wrong:
+                waiting.errback(wrong)
+
+        try:
+            self._check()
+        except TinyMQError as error:
+            return fail(error)
+        now = self._network.seconds()
+        message = Operate(name=name, arguments=arguments)
+        ask = self._cluster.ask if name in HARMLESS else self._cluster.ask_once
+        ask(message, now + self.config.deadline_s, told, now)
+        self._network.arm()
+        return waiting
+
+
+def _pass_to(waiting: Deferred[None]) -> Callable[[None], None]:
+    def passed(_: None) -> None:
+        if not waiting.called:
+            waiting.callback(None)
+
+    return passed
+
+
+def _joined(
+    parts: list[Deferred[tuple[str, TopicInfo]]],
+) -> Deferred[dict[str, TopicInfo]]:
+    """Wait for all; the first failure is the failure of the whole."""
+    joined = gatherResults(parts, consumeErrors=True)
+
+    def plain(failure: Failure) -> Failure:
+        inner = getattr(failure.value, "subFailure", None)
+        return inner if isinstance(inner, Failure) else failure
+
+    return joined.addCallbacks(dict, plain)

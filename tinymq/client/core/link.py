@@ -1,0 +1,385 @@
+"""
+A link to one broker that comes back after a loss.
+
+::
+
+            ask            connected          HELLO answered
+    DOWN ---------> DIALING ---------> GREETING ---------> UP
+     ^                 | failed            | lost           | lost
+     +-----------------+-------------------+----------------+
+                  wait (back-off), then DIALING if somebody asks
+
+A request that was not written yet waits for the link until its deadline. One
+that was written fails at once when the link is lost: only its owner knows
+whether it may be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from math import inf
+from typing import Any, NamedTuple, Protocol
+
+from tinymq.client.core.address import Address
+from tinymq.client.core.config import ClientConfig
+from tinymq.client.core.connection import Connection, Done
+from tinymq.errors import (
+    ClosedError,
+    ConnectionLost,
+    DeadlineExceeded,
+    ProtocolError,
+    TinyMQError,
+    UnreachableError,
+    WireError,
+)
+from tinymq.limits import DEFAULT_LIMITS, Limits
+from tinymq.wire.frames import Bytes
+
+
+class Wire(Protocol):
+    """What a face gives a link to write to."""
+
+    def write(self, pieces: Sequence[Bytes]) -> None:
+        """Send bytes, now or later, in order."""
+
+    def close(self) -> None:
+        """Close the connection; nothing more is reported about it."""
+
+
+class Network(Protocol):
+    """What a face does for all links."""
+
+    def dial(self, link: Link, address: Address, now: float) -> None:
+        """Connect, and tell by `Link.connected` or `Link.failed`, now or later."""
+
+    def hang_up(self, link: Link) -> None:
+        """Give up connecting; nothing more is reported about it."""
+
+
+class Phase(Enum):
+    """Where a link stands."""
+
+    DOWN = "down"
+    DIALING = "dialing"
+    GREETING = "greeting"
+    UP = "up"
+    CLOSED = "closed"
+
+
+class _Waiting(NamedTuple):
+    kind: int
+    meta: dict[str, Any]
+    payload: Iterable[Bytes]
+    deadline: float
+    done: Done
+    quiet: bool
+
+
+class Link:
+    """
+    A link to one broker.
+
+    Args:
+        addresses: Where it may be reached; they are tried in turn.
+        config: Settings of the client.
+        network: Connects.
+        chance: Gives random numbers from 0 to 1, for the back-off.
+
+    Attributes:
+        phase: Where it stands.
+        connection: The connection in use, or None.
+        paused: The writing side is full; senders of much wait for `resumed`.
+        watchers: Called with the time whenever the link comes up, goes down or
+            takes more.
+        losses: How many connections were lost.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[Address],
+        config: ClientConfig,
+        network: Network,
+        chance: Callable[[], float],
+    ) -> None:
+        self.addresses = list(addresses)
+        self.phase = Phase.DOWN
+        self.connection: Connection | None = None
+        self.paused = False
+        self.watchers: list[Callable[[float], None]] = []
+        self.losses = 0
+        self._config = config
+        self._network = network
+        self._chance = chance
+        self._wire: Wire | None = None
+        self._waiting: dict[int, _Waiting] = {}
+        self._ticket = 0
+        self._next_address = 0
+        self._failures = 0
+        self._retry_at = 0.0
+        self._dial_until = inf
+        self._session: bytes | None = None
+        self._why: TinyMQError | None = None
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of the broker, or the usual ones before it told them."""
+        return DEFAULT_LIMITS if self.connection is None else self.connection.limits
+
+    @property
+    def broker_id(self) -> int | None:
+        """Who answers, or None before HELLO."""
+        hello = None if self.connection is None else self.connection.hello
+        return None if hello is None else hello.broker_id
+
+    @property
+    def waiting(self) -> int:
+        """Requests that were not written yet."""
+        return len(self._waiting)
+
+    # --- asking ----------------------------------------------------------------
+
+    def request(  # noqa: PLR0913 - the fields of a request
+        self,
+        kind: int,
+        meta: dict[str, Any],
+        payload: Iterable[Bytes],
+        deadline: float,
+        done: Done,
+        now: float,
+        *,
+        quiet: bool = False,
+    ) -> None:
+        """
+        Send a request, as soon as the link is up.
+
+        Args:
+            kind: Its type.
+            meta: Its fields.
+            payload: Pieces of its payload.
+            deadline: When it ends without an answer.
+            done: Told how it ended.
+            now: The time.
+            quiet: No answer is wanted; it ends when it is written.
+        """
+        if self.phase is Phase.UP:
+            self._send(_Waiting(kind, meta, payload, deadline, done, quiet), now)
+            self.flush()
+        elif self.phase is Phase.CLOSED:
+            done(None, b"", ClosedError("the client was closed"), now)
+        else:
+            self._ticket += 1
+            self._waiting[self._ticket] = _Waiting(kind, meta, payload, deadline, done, quiet)
+            self._dial(now)
+
+    def flush(self) -> None:
+        """Hand what is encoded to the face."""
+        if self._wire is not None and self.connection is not None:
+            pieces = self.connection.data_to_send()
+            if pieces:
+                self._wire.write(pieces)
+
+    # --- told by the face ------------------------------------------------------
+
+    def connected(self, wire: Wire, now: float) -> None:
+        """
+        Greet the broker.
+
+        Args:
+            wire: Takes bytes.
+            now: The time.
+        """
+        if self.phase is not Phase.DIALING:
+            wire.close()
+            return
+        self.phase = Phase.GREETING
+        self._wire = wire
+        self.paused = False
+        self.connection = Connection(self._config, now, self._session)
+        self.flush()
+
+    def failed(self, error: TinyMQError, now: float) -> None:
+        """
+        Wait and try the next address.
+
+        Args:
+            error: Why nobody answered.
+            now: The time.
+        """
+        if self.phase is Phase.DIALING:
+            self._down(error, now)
+
+    def received(self, data: bytes, now: float) -> None:
+        """
+        Take bytes.
+
+        Args:
+            data: What was read.
+            now: The time.
+        """
+        connection = self.connection
+        if connection is None:
+            return
+        try:
+            connection.receive(data, now)
+        except WireError as error:
+            self.lost(error, now)
+            return
+        if self.phase is Phase.GREETING and connection.hello is not None:
+            self._up(now)
+        self.flush()
+
+    def lost(self, error: TinyMQError, now: float) -> None:
+        """
+        End the connection and all that was written to it.
+
+        Args:
+            error: Why.
+            now: The time.
+        """
+        if self.phase in (Phase.GREETING, Phase.UP):
+            self._down(error, now)
+
+    def pause(self) -> None:
+        """The writing side is full."""
+        self.paused = True
+
+    def resume(self, now: float) -> None:
+        """
+        The writing side takes more.
+
+        Args:
+            now: The time.
+        """
+        if self.paused:
+            self.paused = False
+            self._tell(now)
+
+    # --- time and end ----------------------------------------------------------
+
+    @property
+    def wake_at(self) -> float:
+        """When `tick` has something to do."""
+        at = min((one.deadline for one in self._waiting.values()), default=inf)
+        if self.phase is Phase.DOWN:
+            return min(at, self._retry_at) if self._waiting else inf
+        if self.phase is Phase.DIALING:
+            return min(at, self._dial_until)
+        return at if self.connection is None else min(at, self.connection.wake_at)
+
+    def tick(self, now: float) -> None:
+        """
+        Do what is due.
+
+        Args:
+            now: The time.
+        """
+        overdue = [key for key, one in self._waiting.items() if one.deadline <= now]
+        for one in [self._waiting.pop(key) for key in overdue]:
+            one.done(None, b"", self._too_late(), now)
+        if self.phase is Phase.DOWN and self._waiting:
+            self._dial(now)
+        elif self.phase is Phase.DIALING and now >= self._dial_until:
+            self._network.hang_up(self)
+            self._down(UnreachableError("connecting took too long"), now)
+        elif self.connection is not None:
+            try:
+                self.connection.tick(now)
+            except ConnectionLost as error:
+                self.lost(error, now)
+            self.flush()
+
+    def close(self, now: float) -> None:
+        """
+        Say goodbye and end everything.
+
+        Args:
+            now: The time.
+        """
+        if self.phase is Phase.CLOSED:
+            return
+        dialing, self.phase = self.phase is Phase.DIALING, Phase.CLOSED
+        if dialing:
+            self._network.hang_up(self)
+        if self.connection is not None:
+            self.connection.goodbye("the client closes")
+            self.flush()
+        self._drop(ClosedError("the client was closed"), now)
+        waiting, self._waiting = self._waiting, {}
+        for one in waiting.values():
+            one.done(None, b"", ClosedError("the client was closed"), now)
+        self.watchers.clear()
+
+    # --- inside ----------------------------------------------------------------
+
+    def _dial(self, now: float) -> None:
+        if self.phase is not Phase.DOWN or now < self._retry_at:
+            return
+        self.phase = Phase.DIALING
+        self._dial_until = now + self._config.connect_timeout_s
+        address = self.addresses[self._next_address % len(self.addresses)]
+        self._network.dial(self, address, now)
+
+    def _up(self, now: float) -> None:
+        assert self.connection is not None
+        assert self.connection.hello is not None
+        self.phase = Phase.UP
+        self._failures = 0
+        self._why = None
+        self._session = self.connection.hello.session
+        waiting, self._waiting = self._waiting, {}
+        for one in waiting.values():
+            self._send(one, now)
+        self._tell(now)
+
+    def _send(self, one: _Waiting, now: float) -> None:
+        assert self.connection is not None
+        if one.quiet:
+            self.connection.post(one.kind, one.meta, one.payload)
+            one.done(None, b"", None, now)
+        else:
+            self.connection.request(one.kind, one.meta, one.payload, one.deadline, one.done)
+
+    def _down(self, error: TinyMQError, now: float) -> None:
+        if self.phase is Phase.UP:
+            self.losses += 1
+        else:
+            self._next_address += 1
+        self.phase = Phase.DOWN
+        self._failures += 1
+        self._why = error
+        delay = self._config.backoff.delay(self._failures, self._chance())
+        # A link that worked is tried again at once: most losses are restarts.
+        self._retry_at = now + (0.0 if self._failures == 1 else delay)
+        self._drop(error, now)
+        if isinstance(error, ProtocolError) and not error.retriable:
+            waiting, self._waiting = self._waiting, {}
+            for one in waiting.values():
+                one.done(None, b"", error, now)
+        self._tell(now)
+
+    def _drop(self, error: TinyMQError, now: float) -> None:
+        connection, self.connection = self.connection, None
+        wire, self._wire = self._wire, None
+        self.paused = False
+        if wire is not None:
+            wire.close()
+        if connection is not None:
+            lost = error if isinstance(error, (ConnectionLost, ClosedError)) else _loss(error)
+            connection.lost(lost, now)
+
+    def _tell(self, now: float) -> None:
+        for watcher in tuple(self.watchers):
+            watcher(now)
+
+    def _too_late(self) -> TinyMQError:
+        if self._why is None:
+            return DeadlineExceeded("the link to the broker did not come up within the deadline")
+        places = ", ".join(map(str, self.addresses))
+        return UnreachableError(f"no broker answered at {places}: {self._why}")
+
+
+def _loss(error: TinyMQError) -> TinyMQError:
+    lost = ConnectionLost(f"the connection ended: {error}")
+    lost.__cause__ = error
+    return lost

@@ -1,0 +1,139 @@
+"""How the records of one topic find their partitions, and wait while it is unknown."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from attrs import frozen
+
+from tinymq.client.core.batches import Batch
+from tinymq.client.core.config import Choice
+from tinymq.client.core.lane import Lane
+from tinymq.client.core.metadata import TopicInfo
+from tinymq.client.core.partitioners import KeyCache, Turn
+from tinymq.errors import UsageError
+
+
+@frozen
+class Parked:
+    """
+    Records that wait for their topic to be known.
+
+    Attributes:
+        batch: The records, as one batch, for the case that nothing comes of it.
+        place: Puts them into lanes, given the time.
+    """
+
+    batch: Batch
+    place: Callable[[float], None]
+
+
+class Route:
+    """
+    One topic as a producer sees it.
+
+    Args:
+        topic: Its name.
+        partitioner: A name or a function, from the configuration.
+        chance: Gives random numbers from 0 to 1.
+
+    Attributes:
+        info: What is known about the topic, or None.
+        lanes: The ways to its partitions.
+        parked: What waits for `info`.
+        by_record: Whether records without key choose one by one.
+    """
+
+    def __init__(self, topic: str, partitioner: str | Choice, chance: Callable[[], float]) -> None:
+        self.topic = topic
+        self.info: TopicInfo | None = None
+        self.lanes: dict[int, Lane] = {}
+        self.parked: deque[Parked] = deque()
+        self.by_record = partitioner == "round_robin" or callable(partitioner)
+        self._function = partitioner if callable(partitioner) else None
+        self._turn = Turn(chance())
+        self._keys = KeyCache(1)
+        self._usable: list[int] = []
+        self._sticky = -1
+
+    def learn(self, info: TopicInfo) -> None:
+        """
+        Take what is known about the topic.
+
+        Args:
+            info: From the metadata.
+        """
+        if self.info is None or info.partitions != self.info.partitions:
+            self._keys = KeyCache(info.partitions)
+        self.info = info
+        self._sticky = -1
+        led = [number for number, leader in enumerate(info.leaders) if leader >= 0]
+        self._usable = led if 0 < len(led) < info.partitions else []
+
+    def choose(self, key: bytes | None) -> int:
+        """
+        Choose the partition of one record.
+
+        Args:
+            key: Its key.
+        """
+        if self._function is not None:
+            return self._ask(key)
+        if key is not None:
+            return self._keys[key]
+        if self.by_record:
+            return self._next()
+        if self._sticky < 0:
+            self._sticky = self._next()
+        return self._sticky
+
+    def next_batch(self) -> int:
+        """Choose the partition of a whole batch of records without keys."""
+        return self._next()
+
+    def sealed(self, partition: int) -> None:
+        """
+        Leave a partition after its batch was closed.
+
+        Args:
+            partition: Which.
+        """
+        if partition == self._sticky:
+            self._sticky = -1
+
+    def split(self, keys: Sequence[bytes | None] | None, count: int) -> dict[int, list[int]]:
+        """
+        Divide records over partitions one by one.
+
+        Args:
+            keys: Their keys, or None.
+            count: How many.
+
+        Returns:
+            For each partition the places of its records, in order.
+        """
+        if self._function is None and keys is not None and None not in keys:
+            parts = map(self._keys.__getitem__, keys)  # type: ignore[arg-type]
+        else:
+            parts = map(self.choose, keys or [None] * count)
+        found: dict[int, list[int]] = {}
+        for place, part in enumerate(parts):
+            if part in found:
+                found[part].append(place)
+            else:
+                found[part] = [place]
+        return found
+
+    def _next(self) -> int:
+        assert self.info is not None
+        return self._turn.next(self.info.partitions, self._usable)
+
+    def _ask(self, key: bytes | None) -> int:
+        assert self.info is not None
+        assert self._function is not None
+        count = self.info.partitions
+        part = self._function(self.topic, key, count)
+        if type(part) is not int or not 0 <= part < count:
+            raise UsageError(f"the partitioner chose {part!r} of {count} partitions")
+        return part

@@ -1,0 +1,256 @@
+"""The producer with Deferreds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred, fail, succeed
+
+from tinymq.client.core.batches import Batch, Group
+from tinymq.client.core.cluster import Cluster
+from tinymq.client.core.config import ProducerConfig
+from tinymq.client.core.fork import Home
+from tinymq.client.core.partitioners import Key
+from tinymq.client.core.producer import ProducerCore
+from tinymq.client.core.results import Account, Position, Sent
+from tinymq.client.network import TwistedNetwork
+from tinymq.errors import TinyMQError
+
+_new_tuple: Callable[..., Any] = tuple.__new__
+
+
+class Producer:
+    """
+    Sends records; made by `Client.producer`.
+
+    Records of one reactor turn travel together, in batches of one partition.
+    `send` costs one Deferred for each record; `send_batch` is the fast way.
+
+    Args:
+        cluster: The brokers.
+        config: Settings.
+        network: Clock and timer.
+        home: The process in which the client was made.
+        forget: Called when it is closed.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ProducerConfig,
+        network: TwistedNetwork,
+        home: Home,
+        forget: Callable[[Producer], None],
+    ) -> None:
+        self.config = config
+        self._network = network
+        self._home = home
+        self._forget = forget
+        self._core = ProducerCore(cluster, config, _deliver)
+        self._seconds = network.seconds
+        self._turning = False
+        self._closing: Deferred[Account] | None = None
+
+    @property
+    def pending(self) -> int:
+        """Messages without an answer."""
+        return self._core.pending
+
+    @property
+    def account(self) -> Account:
+        """What became of every message so far."""
+        return self._core.account
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | bytearray | memoryview | None,
+        key: Key | None = None,
+        headers: Any = None,
+        partition: int | None = None,
+    ) -> Deferred[Position]:
+        """
+        Send one record.
+
+        Args:
+            topic: Name of the topic.
+            value: Its value; None is a tombstone.
+            key: Its key; equal keys go to the same partition.
+            headers: Pairs of name and bytes, or a mapping.
+            partition: Its partition, or None to choose one.
+
+        Returns:
+            A Deferred that ends
+
+            - with the `Position` at which it is stored;
+            - with `BufferFull` at once, when `ProducerConfig.buffer_bytes` are held;
+            - with `ValueTooLarge`, `InvalidName` or `UsageError` at once, for this
+              record alone;
+            - with the broker's error, such as `UnknownTopic` or `StorageFull`, the
+              latter after `ProducerConfig.deadline_s` of trying;
+            - with `DeadlineExceeded` or `UnreachableError` after the same time:
+              the record may be stored after all;
+            - with `ClosedError` when producer or client is closed before, and with
+              `ForkedError` in another process;
+            - with `CancelledError` when it is cancelled: the record may be stored.
+        """
+        waiting: Deferred[Position] = Deferred()
+        try:
+            self._home.check()
+            self._core.append(topic, value, key, headers, partition, waiting, self._seconds())
+        except TinyMQError as error:
+            return fail(error)
+        if not self._turning:
+            self._turn()
+        return waiting
+
+    def send_batch(
+        self,
+        topic: str,
+        values: Sequence[bytes | bytearray | memoryview | None],
+        keys: Sequence[Key | None] | None = None,
+        headers: Sequence[Any] | None = None,
+        partition: int | None = None,
+    ) -> Deferred[Sent]:
+        """
+        Send many records with one Deferred; they are cut into batches.
+
+        Args:
+            topic: Name of the topic.
+            values: Their values.
+            keys: As many keys, or None.
+            headers: As many headers, or None.
+            partition: The partition of all, or None to choose: by key, otherwise
+                one for each batch.
+
+        Returns:
+            A Deferred that ends
+
+            - with `Sent` when all are stored;
+            - with `PartlySent` when a part is not, which says what became of each;
+            - as that of `send`, when none is stored. A record over a limit is
+              found before anything is sent.
+        """
+        waiting: Deferred[Sent] = Deferred()
+
+        def done(group: Group) -> None:
+            try:
+                sent = group.result()
+            except TinyMQError as error:
+                waiting.errback(error)
+            else:
+                waiting.callback(sent)
+
+        try:
+            self._home.check()
+            self._core.append_many(topic, values, keys, headers, partition, done, self._seconds())
+        except TinyMQError as error:
+            return fail(error)
+        self._network.arm()
+        return waiting
+
+    def send_oneway(
+        self,
+        topic: str,
+        value: bytes | bytearray | memoryview | None,
+        key: Key | None = None,
+        headers: Any = None,
+        partition: int | None = None,
+    ) -> None:
+        """
+        Send one record and hear of it only in `account`, `flush` and `close`.
+
+        Args:
+            topic: Name of the topic.
+            value: Its value.
+            key: Its key.
+            headers: Pairs of name and bytes, or a mapping.
+            partition: Its partition.
+
+        Raises:
+            BufferFull: `ProducerConfig.buffer_bytes` are held.
+            ClosedError: The producer was closed.
+            ForkedError: This is another process.
+            UsageError: A field is of the wrong type.
+            ValueTooLarge: Over a limit.
+        """
+        self._home.check()
+        self._core.append(topic, value, key, headers, partition, None, self._seconds())
+        if not self._turning:
+            self._turn()
+
+    def flush(self) -> Deferred[Account]:
+        """
+        Send what waits.
+
+        Returns:
+            A Deferred that ends with the account so far, when everything taken
+            before is settled, each message within its deadline. It fails with
+            `ForkedError` in another process and with nothing else.
+        """
+        waiting: Deferred[Account] = Deferred()
+        try:
+            self._home.check()
+        except TinyMQError as error:
+            return fail(error)
+        self._core.flush(lambda: _fire(waiting, self._core.account), self._seconds())
+        self._network.arm()
+        return waiting
+
+    def close(self) -> Deferred[Account]:
+        """
+        Take no more records, and settle those taken.
+
+        Returns:
+            A Deferred that ends with the account of every message, within
+            `ProducerConfig.deadline_s`. It fails with `ForkedError` in another
+            process and with nothing else.
+        """
+        try:
+            self._home.check()
+        except TinyMQError as error:
+            return fail(error)
+        if self._core.finished:
+            return succeed(self._core.account)
+        waiting: Deferred[Account] = Deferred()
+
+        def closed() -> None:
+            self._forget(self)
+            _fire(waiting, self._core.account)
+
+        self._core.close(closed, self._seconds())
+        self._network.arm()
+        return waiting
+
+    def _turn(self) -> None:
+        """Send at the end of this turn of the reactor."""
+        self._turning = True
+        self._network.later(self._drain)
+
+    def _drain(self) -> None:
+        self._turning = False
+        self._core.drain(self._seconds())
+        self._network.arm()
+
+
+def _fire(waiting: Deferred[Account], account: Account) -> None:
+    waiting.callback(account)
+
+
+def _deliver(topic: str, partition: int, batch: Batch) -> None:
+    """Fire the Deferreds of a batch of single records."""
+    tokens: list[Deferred[Position] | None] = batch.tokens or []
+    error = batch.error
+    if error is not None:
+        for waiting in tokens:
+            if waiting is not None:
+                waiting.errback(error)
+        return
+    offset, timestamp, volatile = batch.base_offset, batch.timestamp, batch.volatile
+    confirmed = offset >= 0
+    for waiting in tokens:
+        if waiting is not None:
+            waiting.callback(_new_tuple(Position, (topic, partition, offset, timestamp, volatile)))
+        if confirmed:
+            offset += 1

@@ -1,0 +1,104 @@
+"""The next snapshot in the making, from the events of the store."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Any
+
+import attrs
+
+from tinymq.meta.entries import Event
+from tinymq.meta.registry import BrokerInfo, Registry, Topic
+
+
+class Draft:
+    """
+    The next snapshot in the making.
+
+    A part is copied when it is first changed, so that a change of one topic
+    costs one copy of the tables of topics and nothing else.
+
+    Args:
+        base: The snapshot to start from; it stays as it is.
+    """
+
+    def __init__(self, base: Registry) -> None:
+        self._base = base
+        self._changed: dict[str, dict[Any, Any]] = {}
+        self._cluster = base.cluster
+
+    def put_topic(self, topic: Topic) -> None:
+        """Add a topic, or put it in the place of an older form of itself."""
+        self.drop_topic(topic.id)
+        self._part("topics")[topic.id] = topic
+        self._part("by_name")[topic.name] = topic
+        self._count(topic, 1)
+
+    def drop_topic(self, topic_id: bytes) -> None:
+        """Remove a topic, if it is there."""
+        topic = self._part("topics").pop(topic_id, None)
+        if topic is None:
+            return
+        if self._part("by_name")[topic.name].id == topic_id:
+            del self._part("by_name")[topic.name]
+        self._count(topic, -1)
+
+    def _count(self, topic: Topic, by: int) -> None:
+        led = self._part("led")
+        for leader in topic.leaders:
+            led[leader] = led.get(leader, 0) + by
+
+    def put_broker(self, broker: BrokerInfo) -> None:
+        """Add a broker, or its new form."""
+        self._part("brokers")[broker.id] = broker
+
+    def drop_broker(self, broker_id: int) -> None:
+        """Remove a broker, if it is there."""
+        self._part("brokers").pop(broker_id, None)
+
+    def put_deleted(self, topic_id: bytes, at_ms: int | None) -> None:
+        """Remember that a topic was deleted; None forgets it."""
+        if at_ms is None:
+            self._part("deleted").pop(topic_id, None)
+        else:
+            self._part("deleted")[topic_id] = at_ms
+
+    def put_cluster(self, cluster: bytes) -> None:
+        """Set the identity of all this."""
+        self._cluster = cluster
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the next snapshot differs from its base."""
+        return bool(self._changed) or self._cluster != self._base.cluster
+
+    def _part(self, name: str) -> dict[Any, Any]:
+        if name not in self._changed:
+            self._changed[name] = dict(getattr(self._base, name))
+        return self._changed[name]
+
+    def finish(self, revision: int) -> Registry:
+        """Return the snapshot."""
+        parts = {name: MappingProxyType(part) for name, part in self._changed.items()}
+        return attrs.evolve(self._base, revision=revision, cluster=self._cluster, **parts)
+
+
+def follow(draft: Draft, event: Event) -> None:
+    """Carry one change of the store over to a snapshot."""
+    kind, _, rest = event.key.partition("/")
+    entry = event.entry
+    if kind == "topic":
+        topic_id = bytes.fromhex(rest)
+        if entry is None:
+            draft.drop_topic(topic_id)
+        else:
+            draft.put_topic(Topic.decode(topic_id, entry.value))
+    elif kind == "broker":
+        if entry is None:
+            draft.drop_broker(int(rest))
+        else:
+            draft.put_broker(BrokerInfo.decode(int(rest), entry.value, entry.lease))
+    elif kind == "deleted":
+        draft.put_deleted(bytes.fromhex(rest), int(entry.value) if entry else None)
+    elif kind == "cluster" and entry is not None:
+        draft.put_cluster(bytes.fromhex(entry.value.decode()))

@@ -1,0 +1,194 @@
+"""
+What topics and brokers there are: immutable snapshots.
+
+A reader takes a `Registry` and may keep it; it never changes under the reader's
+hands. A change makes a new snapshot, which replaces the old one in one step.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Mapping
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+from attrs import field, frozen
+
+from tinymq.errors import UnknownPartition, UnknownTopic, UnknownTopicId
+from tinymq.topicconfig import TopicConfig
+
+
+@frozen(kw_only=True)
+class Topic:
+    """
+    A topic.
+
+    Attributes:
+        id: 16 random bytes; a topic made anew under an old name has another.
+        name: The name.
+        partitions: How many there are.
+        config: Its settings, all of them.
+        created_ms: When it was made.
+        leaders: The broker of each partition.
+    """
+
+    id: bytes
+    name: str
+    partitions: int
+    config: TopicConfig
+    created_ms: int
+    leaders: tuple[int, ...]
+
+    def leader(self, partition: int) -> int:
+        """
+        Return the broker of a partition.
+
+        Raises:
+            UnknownPartition: There is no such partition.
+        """
+        if not 0 <= partition < self.partitions:
+            raise UnknownPartition(
+                f"{self.name} has the partitions 0 to {self.partitions - 1}, not {partition}",
+                topic=self.name,
+                partitions=self.partitions,
+            )
+        return self.leaders[partition]
+
+    def encode(self) -> bytes:
+        """Return the topic as it is stored."""
+        return _json(
+            name=self.name,
+            config=self.config.to_mapping(),
+            created_ms=self.created_ms,
+            leaders=self.leaders,
+        )
+
+    @classmethod
+    def decode(cls, topic_id: bytes, stored: bytes) -> Topic:
+        """Read what `encode` gave."""
+        facts = json.loads(stored)
+        return cls(
+            id=topic_id,
+            name=facts["name"],
+            partitions=len(facts["leaders"]),
+            config=TopicConfig.from_stored(facts["config"]),
+            created_ms=facts["created_ms"],
+            leaders=tuple(facts["leaders"]),
+        )
+
+
+@frozen(kw_only=True)
+class BrokerInfo:
+    """
+    A live broker.
+
+    Attributes:
+        id: Its number, kept in its data folder.
+        name: Its name.
+        host: Where clients reach it.
+        port: And at which port.
+        incarnation: Rises with each of its starts.
+        started_ms: When it registered.
+        lease: What its registration lives by.
+    """
+
+    id: int
+    name: str
+    host: str
+    port: int
+    incarnation: int
+    started_ms: int
+    lease: int
+
+    def encode(self) -> bytes:
+        """Return the broker as it is stored."""
+        return _json(
+            name=self.name,
+            host=self.host,
+            port=self.port,
+            incarnation=self.incarnation,
+            started_ms=self.started_ms,
+        )
+
+    @classmethod
+    def decode(cls, broker_id: int, stored: bytes, lease: int) -> BrokerInfo:
+        """Read what `encode` gave."""
+        facts = json.loads(stored)
+        names = ("name", "host", "port", "incarnation", "started_ms")
+        return cls(id=broker_id, lease=lease, **{name: facts[name] for name in names})
+
+
+def _json(**facts: Any) -> bytes:
+    return json.dumps(facts, separators=(",", ":")).encode()
+
+
+def _none() -> Mapping[Any, Any]:
+    return MappingProxyType({})
+
+
+@frozen(kw_only=True)
+class Registry:
+    """
+    One snapshot.
+
+    Attributes:
+        revision: The store's revision that made it.
+        cluster: 16 random bytes, the identity of all this.
+        topics: Topics by id.
+        by_name: Topics by name.
+        brokers: Live brokers by id.
+        led: How many partitions every broker leads, live or not.
+        deleted: When a topic was deleted, in ms, by its id. Only what stands
+            here may have its folders removed; an id that is unknown may not.
+    """
+
+    revision: int = 0
+    cluster: bytes = bytes(16)
+    topics: Mapping[bytes, Topic] = field(factory=_none)
+    by_name: Mapping[str, Topic] = field(factory=_none)
+    brokers: Mapping[int, BrokerInfo] = field(factory=_none)
+    led: Mapping[int, int] = field(factory=_none)
+    deleted: Mapping[bytes, int] = field(factory=_none)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of all topics, in order."""
+        return tuple(sorted(self.by_name))
+
+    @property
+    def load(self) -> dict[int, int]:
+        """How many partitions every live broker leads."""
+        return {broker: self.led.get(broker, 0) for broker in self.brokers}
+
+    def topic(self, name: str) -> Topic:
+        """
+        Return a topic by its name.
+
+        Raises:
+            UnknownTopic: There is none.
+        """
+        found = self.by_name.get(name)
+        if found is None:
+            raise UnknownTopic(f"there is no topic {name[:200]!a}", topic=name[:200])
+        return found
+
+    def topic_of(self, topic_id: bytes) -> Topic:
+        """
+        Return a topic by its id.
+
+        Raises:
+            UnknownTopicId: There is none: it was deleted, and perhaps made anew.
+        """
+        found = self.topics.get(topic_id)
+        if found is None:
+            raise UnknownTopicId(
+                f"there is no topic with the id {topic_id[:16].hex()}; refresh the metadata"
+            )
+        return found
+
+    def page(self, after: str, limit: int) -> tuple[Topic, ...]:
+        """Return at most so many topics whose names follow `after`, in order."""
+        first = bisect_right(self.names, after)
+        return tuple(self.by_name[name] for name in self.names[first : first + limit])

@@ -1,0 +1,409 @@
+"""
+The MetaServer's durable table: keys and values in etcd's shape, on SQLite.
+
+What a caller may do here, etcd can do too, so that a cluster may put etcd in
+its place: read a range at a revision, write a transaction that depends on
+comparisons, watch a range from a revision on, and tie keys to a lease.
+
+Every transaction that changes something is one revision, a number that only
+rises. The one table keeps every version of every key until `compact`: a row is
+``(key, revision)`` and a deleted key is a row whose value is NULL.
+
+All calls are plain functions of one thread. A write ends with one fsync.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from attrs import define
+
+from tinymq.errors import ClosedError, InvalidRequest, StateError, StorageError, StorageFull
+from tinymq.meta.entries import Compare, Delete, Entry, Event, Put, Write, prefix
+from tinymq.meta.sqlite import connect, transaction, translated
+
+_SCHEMA: Final = """
+CREATE TABLE entries (
+    key TEXT NOT NULL,           -- '' holds the compacted revision
+    revision INTEGER NOT NULL,
+    value BLOB,                  -- NULL: deleted
+    created INTEGER NOT NULL,    -- revision at which the key came to be
+    version INTEGER NOT NULL,    -- writes since then
+    lease INTEGER NOT NULL,      -- 0: none
+    PRIMARY KEY (key, revision)
+) WITHOUT ROWID;
+CREATE INDEX entries_by_revision ON entries (revision)
+"""
+
+_COLUMNS: Final = "key, value, created, revision, version, lease"
+_LEASES: Final = "lease/"
+
+
+#: Called with all events of one revision that fall into the watched range.
+Listener: TypeAlias = Callable[[tuple[Event, ...]], None]
+
+
+@define(eq=False)
+class Watch:
+    """A running watch; `cancel` ends it at once."""
+
+    start: str
+    end: str
+    listener: Listener
+    #: The first revision that the listener has not heard.
+    next_revision: int
+    _watches: list[Watch]
+
+    def cancel(self) -> None:
+        """Hear no more; may be called at any time, also by the listener."""
+        if self in self._watches:
+            self._watches.remove(self)
+
+    def select(self, events: Sequence[Event]) -> tuple[Event, ...]:
+        """Return the events of the watched range."""
+        if events[0].revision < self.next_revision:
+            return ()
+        return tuple(event for event in events if self.start <= event.key < self.end)
+
+
+@define
+class _Lease:
+    seconds: float
+    deadline: float
+
+
+class Store:
+    """
+    The table.
+
+    Args:
+        file: The database.
+        create: Whether to make a missing file.
+        monotonic: The clock of the leases, in seconds.
+
+    Raises:
+        StorageError: The file is missing, damaged, in use or not ours.
+    """
+
+    def __init__(
+        self, file: Path, *, create: bool = True, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.file = file
+        self._monotonic = monotonic
+        self._connection: sqlite3.Connection | None = connect(file, _SCHEMA, create=create)
+        self._failed: StorageError | None = None
+        self._watches: list[Watch] = []
+        self._events: deque[tuple[Event, ...]] = deque()
+        self._announcing = False
+        #: The revision of the last write.
+        self.revision = self._newest("")
+        #: The oldest revision that can be read.
+        self.compacted = self._newest("WHERE key = ''")
+        # As in etcd, a lease that outlived its server starts anew.
+        self._leases = {
+            int(entry.key.removeprefix(_LEASES)): self._lease(float(entry.value))
+            for entry in self.range(*prefix(_LEASES))
+        }
+
+    def close(self) -> None:
+        """Close the file; every later call fails."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        self._watches.clear()
+
+    # --- read
+
+    def get(self, key: str, revision: int | None = None) -> Entry | None:
+        """Return a key as it is, or was at a revision."""
+        found = self.range(key, key + "\0", revision)
+        return found[0] if found else None
+
+    def range(
+        self, start: str, end: str, revision: int | None = None, limit: int = -1
+    ) -> tuple[Entry, ...]:
+        """
+        Return the keys from `start` up to, but without, `end`, in order.
+
+        Args:
+            start: The first key.
+            end: The first key no longer wanted.
+            revision: As it was then; now, if not given.
+            limit: At most so many.
+
+        Raises:
+            InvalidRequest: The revision was compacted or is yet to come.
+        """
+        at = self.revision if revision is None else revision
+        if at > self.revision or at < self.compacted:
+            raise InvalidRequest(
+                f"revision {at} is not between {self.compacted} and {self.revision}",
+                field="revision",
+                oldest=self.compacted,
+                newest=self.revision,
+            )
+        with translated(self.file):
+            rows = self._sql(
+                f"SELECT {_COLUMNS} FROM entries AS e"  # noqa: S608 a constant
+                " WHERE key >= ? AND key < ? AND value IS NOT NULL AND revision ="
+                " (SELECT max(revision) FROM entries WHERE key = e.key AND revision <= ?)"
+                " ORDER BY key LIMIT ?",
+                max(start, "\0"),
+                end,
+                at,
+                limit,
+            )
+        return tuple(Entry(*row) for row in rows)
+
+    # --- write
+
+    def put(self, key: str, value: bytes, lease: int = 0) -> int:
+        """Write one key and return the revision."""
+        self.transact([], [Put(key, value, lease)])
+        return self.revision
+
+    def delete(self, key: str) -> bool:
+        """Delete one key and say whether it was there."""
+        found = self.get(key) is not None
+        if found:
+            self.transact([], [Delete(key)])
+        return found
+
+    def transact(
+        self,
+        compares: Sequence[Compare],
+        writes: Sequence[Write],
+        otherwise: Sequence[Write] = (),
+    ) -> bool:
+        """
+        Write all or nothing, on condition, and be durable when this returns.
+
+        Args:
+            compares: What must hold, all of it.
+            writes: What to write then; no key twice.
+            otherwise: What to write else.
+
+        Returns:
+            Whether the comparisons held.
+
+        Raises:
+            StorageFull: The disk is full; nothing was written.
+            StorageError: The disk failed. Nothing can be written any more,
+                since no later sync would tell what is on it.
+        """
+        if self._failed is not None:
+            raise self._failed
+        try:
+            with translated(self.file), transaction(self._open):
+                held = all(self._holds(compare) for compare in compares)
+                events = self._write(writes if held else otherwise)
+        except StorageFull:
+            raise
+        except StorageError as error:
+            self._failed = error
+            raise
+        if events:
+            self.revision += 1
+            self._announce(events)
+        return held
+
+    def _holds(self, compare: Compare) -> bool:
+        entry = self.get(compare.key)
+        return (entry.modified if entry else 0) == compare.modified
+
+    def _write(self, writes: Sequence[Write]) -> tuple[Event, ...]:
+        keys = [write.key for write in writes]
+        if len(set(keys)) != len(keys) or "" in keys:
+            raise ValueError("a key is empty or written twice in one transaction")
+        return tuple(event for write in writes if (event := self._write_one(write)))
+
+    def _write_one(self, write: Write) -> Event | None:
+        before = self.get(write.key)
+        revision = self.revision + 1
+        if isinstance(write, Delete):
+            if before is None:
+                return None
+            entry = None
+            row: tuple[object, ...] = (write.key, None, before.created, revision, 0, 0)
+        else:
+            if write.lease and write.lease not in self._leases:
+                raise StateError(f"lease {write.lease} has ended", lease=write.lease)
+            created, version = (before.created, before.version) if before else (revision, 0)
+            entry = Entry(write.key, write.value, created, revision, version + 1, write.lease)
+            row = (write.key, write.value, created, revision, version + 1, write.lease)
+        self._sql(f"INSERT INTO entries ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", *row)  # noqa: S608
+        return Event(write.key, revision, entry)
+
+    def compact(self, revision: int) -> None:
+        """
+        Forget what was overwritten or deleted up to a revision.
+
+        Reads and watches from before it are refused from now on.
+        """
+        revision = min(revision, self.revision)
+        if revision <= self.compacted:
+            return
+        with translated(self.file), transaction(self._open):
+            self._open.execute(
+                "DELETE FROM entries WHERE key != '' AND revision <= :head AND"
+                " (value IS NULL OR EXISTS (SELECT 1 FROM entries AS later WHERE"
+                "  later.key = entries.key AND later.revision > entries.revision"
+                "  AND later.revision <= :head))",
+                {"head": revision},
+            )
+            self._sql("DELETE FROM entries WHERE key = ''")
+            # Its revision also keeps `max(revision)` from falling.
+            self._sql("INSERT INTO entries VALUES ('', ?, NULL, 0, 0, 0)", revision)
+        self.compacted = revision
+
+    # --- watch
+
+    def watch(
+        self, listener: Listener, start: str, end: str, from_revision: int | None = None
+    ) -> Watch:
+        """
+        Call a listener for every revision that changes a range.
+
+        Args:
+            listener: Called with the events of one revision at a time, in order,
+                after they are durable. What it raises reaches the writer, once
+                all listeners were called.
+            start: The first key.
+            end: The first key no longer wanted.
+            from_revision: The first revision wanted; past ones are delivered
+                before this returns. If not given, the next one.
+
+        Raises:
+            InvalidRequest: The revision was compacted.
+        """
+        first = self.revision + 1 if from_revision is None else from_revision
+        if first <= self.compacted:
+            raise InvalidRequest(
+                f"the history begins with revision {self.compacted + 1}",
+                field="revision",
+                oldest=self.compacted + 1,
+            )
+        watch = Watch(start, end, listener, first, self._watches)
+        while watch.next_revision <= self.revision:  # the listener may write, too
+            history = self._history(watch)
+            watch.next_revision = self.revision + 1
+            for events in history:
+                listener(events)
+        self._watches.append(watch)
+        return watch
+
+    def _history(self, watch: Watch) -> list[tuple[Event, ...]]:
+        with translated(self.file):
+            rows = self._sql(
+                f"SELECT {_COLUMNS} FROM entries"  # noqa: S608 a constant
+                " WHERE revision >= ? AND key >= ? AND key < ? ORDER BY revision, key",
+                watch.next_revision,
+                max(watch.start, "\0"),
+                watch.end,
+            )
+        together: dict[int, list[Event]] = {}
+        for row in rows:
+            entry = Entry(*row) if row[1] is not None else None
+            together.setdefault(row[3], []).append(Event(row[0], row[3], entry))
+        return [tuple(events) for events in together.values()]
+
+    def _announce(self, events: tuple[Event, ...]) -> None:
+        """Tell the watches; what a listener writes is told after this, not within."""
+        self._events.append(events)
+        if self._announcing:
+            return
+        self._announcing = True
+        errors: list[Exception] = []
+        try:
+            while self._events:
+                self._tell(self._events.popleft(), errors)
+        finally:
+            self._announcing = False
+        if errors:
+            raise errors[0]
+
+    def _tell(self, events: tuple[Event, ...], errors: list[Exception]) -> None:
+        for watch in tuple(self._watches):
+            selected = watch.select(events)
+            if selected and watch in self._watches:
+                try:
+                    watch.listener(selected)
+                except Exception as error:  # noqa: BLE001 the others must hear it too
+                    errors.append(error)
+
+    # --- leases
+
+    def grant(self, seconds: float) -> int:
+        """
+        Return a new lease, which ends unless it is renewed in time.
+
+        Renewals are kept in memory, as in etcd: no write for each heartbeat.
+        """
+        lease = self.revision + 1
+        self._leases[lease] = self._lease(seconds)
+        try:
+            self.put(f"{_LEASES}{lease}", str(seconds).encode())
+        except BaseException:
+            if self.revision < lease:
+                del self._leases[lease]
+            raise
+        return lease
+
+    def renew(self, lease: int) -> None:
+        """
+        Let a lease begin anew.
+
+        Raises:
+            StateError: It has ended.
+        """
+        held = self._leases.get(lease)
+        if held is None or held.deadline <= self._monotonic():
+            raise StateError(f"lease {lease} has ended", lease=lease)
+        self._leases[lease] = self._lease(held.seconds)
+
+    def revoke(self, lease: int) -> None:
+        """End a lease now, and delete its keys."""
+        self._end([lease] if lease in self._leases else [])
+
+    def expire(self) -> None:
+        """End the leases whose time is over, and delete their keys; call it now and then."""
+        now = self._monotonic()
+        self._end([lease for lease, held in self._leases.items() if held.deadline <= now])
+
+    def is_live(self, lease: int) -> bool:
+        """Whether a lease's time is not over."""
+        held = self._leases.get(lease)
+        return held is not None and held.deadline > self._monotonic()
+
+    def _lease(self, seconds: float) -> _Lease:
+        return _Lease(seconds, self._monotonic() + seconds)
+
+    def _end(self, leases: list[int]) -> None:
+        if not leases:
+            return
+        keys = [entry.key for entry in self.range(*prefix("")) if entry.lease in leases]
+        keys += [f"{_LEASES}{lease}" for lease in leases]
+        self.transact([], [Delete(key) for key in keys])
+        for lease in leases:
+            self._leases.pop(lease, None)
+
+    # --- SQLite
+
+    @property
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise ClosedError(f"{self.file} was closed")
+        return self._connection
+
+    def _newest(self, where: str) -> int:
+        with translated(self.file):
+            rows = self._sql(f"SELECT coalesce(max(revision), 0) FROM entries {where}")  # noqa: S608
+        return int(rows[0][0])
+
+    def _sql(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        return self._open.execute(statement, values).fetchall()

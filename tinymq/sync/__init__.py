@@ -1,0 +1,50 @@
+"""
+The blocking client, on sockets of its own: no reactor, no thread.
+
+::
+
+    with Client("tinymq://127.0.0.1") as client:
+        position = client.producer().send("orders", b"one")
+"""
+
+from __future__ import annotations
+
+from tinymq.client.core.address import DEFAULT_URL
+from tinymq.client.core.config import Backoff, ClientConfig, ConsumerConfig, ProducerConfig
+from tinymq.client.core.delivered import ConsumerBatch
+from tinymq.client.core.metadata import TopicInfo
+from tinymq.client.core.results import (
+    EARLIEST,
+    LATEST,
+    Account,
+    At,
+    Failed,
+    PartlySent,
+    Position,
+    Sent,
+)
+from tinymq.sync.client import Admin, Client
+from tinymq.sync.consumer import Consumer
+from tinymq.sync.producer import Producer
+
+__all__ = [
+    "DEFAULT_URL",
+    "EARLIEST",
+    "LATEST",
+    "Account",
+    "Admin",
+    "At",
+    "Backoff",
+    "Client",
+    "ClientConfig",
+    "Consumer",
+    "ConsumerBatch",
+    "ConsumerConfig",
+    "Failed",
+    "PartlySent",
+    "Position",
+    "Producer",
+    "ProducerConfig",
+    "Sent",
+    "TopicInfo",
+]

@@ -1,0 +1,207 @@
+"""The blocking client: links, and what is made from them."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from typing_extensions import override
+
+from tinymq.client.core.address import parse_url, url_from
+from tinymq.client.core.admin import HARMLESS, AdminCalls, read_result
+from tinymq.client.core.cluster import Cluster
+from tinymq.client.core.config import ClientConfig, ConsumerConfig, ProducerConfig
+from tinymq.client.core.metadata import TopicInfo
+from tinymq.client.core.results import Result
+from tinymq.errors import ClosedError, DeadlineExceeded, TinyMQError
+from tinymq.sync.consumer import Consumer
+from tinymq.sync.loop import Loop
+from tinymq.sync.network import SocketNetwork
+from tinymq.sync.producer import Producer
+from tinymq.wire.frames import Bytes
+from tinymq.wire.messages import Operate
+
+
+class Admin(AdminCalls[Result]):
+    """
+    Administrative operations that return when they are done.
+
+    Each raises the broker's error, `ConnectionLost` when the link died after the
+    request was written (what changes something may have been carried out, and is
+    not repeated), or `DeadlineExceeded` or `UnreachableError` after
+    `ClientConfig.deadline_s`.
+
+    Args:
+        call: Carries out an operation.
+    """
+
+    def __init__(self, call: Callable[[str, dict[str, Any]], Result]) -> None:
+        self._call = call
+
+    @override
+    def operate(self, operation: str, /, **arguments: Any) -> Result:
+        return self._call(
+            operation, {name: value for name, value in arguments.items() if value is not None}
+        )
+
+
+class Client:
+    """
+    A blocking client of one cluster; a context manager.
+
+    It has sockets of its own, no thread and no reactor. So it works only while
+    one of its calls runs, and each call ends within its deadline. A lock makes
+    calls from several threads safe, one after the other: a thread that waits for
+    records keeps the others waiting, so give each thread its own client.
+
+    Args:
+        url: ``tinymq://host[:port][,...]``; otherwise the environment's
+            ``TINYMQ_URL``, otherwise ``tinymq://127.0.0.1:7800``.
+        config: Settings.
+        chance: Random numbers from 0 to 1, for back-off and partitions.
+        clock: Seconds that never go back.
+        environment: Variables of the process.
+
+    Raises:
+        ConfigError: The URL is wrong.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        config: ClientConfig | None = None,
+        *,
+        chance: Callable[[], float] = random.random,
+        clock: Callable[[], float] = time.monotonic,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        self.config = config or ClientConfig()
+        network = SocketNetwork(self.config)
+        self._loop = Loop(network, clock)
+        addresses = parse_url(url_from(url, environment))
+        self._cluster = Cluster(addresses, self.config, network, chance)
+        self._loop.cluster = self._cluster
+        self._producers: set[Producer] = set()
+        self._consumers: set[Consumer] = set()
+        self.admin = Admin(self._operate)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def producer(self, config: ProducerConfig | None = None) -> Producer:
+        """
+        Make a producer; close it when it is not needed any more.
+
+        Args:
+            config: Settings.
+
+        Raises:
+            ClosedError: The client was closed.
+            ForkedError: This is another process.
+        """
+        with self._loop.lock:
+            self._check()
+            producer = Producer(self._loop, config or ProducerConfig(), self._producers.discard)
+            self._producers.add(producer)
+            return producer
+
+    def consumer(self, config: ConsumerConfig | None = None) -> Consumer:
+        """
+        Make a consumer; `Consumer.assign` says what it reads.
+
+        Args:
+            config: Settings.
+
+        Raises:
+            ClosedError: The client was closed.
+            ForkedError: This is another process.
+        """
+        with self._loop.lock:
+            self._check()
+            consumer = Consumer(self._loop, config or ConsumerConfig(), self._consumers.discard)
+            self._consumers.add(consumer)
+            return consumer
+
+    def metadata(self, topics: Iterable[str], *, create: bool = False) -> dict[str, TopicInfo]:
+        """
+        Describe topics, freshly asked.
+
+        Args:
+            topics: Their names.
+            create: Create those that do not exist.
+
+        Raises:
+            UnknownTopic: Or another of the broker's errors.
+            DeadlineExceeded: Or `UnreachableError`, after `ClientConfig.deadline_s`.
+        """
+        names = list(topics)
+        found: dict[str, TopicInfo] = {}
+        errors: list[TinyMQError] = []
+        with self._loop.lock:
+            self._check()
+            now = self._loop.now()
+            deadline = now + self.config.deadline_s
+
+            def told(info: TopicInfo | None, error: TinyMQError | None, now: float) -> None:
+                if info is not None:
+                    found[info.name] = info
+                else:
+                    errors.append(error or ClosedError())
+
+            for name in names:
+                self._cluster.topic(name, deadline, told, now, create=create, fresh=True)
+            self._loop.run(
+                lambda: len(found) + len(errors) >= len(set(names)) or errors, deadline + 1
+            )
+        if errors:
+            raise errors[0]
+        return found
+
+    def close(self) -> None:
+        """Close producers, which flush, consumers and links."""
+        with self._loop.lock:
+            self._loop.check()
+            for consumer in tuple(self._consumers):
+                consumer.close()
+            for producer in tuple(self._producers):
+                producer.close()
+            self._cluster.close(self._loop.now())
+
+    # --- inside ----------------------------------------------------------------
+
+    def _check(self) -> None:
+        self._loop.check()
+        if self._cluster.closed:
+            raise ClosedError("the client was closed")
+
+    def _operate(self, name: str, arguments: dict[str, Any]) -> Result:
+        ended: list[tuple[Bytes, TinyMQError | None]] = []
+
+        def told(reply: Any, payload: Bytes, error: TinyMQError | None, now: float) -> None:
+            ended.append((payload, error))
+
+        with self._loop.lock:
+            self._check()
+            now = self._loop.now()
+            message = Operate(name=name, arguments=arguments)
+            ask = self._cluster.ask if name in HARMLESS else self._cluster.ask_once
+            deadline = now + self.config.deadline_s
+            ask(message, deadline, told, now)
+            if not self._loop.run(lambda: ended, deadline + 1):
+                raise DeadlineExceeded(f"no answer to {name} within its deadline")
+        payload, error = ended[0]
+        if error is not None:
+            raise error
+        return read_result(payload)

@@ -1,0 +1,81 @@
+"""What the objects of one blocking client share: a lock, a clock, and waiting."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from threading import RLock
+
+from tinymq.client.core.cluster import Cluster
+from tinymq.client.core.fork import Home
+from tinymq.sync.network import GLANCE_S, SocketNetwork
+
+
+class Loop:
+    """
+    Runs the cluster while somebody waits.
+
+    Args:
+        network: The sockets.
+        clock: Seconds that never go back.
+
+    Attributes:
+        cluster: The brokers.
+        lock: Held by every public call.
+    """
+
+    cluster: Cluster
+
+    def __init__(self, network: SocketNetwork, clock: Callable[[], float] = time.monotonic) -> None:
+        self.lock = RLock()
+        self.now = clock
+        self._network = network
+        self._home = Home()
+
+    def check(self) -> None:
+        """
+        Refuse to work in another process.
+
+        Raises:
+            ForkedError: This is a child of the process that made the client.
+        """
+        self._home.check()
+
+    def run(self, done: Callable[[], object], deadline: float) -> bool:
+        """
+        Read, write and tick until something is done.
+
+        Args:
+            done: Whether it is.
+            deadline: When to stop in any case.
+
+        Returns:
+            Whether it is done.
+        """
+        network, cluster = self._network, self.cluster
+        now = self.now()
+        if not done() and len(network):
+            # The common case: the answer comes before anything else is due.
+            found = network.wait(min(GLANCE_S, max(0.0, deadline - now)))
+            now = self.now()
+            network.work(found, now)
+        while not done():
+            if now >= deadline:
+                return False
+            network.patience = deadline - now
+            cluster.tick(now)
+            if done():
+                break
+            timeout = min(deadline, cluster.wake_at) - self.now()
+            found = network.wait(max(0.0, timeout))
+            now = self.now()
+            network.work(found, now)
+        return True
+
+    def glance(self) -> None:
+        """Read what is there and do what is due, without waiting."""
+        network = self._network
+        network.work(network.wait(0), self.now())
+        now = self.now()
+        if self.cluster.wake_at <= now:
+            self.cluster.tick(now)

@@ -1,0 +1,272 @@
+"""The blocking producer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from tinymq.client.core.batches import Batch, Group
+from tinymq.client.core.config import ProducerConfig
+from tinymq.client.core.partitioners import Key
+from tinymq.client.core.producer import ProducerCore
+from tinymq.client.core.results import Account, Position, Sent
+from tinymq.errors import BufferFull, DeadlineExceeded, TinyMQError
+from tinymq.sync.loop import Loop
+
+#: Time beyond its deadline in which a call must end; the core ends it before.
+_GRACE_S = 1.0
+#: Oneway records between two looks at what came back.
+_GLANCE_EVERY = 64
+
+
+class _Answer:
+    """What became of one record."""
+
+    __slots__ = ("error", "position")
+
+    def __init__(self) -> None:
+        self.position: Position | None = None
+        self.error: TinyMQError | None = None
+
+
+class Producer:
+    """
+    Sends records and waits; made by `Client.producer`, a context manager.
+
+    `send` has one record on its way at a time; `send_batch` cuts its records
+    into batches and keeps up to `ProducerConfig.in_flight` of them on their way.
+
+    Args:
+        loop: Shared with the client.
+        config: Settings.
+        forget: Called when it is closed.
+    """
+
+    def __init__(
+        self, loop: Loop, config: ProducerConfig, forget: Callable[[Producer], None]
+    ) -> None:
+        self.config = config
+        self._loop = loop
+        self._forget = forget
+        self._core = ProducerCore(loop.cluster, config, _deliver)
+        self._oneway = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def pending(self) -> int:
+        """Messages without an answer."""
+        return self._core.pending
+
+    @property
+    def account(self) -> Account:
+        """What became of every message so far."""
+        return self._core.account
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | bytearray | memoryview | None,
+        key: Key | None = None,
+        headers: Any = None,
+        partition: int | None = None,
+    ) -> Position:
+        """
+        Send one record, and wait until it is stored.
+
+        Args:
+            topic: Name of the topic.
+            value: Its value; None is a tombstone.
+            key: Its key; equal keys go to the same partition.
+            headers: Pairs of name and bytes, or a mapping.
+            partition: Its partition, or None to choose one.
+
+        Raises:
+            ValueTooLarge: Over a limit, which the error names.
+            WireError: The broker's error, such as `UnknownTopic`, or `StorageFull`
+                after `ProducerConfig.deadline_s` of trying.
+            DeadlineExceeded: Or `UnreachableError`, after the same time; the record
+                may be stored after all.
+            ClosedError: The producer was closed.
+            ForkedError: This is another process.
+        """
+        loop = self._loop
+        answer = _Answer()
+        with loop.lock:
+            loop.check()
+            now = loop.now()
+            self._append(topic, value, key, headers, partition, answer, now)
+            self._core.seal(now)
+            self._wait(
+                lambda: answer.position is not None or answer.error is not None,
+                now + self.config.deadline_s,
+            )
+        if answer.error is not None:
+            raise answer.error
+        assert answer.position is not None
+        return answer.position
+
+    def send_batch(
+        self,
+        topic: str,
+        values: Sequence[bytes | bytearray | memoryview | None],
+        keys: Sequence[Key | None] | None = None,
+        headers: Sequence[Any] | None = None,
+        partition: int | None = None,
+    ) -> Sent:
+        """
+        Send many records, and wait until all are stored.
+
+        Args:
+            topic: Name of the topic.
+            values: Their values.
+            keys: As many keys, or None.
+            headers: As many headers, or None.
+            partition: The partition of all, or None to choose: by key, otherwise
+                one for each batch.
+
+        Raises:
+            PartlySent: A part was not stored; the error says what became of each.
+            TinyMQError: As `send`, when none was stored. A record over a limit is
+                found before anything is sent.
+        """
+        loop = self._loop
+        ended: list[Group] = []
+        with loop.lock:
+            loop.check()
+            now = loop.now()
+            core = self._core
+            self._with_room(
+                lambda now: core.append_many(
+                    topic, values, keys, headers, partition, ended.append, now
+                ),
+                now,
+            )
+            self._wait(lambda: ended, loop.now() + self.config.deadline_s)
+        return ended[0].result()
+
+    def send_oneway(
+        self,
+        topic: str,
+        value: bytes | bytearray | memoryview | None,
+        key: Key | None = None,
+        headers: Any = None,
+        partition: int | None = None,
+    ) -> None:
+        """
+        Send one record, and hear of it only in `account`, `flush` and `close`.
+
+        With `ProducerConfig.linger_ms` records gather into batches; since nothing
+        runs between calls, the last of them go with the next call or `flush`.
+
+        Args:
+            topic: Name of the topic.
+            value: Its value.
+            key: Its key.
+            headers: Pairs of name and bytes, or a mapping.
+            partition: Its partition.
+
+        Raises:
+            BufferFull: `ProducerConfig.buffer_bytes` are held, and `on_full` says so.
+            TinyMQError: As `send`, for what is found before sending.
+        """
+        loop = self._loop
+        with loop.lock:
+            loop.check()
+            now = loop.now()
+            self._append(topic, value, key, headers, partition, None, now)
+            self._core.drain(now)
+            self._oneway += 1
+            if not self._oneway % _GLANCE_EVERY:
+                loop.glance()
+
+    def flush(self) -> Account:
+        """Send what waits, and return the account when all is settled."""
+        loop = self._loop
+        ended: list[bool] = []
+        with loop.lock:
+            loop.check()
+            now = loop.now()
+            self._core.flush(lambda: ended.append(True), now)
+            self._wait(lambda: ended, now + self.config.deadline_s)
+            return self._core.account
+
+    def close(self) -> Account:
+        """
+        Take no more records, settle those taken, within `ProducerConfig.deadline_s`.
+
+        Returns:
+            What became of every message.
+        """
+        loop = self._loop
+        ended: list[bool] = []
+        with loop.lock:
+            loop.check()
+            if not self._core.finished:
+                now = loop.now()
+                self._core.close(lambda: ended.append(True), now)
+                self._wait(lambda: ended, now + self.config.deadline_s)
+                self._forget(self)
+            return self._core.account
+
+    # --- inside ----------------------------------------------------------------
+
+    def _append(  # noqa: PLR0913, PLR0917 - the fields of a record
+        self,
+        topic: str,
+        value: Any,
+        key: Key | None,
+        headers: Any,
+        partition: int | None,
+        token: _Answer | None,
+        now: float,
+    ) -> None:
+        core = self._core
+        try:
+            core.append(topic, value, key, headers, partition, token, now)
+        except BufferFull:
+            self._with_room(
+                lambda now: core.append(topic, value, key, headers, partition, token, now), now
+            )
+
+    def _with_room(self, take: Callable[[float], None], now: float) -> None:
+        """Take records, and wait for room if there is none and the settings say so."""
+        deadline = now + self.config.deadline_s
+        core, loop = self._core, self._loop
+        while True:
+            try:
+                take(loop.now())
+            except BufferFull:
+                held = core.held
+                if self.config.on_full == "error":
+                    raise
+                if not loop.run(lambda: core.held < held, deadline):  # noqa: B023 - used at once
+                    raise
+            else:
+                return
+
+    def _wait(self, done: Callable[[], object], deadline: float) -> None:
+        if not self._loop.run(done, deadline + _GRACE_S):
+            raise DeadlineExceeded("the call did not end within its deadline")
+
+
+def _deliver(topic: str, partition: int, batch: Batch) -> None:
+    offset, step = batch.base_offset, int(batch.base_offset >= 0)
+    for answer in batch.tokens or ():
+        if answer is not None:
+            answer.error = batch.error
+            if batch.error is None:
+                answer.position = Position(
+                    topic, partition, offset, batch.timestamp, batch.volatile
+                )
+        offset += step

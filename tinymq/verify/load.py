@@ -1,0 +1,175 @@
+"""Traffic on a broker that dies now and then: threads that publish, and one that makes topics."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from attrs import frozen
+
+from tinymq.errors import TinyMQError, UsageError
+from tinymq.verify.clients import PRODUCER
+from tinymq.verify.journal import Journal, Receipt
+from tinymq.verify.numbered import Place, value_of
+
+if TYPE_CHECKING:
+    from tinymq.sync import Client, Producer
+
+#: Makes a client of the broker at a URL.
+Connect = Callable[[str], "Client"]
+
+#: Most records of one call.
+_MOST: Final = 40
+#: Seconds between two calls of one thread, so that checking keeps up.
+_PAUSE: Final = 0.002
+#: Seconds between two new topics.
+_TOPIC_PAUSE: Final = 0.04
+#: Seconds that a thread may take to end.
+_PATIENCE: Final = 60.0
+
+#: Topic, its sync policy, its partitions. All three policies must hold when a
+#: process dies; only the first when the power fails.
+TOPICS: Final = (("safe", "always", 3), ("timed", "interval", 2), ("quick", "os", 2))
+#: Topics that may lose an end of their logs in a power cut.
+LOSSY: Final = frozenset(name for name, sync, _ in TOPICS if sync != "always")
+
+
+@frozen
+class Scene:
+    """
+    What every thread of a load knows.
+
+    Attributes:
+        url: The broker.
+        connect: Makes clients.
+        journal: Where promises are kept.
+        seed: Chance begins here.
+    """
+
+    url: str
+    connect: Connect
+    journal: Journal
+    seed: int
+
+
+class Load:
+    """
+    Publishes from several threads until it is stopped.
+
+    Args:
+        scene: The broker and the journal.
+        producers: How many threads publish; one more makes topics.
+        first: Number of the first producer. Producers are never the same in two
+            loads of one data folder.
+    """
+
+    def __init__(self, scene: Scene, producers: int, first: int = 0) -> None:
+        self._scene = scene
+        self._stop = threading.Event()
+        self._names = range(first, first + producers + 1)
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Make the topics and begin."""
+        make_topics(self._scene)
+        *publishers, maker = self._names
+        for name in publishers:
+            self._begin(self._publish, name)
+        self._begin(self._make, maker)
+
+    def ask_to_stop(self) -> None:
+        """Let every thread end after its present call."""
+        self._stop.set()
+
+    def join(self) -> None:
+        """Wait until every thread has ended."""
+        self.ask_to_stop()
+        for thread in self._threads:
+            thread.join(_PATIENCE)
+            if thread.is_alive():
+                self._scene.journal.broken.append(f"{thread.name} does not end")
+
+    def _begin(self, body: Callable[[int, Client], None], name: int) -> None:
+        def run() -> None:
+            client = self._scene.connect(self._scene.url)
+            try:
+                body(name, client)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it belongs in the report
+                self._scene.journal.broken.append(f"producer {name}: {error!r}")
+            finally:
+                client.close()
+
+        thread = threading.Thread(target=run, name=f"producer {name}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _publish(self, name: int, client: Client) -> None:
+        chance = random.Random(f"{self._scene.seed}/{name}")  # noqa: S311 - nothing secret
+        places = [Place(topic, part) for topic, _, parts in TOPICS for part in range(parts)]
+        sender = Sender(name, client, self._scene.journal)
+        while not self._stop.wait(_PAUSE):
+            sender.send(chance.choice(places), chance.randint(1, _MOST))
+
+    def _make(self, name: int, client: Client) -> None:
+        """Make one topic after the other, each with one record."""
+        journal = self._scene.journal
+        sender = Sender(name, client, journal)
+        number = 0
+        while not self._stop.wait(_TOPIC_PAUSE):
+            topic = f"made-{name}-{number}"
+            number += 1
+            journal.topics_tried.add(topic)
+            try:
+                client.admin.create_topic(topic)
+            except UsageError:
+                raise
+            except TinyMQError as error:
+                journal.refuse(topic, error)
+                continue
+            journal.topics.add(topic)
+            sender.send(Place(topic, 0), 1)
+
+
+class Sender:
+    """One producer that numbers its records and keeps its receipts."""
+
+    def __init__(self, name: int, client: Client, journal: Journal) -> None:
+        self._name = name
+        self._client = client
+        self._journal = journal
+        self._producer: Producer | None = None
+
+    def send(self, place: Place, count: int) -> None:
+        """Send the next records to a place; a failure is noted and the next ones follow."""
+        if self._producer is None:
+            self._producer = self._client.producer(PRODUCER)
+        marks = self._journal.begin(place, self._name, count)
+        values = [value_of(place, mark) for mark in marks]
+        try:
+            sent = self._producer.send_batch(place.topic, values, partition=place.partition)
+        except UsageError:
+            raise
+        except TinyMQError as error:
+            self._journal.refuse(place.topic, error)
+            self._producer = None
+            return
+        self._keep(place, marks[0].number, sent.positions)
+
+    def _keep(self, place: Place, number: int, positions: Sequence[tuple[int, int, int]]) -> None:
+        for _, offset, count in positions:
+            self._journal.acknowledge(place, Receipt(self._name, number, count, offset))
+            number += count
+
+
+def make_topics(scene: Scene) -> None:
+    """Make the topics that are published to."""
+    client = scene.connect(scene.url)
+    try:
+        for name, sync, partitions in TOPICS:
+            scene.journal.topics_tried.add(name)
+            client.admin.create_topic(name, partitions, {"sync": sync})
+            scene.journal.topics.add(name)
+    finally:
+        client.close()

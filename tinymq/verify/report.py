@@ -1,0 +1,104 @@
+"""What a trial found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+from attrs import define, field
+
+from tinymq.verify.checker import Checker
+
+#: Problems that are told in words.
+MOST_PROBLEMS: Final = 50
+
+#: Words for the figures, in the order of the report.
+FIGURES: Final = (
+    ("kills", "kills"),
+    ("power_losses", "power losses"),
+    ("acknowledged", "records acknowledged"),
+    ("recovered", "found again, each at its offset"),
+    ("surplus", "found without a receipt (allowed)"),
+    ("cut", "ends lost in power cuts where not synced (allowed)"),
+    ("hole", "holes in what was not synced (allowed)"),
+    ("truncations_told", "readers behind a cut end, told so"),
+    ("torn_tails", "torn tails cut"),
+    ("topics", "topics acknowledged"),
+    ("refused", "calls that failed (allowed)"),
+    ("lost", "lost"),
+    ("duplicated", "duplicated"),
+    ("reordered", "reordered"),
+    ("moved", "at another offset"),
+    ("foreign", "never sent, or changed"),
+    ("gap", "gaps in the offsets"),
+    ("topics_lost", "topics lost"),
+)
+
+#: Each of these must be 0.
+FORBIDDEN: Final = (
+    "lost",
+    "duplicated",
+    "reordered",
+    "moved",
+    "foreign",
+    "gap",
+    "topics_lost",
+)
+
+
+@define
+class Report:
+    """
+    Figures and problems of a trial.
+
+    Attributes:
+        seed: Repeats the trial, as far as processes can be repeated.
+        figures: By name, see `FIGURES`.
+        problems: Sentences; none when everything held.
+        seconds: How long it took.
+    """
+
+    seed: int
+    figures: Counter[str] = field(factory=Counter)
+    problems: list[str] = field(factory=list)
+    seconds: float = 0.0
+
+    @property
+    def held(self) -> bool:
+        """Whether every promise was kept."""
+        return not self.problems and not any(self.figures[name] for name in FORBIDDEN)
+
+    def add(self, checker: Checker) -> None:
+        """Take over what was found of one partition."""
+        self.figures.update(checker.counts)
+        self.figures["recovered"] += checker.recovered
+        self.figures["surplus"] += checker.surplus
+        self.figures["cut"] += checker.cut
+        self.tell(checker)
+
+    def tell(self, checker: Checker) -> None:
+        """Take over the findings of one partition as sentences only."""
+        for finding in checker.findings:
+            if finding.kind in FORBIDDEN:
+                self.problem(f"{finding.kind}: {finding.text}")
+
+    def problem(self, text: str) -> None:
+        """Take note of something that must not be, once."""
+        if len(self.problems) < MOST_PROBLEMS and text not in self.problems:
+            self.problems.append(text)
+
+    def document(self) -> dict[str, Any]:
+        """Give everything for JSON."""
+        figures = {name: self.figures[name] for name, _ in FIGURES}
+        return {
+            "held": self.held,
+            "seed": self.seed,
+            "seconds": round(self.seconds, 1),
+            **figures,
+            "problems": self.problems,
+        }
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Give everything for people."""
+        told = [(words, str(self.figures[name])) for name, words in FIGURES]
+        return [("seed", str(self.seed)), ("seconds", f"{self.seconds:.1f}"), *told]
