@@ -145,7 +145,7 @@ class BrokerService(Service):
         store = PartitionStore(self._folder, config.limits)
         self.broker = Broker(config, meta, store, world, self._syncer)
         self.broker.id = self._broker_id(meta)
-        self.operations = Operations(self.broker)
+        self.operations = Operations(self.broker, self._logs)
         self.factory = BrokerFactory(self.broker, self.operations)
         self._housekeeping = Housekeeping(self.broker)
         self._console = BrokerConsole(
