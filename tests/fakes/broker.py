@@ -126,9 +126,7 @@ def batch(*values: bytes | None, producer: Sequenced | None = None, **columns: A
 
 def values_in(payload: Bytes) -> list[bytes | None]:
     """All values in a run of batches."""
-    return [
-        value for header, data in split(payload) for value in RecordBatch(data, header).values
-    ]
+    return [value for header, data in split(payload) for value in RecordBatch(data, header).values]
 
 
 class Fetched:
@@ -193,13 +191,11 @@ class BrokerFixture:
         self.config = config
         self.wall = wall or Wall()
         self.clock = Clock()
-        self.folder = DataFolder.open(
-            str(path), self.disk, max_open=config.storage.max_open_files
-        )
+        self.folder = DataFolder.open(str(path), self.disk, max_open=config.storage.max_open_files)
         self.meta_store = Store(path / "meta.sqlite", monotonic=self.clock.seconds)
         clocks = Clocks(wall=lambda: self.wall() / 1000)
         self.meta = MetaServer(self.meta_store, config, clocks)
-        self.store = PartitionStore(self.folder, config.limits)
+        self.store = PartitionStore(self.folder, config.limits, config.producers)
         self.syncer = syncer or InlineSyncer(self.disk)
         world = World(self.clock, self.wall, background or InlineBackground())
         self.broker = Broker(config, self.meta, self.store, world, self.syncer)
@@ -358,7 +354,7 @@ class PeerTransport(StringTransport):
 
     def drain(self) -> bytes:
         """Let the peer read what waits."""
-        data = self.value()
+        data: bytes = self.value()
         self.clear()
         if self.producer is not None:
             self.producer.resumeProducing()
@@ -445,6 +441,4 @@ def changed(config: Config = DEFAULT_CONFIG, **values: Any) -> Config:
 
 def smaller_limits(**limits: int) -> Config:
     """A configuration with other limits."""
-    return attrs.evolve(
-        DEFAULT_CONFIG, limits=attrs.evolve(DEFAULT_CONFIG.limits, **limits)
-    )
+    return attrs.evolve(DEFAULT_CONFIG, limits=attrs.evolve(DEFAULT_CONFIG.limits, **limits))
