@@ -218,7 +218,7 @@ class TestBroker:
         assert only(third.produce(b"a", producer=P)).duplicate
 
     def test_killed_between_store_and_ack(self, held: BrokerFixture) -> None:
-        """A batch that was written, but never acknowledged before a kill, is not stored twice (D72)."""
+        """A batch that was written but not acknowledged before a kill is stored once (D72)."""
         held.topic()
         answer = held.produce(b"a", producer=P)
         assert answer == []
@@ -234,9 +234,7 @@ class TestBroker:
         for place in range(10):
             fixture.produce(value, producer=at(place))
         fixture.housekeeping.checkpoint()
-        assert fixture.disk.exists(f"{fixture.folder.path}/topics") and list(
-            fixture.path.glob("topics/*/0/producers")
-        )
+        assert len(list(fixture.path.glob("topics/*/0/producers"))) == 1
         for place in range(10, 20):
             fixture.produce(value, producer=at(place))
         fixture.produce(b"other", producer=at(0, producer=8))
@@ -264,7 +262,7 @@ class TestBroker:
         assert after.values()[-2:] == [b"written", b"staged"]
 
     def test_snapshot_beyond_a_cut(self, fixture: BrokerFixture) -> None:
-        """A snapshot of records that a power cut took is not believed, also once the log has grown."""
+        """A snapshot of what a power cut took is not believed, also once the log has grown."""
         fixture.topic()
         for place in range(4):
             fixture.produce(b"v%d" % place, producer=at(place))
@@ -340,9 +338,9 @@ class TestBroker:
     def test_ids(self, make: MakeBroker) -> None:
         """Producer ids are never given out twice, block after block and start after start."""
         fixture = make(config=changed(producers__id_block=3))
-        given = [fixture.broker.init_producer().producer_id for _ in range(7)]
+        given = [fixture.broker.init_producer().producer_id for _ in range(4)]
         fixture.kill()
         after = fixture.again()
-        given += [after.broker.init_producer().producer_id for _ in range(7)]
-        assert len(set(given)) == 14
+        given += [after.broker.init_producer().producer_id for _ in range(4)]
+        assert len(set(given)) == 8
         assert after.broker.init_producer().window == 64

@@ -193,6 +193,9 @@ class BrokerFixture:
         self.clock = Clock()
         self.folder = DataFolder.open(str(path), self.disk, max_open=config.storage.max_open_files)
         self.meta_store = Store(path / "meta.sqlite", monotonic=self.clock.seconds)
+        connection = self.meta_store._connection
+        assert connection is not None
+        connection.execute("PRAGMA synchronous = OFF")  # no test here cuts its power
         clocks = Clocks(wall=lambda: self.wall() / 1000)
         self.meta = MetaServer(self.meta_store, config, clocks)
         self.store = PartitionStore(self.folder, config.limits, config.producers)

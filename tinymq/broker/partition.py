@@ -227,12 +227,11 @@ class Partition:
 
     def write(self) -> None:
         """Hand everything staged to the operating system."""
-        if self.closed is not None:
-            return
-        try:
-            self.log.write()
-        except WireError as error:
-            self._take_back(error)
+        if self.failure is None:
+            try:
+                self.log.write()
+            except WireError as error:
+                self._take_back(error)
         if self.log.offline is not None or not self.synced_policy:
             self.advance()
 
