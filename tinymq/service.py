@@ -142,7 +142,7 @@ class BrokerService(Service):
         self._background = ThreadBackground(reactor)
         self._syncer = PoolSyncer(disk, reactor.callFromThread, config.storage.sync_threads)
         world = World(reactor, _wall, self._background)
-        store = PartitionStore(self._folder, config.limits)
+        store = PartitionStore(self._folder, config.limits, config.producers)
         self.broker = Broker(config, meta, store, world, self._syncer)
         self.broker.id = self._broker_id(meta)
         self.operations = Operations(self.broker, self._logs)
