@@ -136,7 +136,7 @@ class Reader:
     def console(self, block: Block) -> None:
         """Type what stands behind each ``$`` and compare what is printed."""
         for command, printed in commands_of(block):
-            found = self.run(["sh"], command.replace(DASHBOARD, self.broker.http), block.place)
+            found = self.run(["sh"], command.replace(DASHBOARD, self.broker.dashboard), block.place)
             assert same(found) == same(printed), f"{block.place}: {command}"
 
     def python(self, block: Block, following: Block | None) -> None:
@@ -154,7 +154,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     command.parent.mkdir()
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tinymq.cli "$@"\n')
     command.chmod(0o755)
-    broker = BrokerProcess(folder / "data")
+    broker = BrokerProcess(folder / "data", http="tcp:0:interface=127.0.0.1")
     broker.start()
     yield Reader(broker, folder)
     broker.stop()
@@ -244,7 +244,8 @@ def test_make() -> None:
     makefile = text_of("Makefile")
 
     for page in ("README.md", "README.zh-CN.md"):
-        named = set(re.findall(r"\bmake (\w+)", text_of(page)))
+        named = set(re.findall(r"^make (\w+)|`make (\w+)`", text_of(page), re.MULTILINE))
+        named = {either or other for either, other in named}
         assert {"run", "test"} <= named
         for target in named:
             assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{page}: make {target}"
@@ -282,7 +283,9 @@ def broker_settings() -> str:
 def topic_settings() -> str:
     """Write the table of a topic's settings."""
     lines = ["| setting | default | allowed | what it does |", "|---|---|---|---|"]
-    lines += [table_row(row.name, row.default, row.allowed, row.text) for row in DEFAULT_TOPIC.rows()]
+    lines += [
+        table_row(row.name, row.default, row.allowed, row.text) for row in DEFAULT_TOPIC.rows()
+    ]
     return "\n".join(lines) + "\n"
 
 
