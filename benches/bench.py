@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -79,6 +79,10 @@ class Run:
     size: int
     measure: Callable[[], Figures]
     meaning: str = ""
+
+
+#: What a row gives: its measurements in their order.
+Runs = Generator[Run, None, None]
 
 
 @frozen

@@ -122,7 +122,7 @@ def tabs(task: Task, gate: Gate) -> Figures:
     open_tabs = [
         http.client.HTTPConnection(where.hostname or "", where.port, timeout=20) for _ in due
     ]
-    taken = []
+    taken: list[float] = []
     while not gate.stopped():
         at, number, page = heapq.heappop(due)
         time.sleep(max(0.0, min(at - time.monotonic(), every)))

@@ -9,7 +9,7 @@ from functools import partial
 from attrs import frozen
 
 from benches import trials
-from benches.bench import BLOCKING, DEFERRED, PEERS, SIZES, TINYMQ, Bench, Run, Subject
+from benches.bench import BLOCKING, DEFERRED, PEERS, SIZES, TINYMQ, Bench, Run, Runs, Subject
 from benches.tasks import Figures
 
 
@@ -29,7 +29,7 @@ class Row:
 
     name: str
     title: str
-    runs: Callable[[Bench], Iterator[Run]]
+    runs: Callable[[Bench], Runs]
     figures: tuple[str, ...]
     note: str = ""
     once: bool = False
@@ -43,7 +43,7 @@ RATE, SECONDS = 1000, 3
 KEYED = (8, 1000)
 
 
-def produce(bench: Bench) -> Iterator[Run]:
+def produce(bench: Bench) -> Runs:
     """Publish as fast as it goes, in batches."""
     for size in SIZES:
         for subject in bench.running(*TINYMQ, *PEERS):
@@ -65,7 +65,7 @@ def _published(
         return bench.publish(subject, bench.task(subject, role, topic, count, size, **options))
 
 
-def pairs(bench: Bench) -> Iterator[Run]:
+def pairs(bench: Bench) -> Runs:
     """Publish to 1 and to 64 partitions by turns."""
     (subject,) = (each for each in DEFERRED if each.sync == "always")
     for number in range(3):
@@ -80,7 +80,7 @@ def _pair(bench: Bench, subject: Subject, number: int) -> Figures:
     return {"one_per_s": rates[1], "many_per_s": rates[64], "ratio": rates[64] / rates[1]}
 
 
-def keyed(bench: Bench) -> Iterator[Run]:
+def keyed(bench: Bench) -> Runs:
     """Publish with keys to several partitions."""
     partitions, keys = KEYED
     for size in SIZES:
@@ -91,7 +91,7 @@ def keyed(bench: Bench) -> Iterator[Run]:
             yield Run(subject.name, size, measure, subject.meaning)
 
 
-def singles(bench: Bench) -> Iterator[Run]:
+def singles(bench: Bench) -> Runs:
     """Publish with a Deferred for each message."""
     for size in SIZES:
         for subject in DEFERRED:
@@ -101,7 +101,7 @@ def singles(bench: Bench) -> Iterator[Run]:
             yield Run(subject.name, size, measure, subject.meaning)
 
 
-def outstanding(bench: Bench) -> Iterator[Run]:
+def outstanding(bench: Bench) -> Runs:
     """Publish one by one, subjects by turns several times a round."""
     for size in SIZES:
         for _ in range(3):
@@ -116,7 +116,7 @@ def _one_by_one(bench: Bench, subject: Subject, size: int) -> Figures:
         return bench.publish(subject, task)
 
 
-def consume(bench: Bench) -> Iterator[Run]:
+def consume(bench: Bench) -> Runs:
     """Read a log that lies in the page cache."""
     (filler,) = (each for each in DEFERRED if each.sync == "os")
     readers = [
@@ -154,7 +154,7 @@ def _consumed(bench: Bench, subject: Subject, topic: str, size: int, **options: 
     return outcome.figures[0] | {"server_us": outcome.cpu / count * 1e6}
 
 
-def both(bench: Bench) -> Iterator[Run]:
+def both(bench: Bench) -> Runs:
     """Publish and read at the same time."""
     for size in SIZES:
         for subject in bench.running(*DEFERRED, *PEERS):
@@ -173,7 +173,7 @@ def _through(bench: Bench, subject: Subject, size: int) -> Figures:
     return {"per_s": count / seconds, "server_us": outcome.cpu / count * 1e6}
 
 
-def latency(bench: Bench) -> Iterator[Run]:
+def latency(bench: Bench) -> Runs:
     """Publish at a steady rate, and see how old messages are when they are read."""
     for subject in bench.running(*TINYMQ, *PEERS):
         yield Run(subject.name, 100, partial(_aged, bench, subject), subject.meaning)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from benches.bench import DEFERRED, Bench, Outcome, Run, Subject
+from benches.bench import DEFERRED, Bench, Outcome, Run, Runs, Subject
 from benches.servers import TinyMQ
 from benches.tasks import Figures, Task
 from benches.workers import Failed
@@ -38,14 +38,14 @@ def _own_broker(bench: Bench) -> Iterator[TinyMQ]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _raw(server: TinyMQ, role: str, topic: str = "", **more: int) -> Task:
-    return Task(client="raw", role=role, where=server.where, topic=topic, **more)
+def _raw(server: TinyMQ, role: str, count: int, topic: str = "", size: int = 0) -> Task:
+    return Task(client="raw", role=role, where=server.where, topic=topic, count=count, size=size)
 
 
 # --- partitions ------------------------------------------------------------------
 
 
-def partitions(bench: Bench) -> Iterator[Run]:
+def partitions(bench: Bench) -> Runs:
     """Publish to few and to many partitions that all promise the disk."""
     for number in (1, 64, 1000):
         measure = partial(_partitions, bench, number)
@@ -72,7 +72,7 @@ def _partitions(bench: Bench, number: int) -> Figures:
 # --- one long frame ----------------------------------------------------------------
 
 
-def frame(bench: Bench) -> Iterator[Run]:
+def frame(bench: Bench) -> Runs:
     """Publish a long value in small pieces."""
     yield Run("tinymq os", 16 * MIB, partial(_frame, bench), _OS.meaning)
 
@@ -80,13 +80,13 @@ def frame(bench: Bench) -> Iterator[Run]:
 def _frame(bench: Bench) -> Figures:
     server = bench.servers["tinymq"]
     assert isinstance(server, TinyMQ)
-    with bench.topic(_OS) as topic, bench.worker(_raw(server, "pings", count=100_000)) as pinging:
+    with bench.topic(_OS) as topic, bench.worker(_raw(server, "pings", 100_000)) as pinging:
         short, long = (
-            bench.run(server, _raw(server, "pieces", topic, count=times, size=size - KIB))
+            bench.run(server, _raw(server, "pieces", times, topic, size - KIB))
             for size, times in ((MIB, 9), (16 * MIB, 3))
         )
         pinging.go()
-        again = bench.run(server, _raw(server, "pieces", topic, count=3, size=16 * MIB - KIB))
+        again = bench.run(server, _raw(server, "pieces", 3, topic, 16 * MIB - KIB))
         pings = pinging.stop()
     seconds = _median(short), min(_median(long), _median(again))
     return {
@@ -105,7 +105,7 @@ def _median(outcome: Outcome) -> float:
 # --- turns of the reactor ------------------------------------------------------------
 
 
-def turns(bench: Bench) -> Iterator[Run]:
+def turns(bench: Bench) -> Runs:
     """Publish, read, and look at the dashboard."""
     for subject in DEFERRED:
         yield Run(subject.name, 100, partial(_turns, bench, subject), subject.meaning)
@@ -127,7 +127,7 @@ def _turns(bench: Bench, subject: Subject) -> Figures:
             reading = loaded.task(subject, "consume", topic, count, 100)
             writing = loaded.task(subject, "produce", topic, count, 100)
             with (
-                loaded.worker(_raw(server, "pings", count=100_000)) as pinging,
+                loaded.worker(_raw(server, "pings", 100_000)) as pinging,
                 loaded.worker(tabs) as looking,
             ):
                 pinging.go()
@@ -154,7 +154,7 @@ def _lateness(http: str) -> float:
 # --- readers that never read ------------------------------------------------------------
 
 
-def deaf(bench: Bench) -> Iterator[Run]:
+def deaf(bench: Bench) -> Runs:
     """Ask for much and read nothing, while another reads on."""
     yield Run(f"{_DEAF} connections", 1024, partial(_deaf, bench))
 
@@ -203,7 +203,7 @@ def _most_grown(server: TinyMQ, memory: int, seconds: float) -> int:
 # --- many topics ------------------------------------------------------------------------
 
 
-def topics(bench: Bench) -> Iterator[Run]:
+def topics(bench: Bench) -> Runs:
     """Make many topics, and start again with them."""
     yield Run(f"{bench.scaled(10_000)} topics", 3, partial(_topics, bench), _ALWAYS.meaning)
 
@@ -241,7 +241,7 @@ def _start(server: TinyMQ, count: int) -> float:
     server.start()
     seconds = time.perf_counter() - began
     with Client(server.where) as client:
-        there = client.admin.list_topics(limit=1)["total"]
+        there = client.admin.operate("topic.list", limit=1)["total"]
         last = client.admin.topic(f"many-{count - 1}")["topic"]["messages"]
     if (there, last) != (count, 1):
         raise Failed(f"{there} of {count} topics are there, the last with {last} messages")
