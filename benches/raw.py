@@ -81,7 +81,7 @@ def pings(task: Task, gate: Gate) -> Figures:
     """Ask for signs of life every millisecond until told to stop: what a turn takes."""
     connection = Connection(task.where)
     gate.ready()
-    taken = []
+    taken: list[float] = []
     while len(taken) < task.count:
         began = time.perf_counter()
         connection.ask(Ping())
@@ -114,24 +114,31 @@ def tabs(task: Task, gate: Gate) -> Figures:
     """Refresh dashboard pages, as open browser tabs do, until told to stop."""
     where = urlsplit(task.where)
     every, pages = task.options["every_s"], ["/", "/topics", f"/topics/{task.topic}"]
+    opened = [
+        http.client.HTTPConnection(where.hostname or "", where.port, timeout=20)
+        for _ in range(task.count)
+    ]
+    for number, tab in enumerate(opened):
+        _load(tab, pages[number % len(pages)])
     began = gate.ready()
-    due = [
-        (began + every * number / task.count, number, pages[number % len(pages)])
-        for number in range(task.count)
-    ]
-    open_tabs = [
-        http.client.HTTPConnection(where.hostname or "", where.port, timeout=20) for _ in due
-    ]
-    taken: list[float] = []
+    due = [(began + every * number / task.count, number) for number in range(task.count)]
+    taken = []
     while not gate.stopped():
-        at, number, page = heapq.heappop(due)
+        at, number = heapq.heappop(due)
         time.sleep(max(0.0, min(at - time.monotonic(), every)))
         asked = time.perf_counter()
-        open_tabs[number].request("GET", page, headers={"HX-Request": "true"})
-        answer = open_tabs[number].getresponse()
-        answer.read()
-        if answer.status != http.client.OK:
-            raise ConnectionError(f"{page}: {answer.status} {answer.reason}")
+        _load(opened[number], pages[number % len(pages)], {"HX-Request": "true"})
         taken.append(time.perf_counter() - asked)
-        heapq.heappush(due, (at + every, number, page))
+        heapq.heappush(due, (at + every, number))
     return percentiles(taken or [0.0])
+
+
+def _load(
+    tab: http.client.HTTPConnection, page: str, headers: dict[str, str] | None = None
+) -> None:
+    """Ask for a page and read it."""
+    tab.request("GET", page, headers=headers or {})
+    answer = tab.getresponse()
+    answer.read()
+    if answer.status != http.client.OK:
+        raise ConnectionError(f"{page}: {answer.status} {answer.reason}")

@@ -253,6 +253,7 @@ ROWS = (
         ("per_s", "late_ms", "ping_p50_us", "ping_p99_us", "page_p99_us"),
         "Publishing and reading at full speed, with 20 dashboard tabs refreshed every 2 s. "
         "late: the broker's own p99 of how late its timers run.",
+        once=True,
     ),
     Row(
         "deaf",

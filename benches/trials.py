@@ -114,7 +114,7 @@ def turns(bench: Bench) -> Runs:
 def _turns(bench: Bench, subject: Subject) -> Figures:
     with _own_broker(bench) as server:
         loaded = Bench(bench.folder, {"tinymq": server}, bench.environment, bench.scale)
-        count = loaded.scaled(2.5 * subject.amount)
+        count = loaded.scaled(4 * subject.amount)
         with loaded.topic(subject) as topic:
             tabs = Task(
                 client="raw",
