@@ -5,6 +5,7 @@ Log lines: text for people or JSON for machines, from a level on that can be cha
 from __future__ import annotations
 
 import json
+import sys
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
@@ -36,6 +37,8 @@ class Logs:
     """
 
     def __init__(self, output: TextIO, form: str, level: str) -> None:
+        #: Whether people see the lines where they see errors.
+        self.on_console = output in (sys.stdout, sys.stderr)
         self._predicate = LogLevelFilterPredicate()
         self.level = level
         form_event = _json_line if form == "json" else _text_line
