@@ -62,8 +62,13 @@ def _when(event: LogEvent) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def _text(event: LogEvent) -> str:
+    """The line itself; empty for what Twisted says of ports, which the broker says better."""
+    return "" if event.get("eventType") == "start" else formatEvent(event)
+
+
 def _text_line(event: LogEvent) -> str | None:
-    text = formatEvent(event)
+    text = _text(event)
     failure = event.get("log_failure")
     if failure is not None:
         text = f"{text}\n{failure.getTraceback().rstrip()}"
@@ -74,7 +79,7 @@ def _text_line(event: LogEvent) -> str | None:
 
 
 def _json_line(event: LogEvent) -> str | None:
-    text = formatEvent(event)
+    text = _text(event)
     failure = event.get("log_failure")
     if not text and failure is None:
         return None

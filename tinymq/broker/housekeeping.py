@@ -109,7 +109,8 @@ class Housekeeping:
         self._broker.refuse(
             StorageFull(
                 f"the disk has {space.free} bytes free and keeps {reserve} in reserve; "
-                "publishing is refused until space is freed: purge or delete topics, or shorten retention",
+                "publishing is refused until space is freed: purge or delete topics, "
+                "or shorten retention",
                 free=space.free,
                 reserve=reserve,
             )
