@@ -64,7 +64,9 @@ def _when(event: LogEvent) -> str:
 
 def _text(event: LogEvent) -> str:
     """The line itself; empty for what Twisted says of ports, which the broker says better."""
-    return "" if event.get("eventType") == "start" else formatEvent(event)
+    if event.get("log_namespace") == "log_legacy" and not event.get("isError"):
+        return ""
+    return formatEvent(event)
 
 
 def _text_line(event: LogEvent) -> str | None:
