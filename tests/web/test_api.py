@@ -324,3 +324,20 @@ def test_methods_that_do_not_fit_are_405(client: Client) -> None:
 
     assert reply.status == 405
     assert "GET" in reply.headers["allow"]
+
+
+@pytest.mark.parametrize("size", [64, 65, 200])
+def test_long_names_work(client: Client, size: int) -> None:
+    """Names up to the limit are made and found."""
+    assert client.send("PUT", f"/api/v1/topics/{'x' * size}", b"{}").status == 201
+    assert client.get(f"/topics/{'x' * size}").status == 200
+
+
+@pytest.mark.parametrize("name", ["x" * 201, "x" * 255, "x" * 256, "x" * 1000, "%C3%A9" * 110])
+def test_over_long_names_fail_alike(client: Client, name: str) -> None:
+    """One limit, one error, everywhere; never a 500."""
+    reply = client.send("PUT", f"/api/v1/topics/{name}", b"{}")
+
+    assert (reply.status, json.loads(reply.body)["field"]) == (400, "name")
+    assert client.get(f"/topics/{name}").status == 404
+    assert client.get(f"/api/v1/topics/{name}/messages").status == 404

@@ -176,7 +176,7 @@ def test_theme_switches_at_once_and_stays(tab: Tab, address: str) -> None:
     tab.click("[data-theme-switch]")
 
     assert tab.run("document.documentElement.dataset.theme") == "dark"
-    assert seen == len(tab.requests)
+    assert seen == pages(tab)
     tab.open(address + "/topics")
     assert tab.run("document.documentElement.dataset.theme") == "dark"
 
@@ -250,3 +250,26 @@ def test_keys(tab: Tab, address: str) -> None:
     assert tab.run("location.pathname") == "/topics"
     tab.key("j")
     assert tab.run("document.activeElement.innerText") == "audit.raw"
+
+
+def test_charts_come_alive_and_survive_a_refresh(tab: Tab, address: str) -> None:
+    """The script draws in the same box, reads values under the cursor, and keeps its canvas."""
+    tab.open(address + "/")
+    tab.wait("document.querySelectorAll('.plot canvas').length === 2")
+    assert tab.run("[...document.querySelectorAll('.chart')].every(s => !s.clientWidth)")
+
+    place = tab.run(
+        "(r => [r.x + r.width / 2, r.y + 40])"
+        "(document.querySelector('.plot').getBoundingClientRect())"
+    )
+    tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=place[0], y=place[1])
+    tab.wait("/delivered .s [0-9.]+ k/.test(document.querySelector('.key').textContent)")
+
+    tab.run("document.querySelector('.plot canvas').dataset.mark = 'same'")
+    tab.run(
+        "window.settled = 0; document.addEventListener('htmx:afterSettle', () => window.settled++);"
+        "htmx.ajax('GET', '/', {source: '#live', target: '#main', swap: 'morph:innerHTML'})"
+    )
+    tab.wait("window.settled > 0")
+    assert tab.run("document.querySelector('.plot canvas').dataset.mark") == "same"
+    assert_quiet(tab, address)

@@ -16,6 +16,7 @@ from tinymq.web.format import (
     percent,
     plural,
     rate,
+    setting_hint,
     size,
     size_of,
     zone,
@@ -54,7 +55,9 @@ def test_parts_of_a_whole_share_a_unit() -> None:
         (14, "14 ms"),
         (59_999, "59.9 s"),
         (192_000, "3 m 12 s"),
-        (3_600_000, "1 h 0 m"),
+        (3_600_000, "1 h"),
+        (3_660_000, "1 h 1 m"),
+        (600_000, "10 m"),
         (86_400_000 * 2 + 3_600_000, "2 d 1 h"),
         (86_400_000 * 2, "2 d"),
         (86_400_000 * 41 + 3_600_000, "41 d"),
@@ -137,3 +140,20 @@ def test_unusable_zones_are_utc(name: str | None) -> None:
 def test_local_zone_is_the_machines() -> None:
     """Without scripts, local is where the broker runs; it is named all the same."""
     assert Times(NOW, zone("local")).zone_name()
+
+
+def test_settings_are_explained_where_that_helps() -> None:
+    """Milliseconds and bytes are said as a person would; the rest speaks for itself."""
+    hints = [
+        setting_hint(name, value)
+        for name, value in (
+            ("retention.ms", "604800000"),
+            ("segment.bytes", "134217728"),
+            ("retention.bytes", "5000000"),
+            ("sync.interval.ms", "200"),
+            ("retention.bytes", "none"),
+            ("min.in.sync", "100000"),
+        )
+    ]
+
+    assert hints == ["7 d", "128 MiB", "5.0 MB", "", "", ""]

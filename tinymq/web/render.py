@@ -5,6 +5,7 @@ Turns snapshots into pages: Jinja2 with autoescape, and who is looking.
 from __future__ import annotations
 
 import gzip
+import json
 import re
 from functools import cache
 from hashlib import sha256
@@ -21,6 +22,7 @@ from tinymq.web import charts
 from tinymq.web import format as write
 from tinymq.web.assets import packaged
 from tinymq.web.config import WebConfig
+from tinymq.web.port import Plan
 from tinymq.web.security import header, session_of, token_of
 from tinymq.web.templates import find_templates
 from tinymq.web.verdict import SKEW, skewed
@@ -33,6 +35,7 @@ _DEFAULT_INTERVAL: Final = 5
 _SMALL: Final = 1024
 #: Nothing that a name or a reason holds may cut a page off or turn its text round.
 _MARKS: Final = {0: "\u2400", **BIDI}
+_PLAIN: Final = re.compile(r"[A-Za-z0-9._/@:=+][A-Za-z0-9._/@:=+-]*")
 _HOST: Final = re.compile(r"[A-Za-z0-9.\-:\[\]]{1,255}")
 
 
@@ -111,8 +114,15 @@ def _with_query(context: Context, **changes: object) -> str:
     return "?" + urlencode({key: value for key, value in fields.items() if value != ""})
 
 
+def _settings_json(plan: Plan) -> str:
+    """Write the settings of a plan as the body of the API's request."""
+    return json.dumps({"config": {each.name: each.after for each in plan.changes}})
+
+
 def _shell_quoted(text: str) -> str:
-    """Quote text for a POSIX shell."""
+    """Quote text for a POSIX shell, where it needs that."""
+    if _PLAIN.fullmatch(text):
+        return text
     return "'" + text.replace("'", "'\\''") + "'"
 
 
@@ -147,6 +157,8 @@ def _environment() -> Environment:
         size_of=write.size_of,
         with_query=_with_query,
         skewed=skewed,
+        settings_json=_settings_json,
+        setting_hint=write.setting_hint,
         skew_limit=SKEW,
         intervals=INTERVALS,
     )
