@@ -225,7 +225,7 @@ class Operations:
             start = self._purge_start(each, before, before_ms, keep)
             rows.append(plan_row(each, start))
             if not dry_run and start > each.log.start_offset:
-                each.log.purge(start, now, topic.config.undo_ms)
+                each.purge(start, now)
         until = now + topic.config.undo_ms
         return {"plan": plan(topic, rows, dry_run=dry_run), "undo_until_ms": until}
 

@@ -73,7 +73,10 @@ def test_dump(data: Path, run: Run) -> None:
         ["LOG", "FIRST", "LAST", "RECORDS"],
         *(["orders/0", str(base), str(base + 1), "2"] for base in range(0, 10, 2)),
     ]
-    rows = [json.loads(line) for line in run("log", "dump", str(data), "-o", "ndjson").stdout.splitlines()]
+    rows = [
+        json.loads(line)
+        for line in run("log", "dump", str(data), "-o", "ndjson").stdout.splitlines()
+    ]
     assert [row["first"] for row in rows] == [0, 2, 4, 6, 8]
     assert rows[0]["codec"] == "none"
 

@@ -11,7 +11,7 @@ from attrs import Factory, asdict, define, evolve
 from tinymq.client.core.address import Address
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import ClientConfig
-from tinymq.client.core.link import Link, Wire
+from tinymq.client.core.link import Link
 from tinymq.errors import (
     ConnectionLost,
     HelloRequired,
@@ -127,7 +127,8 @@ class Puppet:
     Attributes:
         topics: By name.
         seen: Every request in order, except HELLO and PING.
-        refuse: Asked before each request; may return an error to answer.
+        refuse: Asked before each request but HELLO; may return an error to answer.
+        refuse_hello: The same for HELLO.
         mute: Types that are not answered.
         deaf: Types that are not even carried out.
         limits: Told to clients.
@@ -140,6 +141,7 @@ class Puppet:
         self.topics: dict[str, PuppetTopic] = {}
         self.seen: list[Message] = []
         self.refuse: Callable[[Message], WireError | None] = lambda request: None
+        self.refuse_hello: Callable[[Message], WireError | None] = lambda request: None
         self.mute: set[int] = set()
         self.deaf: set[int] = set()
         self.limits = evolve(DEFAULT_LIMITS)
@@ -188,7 +190,7 @@ class Puppet:
             self._note(line, request)
             if kind in self.deaf:
                 return
-            refusal = self.refuse(request)
+            refusal = (self.refuse_hello if kind == MessageType.HELLO else self.refuse)(request)
             if refusal is not None:
                 raise refusal
             reply = self._carry_out(line, frame.message_id, request, payload)
@@ -216,31 +218,35 @@ class Puppet:
     def _carry_out(
         self, line: Line, message_id: int, request: Message, payload: Bytes
     ) -> Answer | None:
-        if isinstance(request, Hello):
-            return self._hello(request), ()
-        if isinstance(request, Ping):
-            return Ping(), ()
-        if isinstance(request, Metadata):
-            return self._metadata(request), ()
-        if isinstance(request, InitProducer):
-            self._producer_id += 1
-            reply = InitProducerReply(producer_id=self._producer_id, epoch=0, window=self.window)
-            return reply, ()
-        if isinstance(request, Produce):
-            return self._produce(request, payload), ()
-        if isinstance(request, Offsets):
-            return self._offsets(request), ()
-        if isinstance(request, Fetch):
-            found = self._fetch(request)
-            if found is None:
-                self.polls.append((line, message_id, request))
-            return found
-        if isinstance(request, Operate):
-            if request.name not in self.operations:
-                raise InvalidRequest(f"no operation {request.name}")
-            result = self.operations[request.name](**(request.arguments or {}))
-            return Ping(), (pack(result),)
-        return None
+        match request:
+            case Fetch():
+                found = self._fetch(request)
+                if found is None:
+                    self.polls.append((line, message_id, request))
+                return found
+            case Operate():
+                if request.name not in self.operations:
+                    raise InvalidRequest(f"no operation {request.name}")
+                result = self.operations[request.name](**(request.arguments or {}))
+                return Ping(), (pack(result),)
+        reply = self._message(request, payload)
+        return None if reply is None else (reply, ())
+
+    def _message(self, request: Message, payload: Bytes) -> Message | None:
+        """Answer what is answered by a message alone."""
+        match request:
+            case Hello():
+                return self._hello(request)
+            case Metadata():
+                return self._metadata(request)
+            case Produce():
+                return self._produce(request, payload)
+            case Offsets():
+                return self._offsets(request)
+            case InitProducer():
+                self._producer_id += 1
+                return InitProducerReply(producer_id=self._producer_id, epoch=0, window=self.window)
+        return request if isinstance(request, Ping) else None
 
     def _hello(self, request: Hello) -> HelloReply:
         return HelloReply(
@@ -318,11 +324,16 @@ class Puppet:
         """Answer the FETCH requests that have something now, or all of them."""
         polls, self.polls = self.polls, []
         for line, message_id, request in polls:
-            reply = self._fetch(evolve(request, max_wait_ms=0) if empty else request)
+            reply = self._fetch(_hurried(request) if empty else request)
             if reply is None:
                 self.polls.append((line, message_id, request))
             elif line.alive:
                 self.reply(line, MessageType.FETCH, message_id, reply)
+
+
+def _hurried(request: Fetch) -> Fetch:
+    """The same request with its patience at an end."""
+    return Fetch.from_meta({**request.to_meta(), "w": 0})
 
 
 class Line:
@@ -422,14 +433,14 @@ class CoreNetwork:
                 if puppet is None or not self.up:
                     link.failed(UnreachableError(f"{address} refused"), self.now)
                     continue
-                wire: Wire = CoreWire(self, link, Line(puppet))
+                wire = CoreWire(self, link, Line(puppet))
                 self.wires.append(wire)
                 link.connected(wire, self.now)
             for wire in tuple(self.wires):
                 moved |= self._exchange(wire)
             if self.made.wake_at <= self.now:
                 self.made.tick(self.now)
-                moved = moved or self.made.wake_at <= self.now
+                moved = moved or bool(self._dialing) or any(wire.sent for wire in self.wires)
 
     def advance(self, seconds: float) -> None:
         """Let time pass, tick by tick as the cluster wants it."""

@@ -150,10 +150,11 @@ def test_findings_are_bounded() -> None:
     assert len(checker.findings) == MOST_TOLD
 
 
-@pytest.mark.parametrize("number", range(300))
-def test_values_are_their_own_proof(number: int) -> None:
+def test_values_are_their_own_proof() -> None:
     """Each value gives its mark back, whatever its size."""
-    assert mark_of(PLACE, value(number)) == Mark(1, number)
+    for number in range(300):
+        assert mark_of(PLACE, value(number)) == Mark(1, number)
+    assert max(len(value(number)) for number in range(300)) > 1000
 
 
 @pytest.mark.parametrize("content", [None, b"", b"1 2 3", b"a b c d", b"1 safe/0 x rest"])

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import click
+from click.exceptions import Exit
 from typing_extensions import override
 
 import tinymq
@@ -66,6 +67,17 @@ class LazyGroup(click.Group):
 
 class Root(LazyGroup):
     """The command itself: turns every end of a verb into an exit status."""
+
+    @override
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb; two ends are taken from click, which has its own mind about them."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            _silence_stdout()
+            raise Exit(0) from None
+        except KeyboardInterrupt:
+            raise Exit(INTERRUPTED) from None
 
     @override
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> NoReturn:

@@ -11,7 +11,10 @@ DEADLINE: Final = 30.0
 
 _EAGER: Final = Backoff(first_s=0.01, most_s=0.05)
 
-PRODUCER: Final = ProducerConfig(create_topics=False, deadline_s=DEADLINE, backoff=_EAGER)
+#: Small batches, so that each call has several of them on their way.
+PRODUCER: Final = ProducerConfig(
+    create_topics=False, deadline_s=DEADLINE, backoff=_EAGER, batch_bytes=2048
+)
 
 
 def connect(url: str) -> Client:

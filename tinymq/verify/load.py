@@ -158,7 +158,8 @@ class Sender:
         self._keep(place, marks[0].number, sent.positions)
 
     def _keep(self, place: Place, number: int, positions: Sequence[tuple[int, int, int]]) -> None:
-        for _, offset, count in positions:
+        # The batches of one call have the order of its records.
+        for _, offset, count in sorted(positions):
             self._journal.acknowledge(place, Receipt(self._name, number, count, offset))
             number += count
 

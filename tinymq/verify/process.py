@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -71,7 +72,8 @@ class BrokerProcess:
 
     def launch(self) -> None:
         """Start it, and do not wait until it listens."""
-        self._endpoints.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self._endpoints.unlink()
         port = self.url.rpartition(":")[2] or "0"
         command = [
             *TWISTD,

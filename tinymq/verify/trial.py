@@ -34,6 +34,8 @@ _EARLY_ONE_IN: Final = 8
 #: Seconds in which a broker that was started again must acknowledge something.
 _PATIENCE: Final = 30.0
 _GLANCE: Final = 0.005
+#: Seconds without a receipt after which a dead broker has nothing more to say.
+_DRAIN: Final = 0.1
 
 
 class Broker(Protocol):
@@ -207,6 +209,7 @@ class Trial:
         try:
             self._wait(court.journal)
             broker.kill()
+            _settle(court.journal)
             self._means.cut_power(folder, record, after, self._chance)
             court.power_failed()
             positions = dict(watcher.positions)
@@ -253,3 +256,11 @@ class Trial:
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
+
+
+def _settle(journal: Journal) -> None:
+    """Wait until every answer that a dead broker still sent has been taken note of."""
+    before = -1
+    while journal.acknowledged != before:
+        before = journal.acknowledged
+        time.sleep(_DRAIN)

@@ -1,0 +1,274 @@
+"""The rows of the table: rates and latencies, beside those of peers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from attrs import frozen
+
+from benches import trials
+from benches.bench import BLOCKING, DEFERRED, PEERS, SIZES, TINYMQ, Bench, Run, Runs, Subject
+from benches.tasks import Figures
+
+
+@frozen
+class Row:
+    """
+    One table of the report.
+
+    Attributes:
+        name: For ``--rows``.
+        title: Above the table.
+        runs: Gives the measurements of one round, in their order.
+        figures: The columns.
+        note: Below the title.
+        once: It is measured in the first round only.
+    """
+
+    name: str
+    title: str
+    runs: Callable[[Bench], Runs]
+    figures: tuple[str, ...]
+    note: str = ""
+    once: bool = False
+
+
+#: Messages on their way with a Deferred for each.
+WINDOW = 5000
+#: Messages a second where latency is measured, and for how many seconds.
+RATE, SECONDS = 1000, 3
+#: Partitions and keys of the keyed row.
+KEYED = (8, 1000)
+
+
+def produce(bench: Bench) -> Runs:
+    """Publish as fast as it goes, in batches."""
+    for size in SIZES:
+        for subject in bench.running(*TINYMQ, *PEERS):
+            measure = partial(_published, bench, subject, "produce", size)
+            yield Run(subject.name, size, measure, subject.meaning)
+
+
+def _published(
+    bench: Bench,
+    subject: Subject,
+    role: str,
+    size: int,
+    partitions: int = 1,
+    share: float = 1.0,
+    **options: object,
+) -> Figures:
+    count = max(1, int(bench.amount(subject, size) * share))
+    with bench.topic(subject, partitions) as topic:
+        return bench.publish(subject, bench.task(subject, role, topic, count, size, **options))
+
+
+def pairs(bench: Bench) -> Runs:
+    """Publish to 1 and to 64 partitions by turns."""
+    (subject,) = (each for each in DEFERRED if each.sync == "always")
+    for number in range(3):
+        yield Run(subject.name, 100, partial(_pair, bench, subject, number), subject.meaning)
+
+
+def _pair(bench: Bench, subject: Subject, number: int) -> Figures:
+    rates = {}
+    for partitions in (1, 64) if number % 2 else (64, 1):
+        found = _published(bench, subject, "produce", 100, partitions, 0.5)
+        rates[partitions] = found["per_s"]
+    return {"one_per_s": rates[1], "many_per_s": rates[64], "ratio": rates[64] / rates[1]}
+
+
+def keyed(bench: Bench) -> Runs:
+    """Publish with keys to several partitions."""
+    partitions, keys = KEYED
+    for size in SIZES:
+        for subject in DEFERRED:
+            measure = partial(
+                _published, bench, subject, "produce", size, partitions, 0.5, keys=keys
+            )
+            yield Run(subject.name, size, measure, subject.meaning)
+
+
+def singles(bench: Bench) -> Runs:
+    """Publish with a Deferred for each message."""
+    for size in SIZES:
+        for subject in DEFERRED:
+            measure = partial(
+                _published, bench, subject, "singles", size, share=0.15, window=WINDOW
+            )
+            yield Run(subject.name, size, measure, subject.meaning)
+
+
+def outstanding(bench: Bench) -> Runs:
+    """Publish one by one, subjects by turns several times a round."""
+    for size in SIZES:
+        for _ in range(3):
+            for subject in bench.running(*BLOCKING, *PEERS):
+                measure = partial(_one_by_one, bench, subject, size)
+                yield Run(subject.name, size, measure, subject.meaning)
+
+
+def _one_by_one(bench: Bench, subject: Subject, size: int) -> Figures:
+    with bench.topic(subject) as topic:
+        task = bench.task(subject, "outstanding", topic, bench.scaled(700), size)
+        return bench.publish(subject, task)
+
+
+def consume(bench: Bench) -> Runs:
+    """Read a log that lies in the page cache."""
+    (filler,) = (each for each in DEFERRED if each.sync == "os")
+    readers = [
+        (face, subject) for face, subject in (("Deferred", DEFERRED), ("blocking", BLOCKING))
+    ]
+    for size in SIZES:
+        with _filled(bench, filler, size) as topic:
+            for face, (subject, *_) in readers:
+                for shape in ("columns", "records"):
+                    read = partial(
+                        _consumed, bench, subject, topic, size, records=shape == "records"
+                    )
+                    yield Run(f"tinymq {shape}, {face}", size, read, "offsets are the reader's")
+        for peer in bench.running(*PEERS):
+            if peer.server in ("redis-everysec", "beanstalkd-f50"):
+                with _filled(bench, peer, size) as topic:
+                    redis = peer.client == "redis_roles"
+                    name = f"{peer.name}, {'XREAD' if redis else 'reserve and delete'}"
+                    meaning = "offsets are the reader's" if redis else "each job is deleted"
+                    yield Run(name, size, partial(_consumed, bench, peer, topic, size), meaning)
+
+
+@contextmanager
+def _filled(bench: Bench, subject: Subject, size: int) -> Iterator[str]:
+    with bench.topic(subject) as topic:
+        count = bench.amount(subject, size)
+        bench.publish(subject, bench.task(subject, "produce", topic, count, size))
+        yield topic
+
+
+def _consumed(bench: Bench, subject: Subject, topic: str, size: int, **options: object) -> Figures:
+    count = bench.amount(subject, size)
+    task = bench.task(subject, "consume", topic, count, size, **options)
+    outcome = bench.run(bench.server(subject), task)
+    return outcome.figures[0] | {"server_us": outcome.cpu / count * 1e6}
+
+
+def both(bench: Bench) -> Runs:
+    """Publish and read at the same time."""
+    for size in SIZES:
+        for subject in bench.running(*DEFERRED, *PEERS):
+            measure = partial(_through, bench, subject, size)
+            yield Run(subject.name, size, measure, subject.meaning)
+
+
+def _through(bench: Bench, subject: Subject, size: int) -> Figures:
+    count = bench.amount(subject, size)
+    with bench.topic(subject) as topic:
+        reading = bench.task(subject, "consume", topic, count, size)
+        writing = bench.task(subject, "produce", topic, count, size)
+        outcome = bench.run(bench.server(subject), reading, writing)
+    read, written = outcome.figures
+    seconds = read["ended"] - written["began"]
+    return {"per_s": count / seconds, "server_us": outcome.cpu / count * 1e6}
+
+
+def latency(bench: Bench) -> Runs:
+    """Publish at a steady rate, and see how old messages are when they are read."""
+    for subject in bench.running(*TINYMQ, *PEERS):
+        yield Run(subject.name, 100, partial(_aged, bench, subject), subject.meaning)
+
+
+def _aged(bench: Bench, subject: Subject) -> Figures:
+    count = bench.scaled(RATE * SECONDS)
+    with bench.topic(subject) as topic:
+        reading = bench.task(subject, "latency", topic, count, 100)
+        writing = bench.task(subject, "paced", topic, count, 100, rate=RATE)
+        outcome = bench.run(bench.server(subject), reading, writing)
+    read, written = outcome.figures
+    cores = (outcome.cpu + (read["client_us"] + written["client_us"]) * count / 1e6) * RATE / count
+    return {"p50_us": read["p50_us"], "p99_us": read["p99_us"], "cores": cores}
+
+
+_RATES = ("per_s", "server_us", "client_us")
+
+ROWS = (
+    Row(
+        "produce",
+        "Publish in batches, as fast as it goes",
+        produce,
+        _RATES,
+        "tinymq: `send_batch`; Redis: XADD in pipelines of 500; beanstalkd: one put, one answer.",
+    ),
+    Row(
+        "pairs",
+        "64 partitions against 1",
+        pairs,
+        ("one_per_s", "many_per_s", "ratio"),
+        "Pairs of runs right after each other; a sync for each file would show here.",
+    ),
+    Row(
+        "partitions",
+        "Many partitions with `always`",
+        trials.partitions,
+        ("per_s", "sync_p50_us", "sync_p99_us", "create_ms"),
+        "sync: the time until one record in each partition is acknowledged.",
+    ),
+    Row("keyed", "Publish by 1000 keys to 8 partitions", keyed, _RATES),
+    Row(
+        "singles",
+        "Publish with a Deferred for each message",
+        singles,
+        _RATES,
+        f"{WINDOW} messages on their way.",
+    ),
+    Row(
+        "outstanding",
+        "One message outstanding",
+        outstanding,
+        ("p50_us", "p99_us"),
+        "The blocking client. Compare within a round only: wake-ups of idle cores differ.",
+    ),
+    Row("consume", "Read a log from the page cache", consume, _RATES),
+    Row("both", "Publish and read together", both, ("per_s", "server_us")),
+    Row(
+        "latency",
+        f"End to end at {RATE} messages a second",
+        latency,
+        ("p50_us", "p99_us", "cores"),
+        "From before the publish call to the reader's hands; Redis: XADD and XREAD.",
+    ),
+    Row(
+        "frame",
+        "A frame of 16 MiB in pieces of 1 KiB",
+        trials.frame,
+        ("short_ms", "long_ms", "linear", "ping_p99_us", "ping_max_us"),
+        "linear: time of 16 MiB by 16 times that of 1 MiB. "
+        "ping: PING each millisecond on another connection meanwhile.",
+    ),
+    Row(
+        "turns",
+        "Turns of the reactor under load",
+        trials.turns,
+        ("per_s", "late_ms", "ping_p50_us", "ping_p99_us", "page_p99_us"),
+        "Publishing and reading at full speed, with 20 dashboard tabs refreshed every 2 s. "
+        "late: the broker's own p99 of how late its timers run.",
+        once=True,
+    ),
+    Row(
+        "deaf",
+        "1 GiB to readers that never read",
+        trials.deaf,
+        ("grown_mib", "bound_mib", "before_per_s", "meanwhile_per_s"),
+        "grown: resident memory of the broker.",
+        once=True,
+    ),
+    Row(
+        "topics",
+        "10 000 topics of one message",
+        trials.topics,
+        ("create_s", "start_s", "killed_start_s", "files", "rss_mib", "started_rss_mib"),
+        "start: until it listens, after a clean stop and after kill -9.",
+        once=True,
+    ),
+)
