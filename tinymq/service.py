@@ -54,6 +54,8 @@ ADDRESS_FILE = "broker.json"
 META_FILE = "meta.sqlite"
 #: The broker's number in the data folder.
 ID_FILE = "broker.id"
+#: How long a stop waits for peers to take its goodbye.
+GOODBYE_SECONDS = 1.0
 _ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - recognised, not bound
 
 
@@ -272,6 +274,10 @@ class BrokerService(Service):
         self.factory.close_all("the broker is stopping; connect again in a moment")
         self._housekeeping.stop()
         self._console.stop()
+        # The reactor ends with this service, and would keep what was not sent.
+        until = self._reactor.seconds() + GOODBYE_SECONDS
+        while self.factory.connections and self._reactor.seconds() < until:
+            await deferLater(self._reactor, 0.01)
 
     async def _drain(self) -> None:
         """Let what was taken reach the disk and be acknowledged."""
@@ -306,7 +312,7 @@ class BrokerService(Service):
         try:
             self.broker.store.close(partitions)
         finally:
-            self.broker.meta.leave(self._registration)
+            self.broker.meta.leave(self._housekeeping.registration or self._registration)
             self.broker.meta.close()
             self._meta_store.close()
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.logger import globalLogPublisher
 
-from tests.fakes.broker import BrokerFixture, HeldSyncer
+from tests.fakes.broker import BrokerFixture, HeldSyncer, LogKeeper
 
 #: Makes a broker on the test's folder.
 MakeBroker = Callable[..., BrokerFixture]
@@ -40,3 +41,12 @@ def syncer() -> HeldSyncer:
 def held(make: MakeBroker, syncer: HeldSyncer) -> BrokerFixture:
     """Return a broker whose syncs wait to be told."""
     return make(syncer=syncer)
+
+
+@pytest.fixture
+def logged() -> Iterator[LogKeeper]:
+    """Return what keeps the events that are logged from now on."""
+    keeper = LogKeeper()
+    globalLogPublisher.addObserver(keeper)
+    yield keeper
+    globalLogPublisher.removeObserver(keeper)

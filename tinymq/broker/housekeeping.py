@@ -105,7 +105,6 @@ class Housekeeping:
         if not space.low(reserve):
             self._broker.refuse(None)
             return
-        self._end_undo_windows()
         self._broker.refuse(
             StorageFull(
                 f"the disk has {space.free} bytes free and keeps {reserve} in reserve; "
@@ -115,13 +114,23 @@ class Housekeeping:
                 reserve=reserve,
             )
         )
+        self._end_undo_windows()
 
     def _end_undo_windows(self) -> None:
         """Let go of what was purged: on a full disk, space matters more than undoing."""
         for partition in self._broker.partitions():
             window = partition.log.undo_window
-            if window is not None:
+            if window is None:
+                continue
+            try:
                 partition.log.finish_purges(window[0])
+            except (OSError, TinyMQError) as error:
+                self._log.warn(
+                    "{partition}: what was purged could not be removed: {error}",
+                    partition=partition,
+                    error=error,
+                )
+            else:
                 self._log.warn(
                     "{partition}: the purge can no longer be undone, its space was needed",
                     partition=partition,
