@@ -25,7 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "stats": {"wire"},
     "meta": {"wire", "storage"},
     "broker": {"wire", "storage", "meta", "stats"},
-    "operations": {"wire", "storage", "meta", "broker", "stats"},
+    "operations": {"wire", "storage", "meta", "broker", "stats", "logs"},
     "protocol": {"wire", "broker", "meta", "stats", "operations"},
     "client": {"wire"},
     "aio": {"wire", "client"},
@@ -38,7 +38,8 @@ ALLOWED: dict[str, set[str]] = {
     "sampling": {"wire", "broker", "stats"},
     "console": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
     | {"sampling", "client"},
-    "cli": {"wire", "storage", "meta", "stats", "operations", "client", "aio", "sync"},
+    "verify": {"wire", "storage", "client", "sync"},
+    "cli": {"wire", "storage", "meta", "stats", "operations", "client", "aio", "sync", "verify"},
     "service": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
     | {"client", "gateways", "console", "sampling", "logs"},
     "testing": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol"}

@@ -18,6 +18,9 @@ from twisted.logger import (
     formatEvent,
 )
 
+#: The levels, least important first.
+LEVELS: Final = ("debug", "info", "warn", "error", "critical")
+
 #: Fields of an event that are its frame and not its facts.
 _FRAME: Final = frozenset({"message", "time", "isError", "system", "format"})
 
@@ -33,20 +36,22 @@ class Logs:
     """
 
     def __init__(self, output: TextIO, form: str, level: str) -> None:
-        self._predicate = LogLevelFilterPredicate(LogLevel.levelWithName(level))
+        self._predicate = LogLevelFilterPredicate()
+        self.level = level
         form_event = _json_line if form == "json" else _text_line
         self.observer: ILogObserver = FilteringLogObserver(
             FileLogObserver(output, form_event), [self._predicate]
         )
 
-    def set_level(self, level: str) -> None:
-        """
-        Change the level while running.
+    @property
+    def level(self) -> str:
+        """The least important level that is written; may be changed at any time."""
+        return self._level
 
-        Args:
-            level: ``debug``, ``info``, ``warn``, ``error`` or ``critical``.
-        """
-        self._predicate.defaultLogLevel = LogLevel.levelWithName(level)
+    @level.setter
+    def level(self, level: str) -> None:
+        self._level = level
+        self._predicate.setLogLevelForNamespace("", LogLevel.levelWithName(level))
 
 
 def _when(event: LogEvent) -> str:

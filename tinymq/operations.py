@@ -16,8 +16,9 @@ from attrs import frozen
 
 from tinymq.broker.broker import Broker
 from tinymq.broker.partition import Partition
-from tinymq.errors import InvalidRequest, NothingToUndo, UnknownPartition
-from tinymq.wire.fields import I64, Check, boolean, integer, mapping, optional, text
+from tinymq.errors import InvalidRequest, NothingToUndo, StateError, UnknownPartition
+from tinymq.logs import LEVELS, Logs
+from tinymq.wire.fields import I64, Check, boolean, choice, integer, mapping, optional, text
 
 if TYPE_CHECKING:
     from tinymq.meta.registry import Topic
@@ -106,10 +107,12 @@ class Operations:
 
     Args:
         broker: The domain.
+        logs: Where log lines go, if their level can be changed.
     """
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, logs: Logs | None = None) -> None:
         self._broker = broker
+        self._logs = logs
 
     def run(self, name: str, arguments: Mapping[str, Any]) -> Result:
         """
@@ -222,7 +225,7 @@ class Operations:
             start = self._purge_start(each, before, before_ms, keep)
             rows.append(plan_row(each, start))
             if not dry_run and start > each.log.start_offset:
-                each.log.purge(start, now, topic.config.undo_ms)
+                each.purge(start, now)
         until = now + topic.config.undo_ms
         return {"plan": plan(topic, rows, dry_run=dry_run), "undo_until_ms": until}
 
@@ -309,6 +312,15 @@ class Operations:
             "ready": broker.ready is None,
             "reason": broker.ready,
         }
+
+    def log_level(self, level: str, *, dry_run: bool) -> Result:
+        """Change which log lines are written, until the next start."""
+        if self._logs is None:
+            raise StateError("this broker's log lines are written by somebody else")
+        before = self._logs.level
+        if not dry_run:
+            self._logs.level = level
+        return {"level": level, "before": before, "dry_run": dry_run}
 
 
 def topic_facts(topic: Topic) -> Result:
@@ -410,5 +422,12 @@ OPERATIONS: Final[dict[str, Operation]] = {
             "topic.undo_purge", "admin", True, (_WHICH, _PARTITION, _DRY), Operations.undo_purge
         ),
         Operation("broker.info", "viewer", False, (), Operations.broker_info),
+        Operation(
+            "broker.log_level",
+            "admin",
+            True,
+            (Parameter("level", choice(*LEVELS)), _DRY),
+            Operations.log_level,
+        ),
     )
 }

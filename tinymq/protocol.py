@@ -144,16 +144,18 @@ class BrokerProtocol(Protocol):
 
     @override
     def dataReceived(self, data: bytes) -> None:
-        self.seen_at = self.shared.scheduler.seconds()
-        self._handle(data)
+        if not self._closing:
+            self.seen_at = self.shared.scheduler.seconds()
+            self._handle(data)
 
     def _handle(self, data: bytes) -> None:
         try:
             for handled, frame in enumerate(self._decoder.feed(data), 1):
                 self._frame(frame)
                 if self._closing:
-                    return
-                if handled >= FRAMES_PER_TURN:
+                    break
+                if handled >= FRAMES_PER_TURN or not self._takes_more:
+                    # The rest stays bytes: what it asks for might be a thousand times as long.
                     self._later()
                     break
             self.shared.broker.committer.write_staged()
@@ -167,11 +169,12 @@ class BrokerProtocol(Protocol):
         """Let other connections have their turn, then go on with what is here."""
         self._more_frames = True
         self._flow()
-        self.shared.scheduler.callLater(0, self._go_on)
+        if self._takes_more:
+            self.shared.scheduler.callLater(0, self._go_on)
 
     def _go_on(self) -> None:
-        self._more_frames = False
-        if not self._closing:
+        if self._takes_more:
+            self._more_frames = False
             self._handle(b"")
             self._flow()
 
@@ -188,6 +191,8 @@ class BrokerProtocol(Protocol):
         self.paused_since = None
         while self._parked and self._takes_more:
             self._parked.popleft()()
+        if self._more_frames and self._takes_more:
+            self._later()
         self._flow()
 
     def stopProducing(self) -> None:  # noqa: N802 - Twisted's name
@@ -205,6 +210,8 @@ class BrokerProtocol(Protocol):
         self._reading = want
         transport: Any = self.transport
         if want:
+            # What it said meanwhile lies unread; that is not its silence.
+            self.seen_at = self.shared.scheduler.seconds()
             transport.resumeProducing()
         elif not self._closing:
             transport.pauseProducing()
@@ -228,11 +235,11 @@ class BrokerProtocol(Protocol):
         """Find who handles a frame, and open its message id."""
         if self.hello is None and frame.type != MessageType.HELLO:
             raise HelloRequired("the first frame of a connection must be HELLO")
+        if frame.message_id in self._open:
+            raise MessageIdInUse(f"message id {frame.message_id} is still open")
         handler = self._HANDLERS.get(frame.type)
         if handler is None:
             raise UnknownType(f"message type 0x{frame.type:02x} is not known here")
-        if frame.message_id in self._open:
-            raise MessageIdInUse(f"message id {frame.message_id} is still open")
         if frame.message_id:
             self._open.add(frame.message_id)
         return handler
@@ -300,7 +307,7 @@ class BrokerProtocol(Protocol):
                 software=SOFTWARE,
                 cluster=broker.meta.registry.cluster,
                 session=hello.session or os.urandom(16),
-                heartbeat=broker.limits.heartbeat_seconds,
+                heartbeat=hello.heartbeat,
                 limits=asdict(broker.limits),
             ),
         )

@@ -142,10 +142,10 @@ class BrokerService(Service):
         self._background = ThreadBackground(reactor)
         self._syncer = PoolSyncer(disk, reactor.callFromThread, config.storage.sync_threads)
         world = World(reactor, _wall, self._background)
-        store = PartitionStore(self._folder, config.limits)
+        store = PartitionStore(self._folder, config.limits, config.producers)
         self.broker = Broker(config, meta, store, world, self._syncer)
         self.broker.id = self._broker_id(meta)
-        self.operations = Operations(self.broker)
+        self.operations = Operations(self.broker, self._logs)
         self.factory = BrokerFactory(self.broker, self.operations)
         self._housekeeping = Housekeeping(self.broker)
         self._console = BrokerConsole(
@@ -239,6 +239,10 @@ class BrokerService(Service):
             self._log.info("dashboard: {http}", http=http)
         self._log.info("try: echo hello | tinymq --url {listen} pub greetings", listen=listen)
 
+    def _withdraw(self) -> None:
+        """Take back what `_announce` wrote."""
+        Path(self._folder.path, ADDRESS_FILE).unlink(missing_ok=True)
+
     # --- stop -----------------------------------------------------------------
 
     @override
@@ -295,7 +299,7 @@ class BrokerService(Service):
         partitions = self.broker.partitions()
         for partition in partitions:
             partition.close(ShuttingDown("the broker is stopping"))
-        Path(self._folder.path, ADDRESS_FILE).unlink(missing_ok=True)
+        self._withdraw()
         try:
             self.broker.store.close(partitions)
         finally:

@@ -327,6 +327,8 @@ SPANS: Final[dict[Span, tuple[int, int]]] = {"recent": (2_000, 300), "long": (60
 #: Values of the recent span that a current rate is averaged over: ten seconds.
 RATE_STEPS: Final = 5
 _FIELDS: Final = len(Counters._fields)
+_EMPTY: Final = array("f", bytes(4 * _FIELDS))
+_NOTHING: Final = Counters()
 
 
 class _Ring:
@@ -339,26 +341,40 @@ class _Ring:
         self.size = size
         self.values = array("f", bytes(4 * _FIELDS * size))
 
-    def advance(self, slot: int) -> None:
-        """Move to `slot`, clearing what was skipped. A clock set back is ignored."""
-        for skipped in range(max(self.slot + 1, slot - self.size + 1), slot + 1):
-            place = skipped % self.size * _FIELDS
-            self.values[place : place + _FIELDS] = array("f", bytes(4 * _FIELDS))
-        self.slot = max(self.slot, slot)
-
-    def add(self, growth: Counters) -> None:
+    def add(self, slot: int, growth: Counters) -> None:
+        """Add to a slot, clearing those that were skipped. A clock set back is ignored."""
+        values = self.values
+        if slot > self.slot:
+            for skipped in range(max(self.slot, slot - self.size) + 1, slot + 1):
+                place = skipped % self.size * _FIELDS
+                values[place : place + _FIELDS] = _EMPTY
+            self.slot = slot
         place = self.slot % self.size * _FIELDS
-        for index, value in enumerate(growth, place):
-            self.values[index] += value
+        values[place] += growth[0]
+        values[place + 1] += growth[1]
+        values[place + 2] += growth[2]
+        values[place + 3] += growth[3]
 
-    def read(self, field: int, now: int, most: int) -> list[float]:
-        """One field's growth in each of the last finished slots before `now`, oldest first."""
-        first = max(self.first, now - min(most, self.size))
+    def read(self, field: int, now: int) -> list[float]:
+        """One field's growth in each finished slot before `now`, oldest first."""
+        first = max(self.first, now - self.size)
         lowest = self.slot - self.size
         return [
             self.values[slot % self.size * _FIELDS + field] if lowest < slot <= self.slot else 0.0
             for slot in range(first, now)
         ]
+
+    def mean(self, now: int, slots: int, seconds: float) -> Rates:
+        """The growth per second over the last finished slots before `now`."""
+        first = max(now - slots, self.slot - self.size + 1)
+        if self.slot < first:
+            return IDLE
+        sums = [0.0] * _FIELDS
+        for slot in range(first, min(now, self.slot + 1)):
+            place = slot % self.size * _FIELDS
+            for field in range(_FIELDS):
+                sums[field] += self.values[place + field]
+        return Rates(*(total / seconds for total in sums))
 
 
 class History:
@@ -394,16 +410,20 @@ class History:
                 ones are taken for those of a new object with the same key.
         """
         for key, counters in changed:
-            before = self._last.get(key, Counters())
+            before = self._last.get(key, _NOTHING)
             if counters == before:
                 continue
-            if any(new < old for new, old in zip(counters, before, strict=True)):
-                before = Counters()
             self._last[key] = counters
-            growth = Counters(*(new - old for new, old in zip(counters, before, strict=True)))
+            growth = Counters(
+                counters[0] - before[0],
+                counters[1] - before[1],
+                counters[2] - before[2],
+                counters[3] - before[3],
+            )
+            if min(growth) < 0:
+                growth = counters
             for span, ring in self._rings_of(key, now_ms).items():
-                ring.advance(now_ms // SPANS[span][0])
-                ring.add(growth)
+                ring.add(now_ms // SPANS[span][0], growth)
         while len(self._rings) > self._most:
             self._evicted.add(self._rings.popitem(last=False)[0])
 
@@ -417,13 +437,12 @@ class History:
         """Current rates of an object: the mean of the last ten seconds."""
         rings = self._rings.get(key)
         if rings is None:
-            return Rates()
+            return IDLE
         step = SPANS["recent"][0]
         now = now_ms // step
         # Counting may have begun less than ten seconds ago.
-        elapsed = min(RATE_STEPS, max(1, now - self._started // step))
-        parts = (rings["recent"].read(field, now, elapsed) for field in range(_FIELDS))
-        return Rates(*(sum(part) * 1000 / (elapsed * step) for part in parts))
+        slots = min(RATE_STEPS, max(1, now - self._started // step))
+        return rings["recent"].mean(now, slots, slots * step / 1000)
 
     def trail(self, key: Hashable, now_ms: int, span: Span = "recent") -> Trail:
         """The curves of an object; zeros if it was known to be idle."""
@@ -438,7 +457,7 @@ class History:
         now = now_ms // step
         rings = self._rings.get(key)
         if rings is not None:
-            values = rings[span].read(field, now, size)
+            values = rings[span].read(field, now)
         elif key in self._evicted:
             values = []
         else:

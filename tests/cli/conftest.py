@@ -30,6 +30,8 @@ def run(broker: MemoryBroker) -> Run:
 
     def run(*arguments: str, stdin: bytes | str | None = None, **more: Any) -> Result:
         session = Session(lambda url, timeout: cast("Any", MemoryClient(broker)))
-        return CliRunner().invoke(root, list(arguments), input=stdin, obj=session, prog_name="tinymq", **more)
+        return CliRunner().invoke(
+            root, list(arguments), input=stdin, obj=session, prog_name="tinymq", **more
+        )
 
     return run

@@ -48,9 +48,7 @@ def test_help_is_quick_and_needs_no_twisted() -> None:
         f"for name in {modules!r}: importlib.import_module(name)\n"
         "assert 'twisted' not in sys.modules and 'rich' not in sys.modules\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -26,6 +26,12 @@ def test_pub_a_value(broker: MemoryBroker, run: Run) -> None:
     assert values(broker, "orders") == [b"hello"]
 
 
+def test_pub_to_memory(broker: MemoryBroker, run: Run) -> None:
+    """An acknowledgement from memory says so."""
+    broker.make("fleeting", storage="memory")
+    assert run("pub", "fleeting", "x").output.endswith("at 0@0, in memory only\n")
+
+
 def test_pub_stdin_whole(broker: MemoryBroker, run: Run) -> None:
     """Without -l all of stdin is one message, byte for byte."""
     content = bytes(range(256)) + b"\n\n"

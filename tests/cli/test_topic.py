@@ -120,8 +120,10 @@ def test_refused_create(run: Run) -> None:
     result = run("topic", "create", "orders", "-p", "5")
     assert (result.exit_code, result.output) == (
         1,
-        "error: topic orders exists with other partitions "
-        "(hint: `tinymq topic edit` changes settings)\n",
+        (
+            "error: topic orders exists with other partitions "
+            "(hint: `tinymq topic edit` changes settings)\n"
+        ),
     )
 
 
@@ -190,8 +192,7 @@ def test_purge_and_undo(broker: MemoryBroker, run: Run) -> None:
     for _ in range(5):
         broker.append("audit", b"xy")
     assert run("topic", "purge", "audit", "--before", "2", "--yes").output == (
-        "removed 2 messages (4 B) of audit; "
-        "--undo brings it back until 2025-06-15T15:16:40.000Z\n"
+        "removed 2 messages (4 B) of audit; --undo brings it back until 2025-06-15T15:16:40.000Z\n"
     )
     assert run("topic", "purge", "audit", "--undo", "--dry-run").output == (
         "would bring back what the last purge of audit took\n"

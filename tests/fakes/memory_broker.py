@@ -12,6 +12,7 @@ from attrs import Factory, define, frozen
 from tinymq.errors import (
     ConnectionLost,
     DeadlineExceeded,
+    LogTruncated,
     NothingToUndo,
     OffsetOutOfRange,
     TopicExists,
@@ -282,6 +283,15 @@ class MemorySent:
 
 
 @frozen
+class MemoryPosition:
+    """What `send` returns."""
+
+    partition: int
+    offset: int
+    volatile: bool
+
+
+@frozen
 class MemoryBatch:
     """Some records of one partition."""
 
@@ -293,6 +303,11 @@ class MemoryBatch:
     def values(self) -> list[bytes | None]:
         """All values."""
         return [record.value for record in self.records]
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last one."""
+        return self.records[-1].offset + 1
 
     def __iter__(self) -> Iterator[Record]:
         return iter(self.records)
@@ -346,6 +361,21 @@ class MemoryProducer:
         self._broker = broker
         self.config = config
 
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+    ) -> MemoryPosition:
+        """Append one record."""
+        sent = self.send_batch(
+            topic, [value], None if key is None else [key], [headers or ()], partition
+        )
+        volatile = self._broker.topics[topic].config["storage"] == "memory"
+        return MemoryPosition(partition or 0, sent.positions[0][1], volatile)
+
     def send_batch(
         self,
         topic: str,
@@ -381,32 +411,41 @@ class MemoryConsumer:
 
     def __init__(self, broker: MemoryBroker) -> None:
         self._broker = broker
-        self._topic = ""
-        self._next: dict[int, int] = {}
-        self._paused: set[int] = set()
+        self._next: dict[tuple[str, int], int] = {}
+        self._paused: set[tuple[str, int]] = set()
         self.closed = False
 
-    def assign(
-        self, topic: str, partitions: Sequence[int] | None = None, start: Any = None
-    ) -> None:
+    def assign(self, topic: str, partitions: Sequence[int] | None = None, start: Any = -2) -> None:
         """Begin reading."""
         found = self._broker.find(topic)
-        self._topic = topic
         for number in range(len(found.partitions)) if partitions is None else partitions:
             partition = found.partitions[number]
             begin = start[number] if isinstance(start, Mapping) else start
-            self._next[number] = _resolve(partition, begin)
+            self._next[topic, number] = _resolve(partition, begin)
 
-    def pause(self, partitions: Sequence[int]) -> None:
+    def unassign(self, topic: str, partitions: Sequence[int]) -> None:
+        """Forget these."""
+        for partition in partitions:
+            del self._next[topic, partition]
+
+    def pause(self, topic: str, partitions: Sequence[int]) -> None:
         """Read these no more."""
-        self._paused.update(partitions)
+        self._paused.update((topic, partition) for partition in partitions)
 
     def __iter__(self) -> Iterator[MemoryBatch]:
         while True:
-            with self._broker.lock:
-                batch = self._some() or self._wait()
+            batch = self.next_batch()
             if batch is not None:
                 yield batch
+
+    def next_batch(self, timeout: float | None = None) -> MemoryBatch | None:
+        """Give the next batch; with a timeout wait for no longer than that."""
+        with self._broker.lock:
+            batch = self._some()
+            if batch is None and timeout is not None:
+                self._broker.arrived.wait(timeout)
+                return self._some()
+            return self._wait() if batch is None else batch
 
     def _wait(self) -> MemoryBatch | None:
         if self._broker.idle:
@@ -419,12 +458,16 @@ class MemoryConsumer:
 
     def _some(self) -> MemoryBatch | None:
         self._broker.check()
-        for number in sorted(set(self._next) - self._paused):
-            first = self._next[number]
-            records = self._broker.find(self._topic).partitions[number].records[first : first + 3]
+        for place in sorted(set(self._next) - self._paused):
+            topic, number = place
+            first = self._next[place]
+            everything = self._broker.find(topic).partitions[number].records
+            if first > len(everything):
+                raise LogTruncated("cut back", topic=topic, partition=number)
+            records = everything[first : first + 3]
             if records:
-                self._next[number] = first + len(records)
-                return MemoryBatch(self._topic, number, records)
+                self._next[place] = first + len(records)
+                return MemoryBatch(topic, number, records)
         return None
 
     def close(self) -> None:

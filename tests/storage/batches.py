@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from tests.fakes.disk import FaultyDisk
 from tinymq.storage.disk import Disk
 from tinymq.storage.files import FileCache
 from tinymq.storage.log import Log, LogConfig, LogPoint
@@ -62,7 +63,7 @@ def reopen(
 ) -> Log:
     """Open the folder of a log again, as after a kill."""
     log.forget_files()
-    return Log.open(FileCache(disk or Disk()), log.path, config, point)
+    return Log.open(FileCache(disk or FaultyDisk()), log.path, config, point)
 
 
 def segment_files(log: Log) -> list[str]:

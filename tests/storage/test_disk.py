@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
 import pytest
+from typing_extensions import override
 
 from tests.fakes.disk import FaultyDisk
-from tinymq.errors import StorageFull
-from tinymq.storage.disk import Disk, RecordingDisk
+from tinymq.errors import StorageFull, TooManyOpenFiles
+from tinymq.storage.disk import Disk, RecordingDisk, fail
 from tinymq.storage.index import Index, SegmentFacts, decode
 from tinymq.storage.powerloss import replay
 from tinymq.storage.sealed import Unreadable, seal, unseal
@@ -85,24 +88,44 @@ def test_writes_during_a_sync_are_not_covered(tmp_path: Path) -> None:
     """A write that is noted before the sync's end but after its beginning is not safe."""
 
     class Slow(RecordingDisk):
-        def fdatasync(self, descriptor: int) -> None:  # type: ignore[explicit-override]
-            begun = self._length
-            self.writev(descriptor, [b"late"], 0)
-            self._note("fdatasync", self._serials[descriptor], begun)
+        @override
+        def _note(self, *entry: object) -> None:
+            if entry[0] == "fdatasync":
+                self.writev(descriptor, [b"late"], 0)
+            super()._note(*entry)
 
     root = tmp_path / "root"
     root.mkdir()
     disk = Slow(str(tmp_path / "journal"), str(root), real=False)
-    file = disk.open(f"{root}/a", create=True)
+    descriptor = disk.open(f"{root}/a", create=True)
     disk.fsync_dir(str(root))
-    disk.fdatasync(file)
-    disk.close(file)
+    disk.fdatasync(descriptor)
+    disk.close(descriptor)
     disk.release()
     found = set()
     for seed in range(30):
         replay(str(tmp_path / "journal"), str(tmp_path / f"{seed}"), Random(seed))
         found.add((tmp_path / f"{seed}" / "a").read_bytes())
     assert b"" in found
+
+
+def test_journal_goes_on_after_a_kill(tmp_path: Path) -> None:
+    """A write that was noted but never made does not come back."""
+    root = tmp_path / "root"
+    root.mkdir()
+    for content in (b"1", b"2"):
+        disk = RecordingDisk(str(tmp_path / "journal"), str(root), real=False)
+        file = disk.open(f"{root}/a", create=True)
+        disk.writev(file, [content], disk.size(file))
+        disk.fsync_dir(str(root))
+        disk._note("write", disk._serials[file], disk.size(file), b"never made")
+        disk.close(file)
+        disk.release()
+    disk = RecordingDisk(str(tmp_path / "journal"), str(root), real=False)
+    disk.fdatasync(disk.open(f"{root}/a"))
+    disk.release()
+    replay(str(tmp_path / "journal"), str(tmp_path / "after"), Random(0))
+    assert (tmp_path / "after" / "a").read_bytes() == b"12"
 
 
 def test_replace_is_one_step(tmp_path: Path) -> None:
@@ -172,6 +195,50 @@ def test_real_syncs(tmp_path: Path) -> None:
     assert disk.pread(file, 10, 0) == b"x"
     disk.close(file)
     disk.release()
+
+
+@pytest.fixture
+def no_descriptors() -> Iterator[None]:
+    """Let this process open no further file."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.usefixtures("no_descriptors")
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda disk, path: disk.open(f"{path}/a", create=True),
+        lambda disk, path: disk.open("/dev/null"),
+        lambda disk, path: disk.scan(path),
+        lambda disk, path: disk.read_file("/dev/null"),
+        lambda disk, path: disk.fsync_dir(path),
+        lambda disk, path: disk.syncfs(path),
+    ],
+)
+def test_no_descriptor_is_never_taken_for_absence(
+    tmp_path: Path, use: Callable[[Disk, str], object]
+) -> None:
+    """D17: whatever is opened, running out of descriptors is its own error."""
+    with pytest.raises(TooManyOpenFiles, match="ulimit"):
+        use(Disk(), str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (errno.ENOSPC, StorageFull),
+        (errno.EDQUOT, StorageFull),
+        (errno.ENFILE, TooManyOpenFiles),
+        (errno.EIO, OSError),
+    ],
+)
+def test_errors_have_names(number: int, kind: type[Exception]) -> None:
+    """What the system says becomes an error of tinymq where it means one."""
+    with pytest.raises(kind):
+        fail(OSError(number, os.strerror(number)))
 
 
 def test_sealed() -> None:

@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 from tests.fakes.disk import FaultyDisk
 from tests.storage.batches import SMALL, fill, make, put, read_all, reopen, segment_files
 from tests.storage.conftest import MakeLog
-from tinymq.errors import InvalidRequest, OffsetOutOfRange, PartitionOffline, StorageFull
+from tinymq.errors import (
+    InvalidRequest,
+    OffsetOutOfRange,
+    PartitionOffline,
+    StorageError,
+    StorageFull,
+)
 from tinymq.storage.disk import IOV_MAX, Disk
 from tinymq.storage.files import FileCache
 from tinymq.storage.log import Chunk, Log, LogConfig
@@ -191,6 +197,26 @@ def test_offset_for_time(log: Log) -> None:
     assert log.offset_for_time(0) == (35, 1017)
 
 
+def test_oldest_and_sizes(log: Log) -> None:
+    """The oldest readable time and the bytes between offsets, on disk as in memory."""
+    memory = MemoryLog()
+    assert log.oldest_timestamp is memory.oldest_timestamp is None
+    fill(log, 40, 2, time=1000)
+    for header in log.headers():
+        batch = make(header.base_offset, 2, 40, header.max_timestamp)
+        memory.append(batch, header.base_offset, header.last_offset, header.max_timestamp)
+    memory.write()
+    each: Log | MemoryLog
+    for each in (log, memory):
+        assert (each.oldest_timestamp, each.undo_window) == (1000, None)
+        assert each.bytes_between(0, 80) == 4040
+        assert each.bytes_between(4, 60) == 28 * 101
+        each.purge(31, 5000, 600)
+        assert (each.oldest_timestamp, each.undo_window) == (1015, (5600, 31))
+        each.purge(80, 5000, 600)
+        assert (each.oldest_timestamp, each.undo_window) == (None, (5600, 49))
+
+
 def test_times_never_fall(log: Log) -> None:
     """D43: a clock that steps back lowers no time of the log, and seeking stays right."""
     put(log, time=5000)
@@ -260,6 +286,23 @@ def test_truncate(log: Log) -> None:
     assert made[:12] == read_all(log)
     made[12:] = fill(log, 20, 2)
     assert made == read_all(log) == read_all(reopen(log))
+
+
+def test_folder_that_cannot_be_read(tmp_path: Path) -> None:
+    """A log whose folder is a file is an error of storage with the path in it."""
+    (tmp_path / "data").write_bytes(b"")
+    with pytest.raises(StorageError, match="data cannot be opened"):
+        Log.open(FileCache(Disk()), str(tmp_path / "data"))
+
+
+def test_unreadable_bytes(log: Log, disk: FaultyDisk) -> None:
+    """A device that cannot read is an error, and no damage."""
+    fill(log, 3)
+    disk.failing["pread"] = errno.EIO
+    with pytest.raises(StorageError, match="cannot be read"):
+        log.read(0, 100, 3)
+    assert log.report.damaged == ()
+    assert log.offline is None
 
 
 _SIZES = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 300)), min_size=1, max_size=30)

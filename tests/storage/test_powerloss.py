@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from pathlib import Path
 from random import Random
 
 from attrs import Factory, define
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes.disk import FaultyDisk
 from tests.storage.batches import make, read_all
 from tinymq.storage.disk import RecordingDisk
+from tinymq.storage.files import FileCache
 from tinymq.storage.folder import DataFolder
 from tinymq.storage.log import Log, LogConfig, SyncTicket
 from tinymq.storage.powerloss import replay
@@ -23,7 +26,19 @@ CONFIG = LogConfig(segment_bytes=900, index_interval=150)
 
 _APPEND = st.tuples(st.just("append"), st.integers(1, 4), st.integers(10, 400))
 _PLAIN = st.sampled_from(
-    ["write", "sync", "begin", "end", "checkpoint", "kill", "stop", "finish", "undo", "cut"]
+    [
+        "write",
+        "sync",
+        "begin",
+        "end",
+        "checkpoint",
+        "kill",
+        "stop",
+        "finish",
+        "undo",
+        "cut",
+        "expire",
+    ]
 ).map(lambda name: (name,))
 _TO = st.tuples(st.sampled_from(["purge", "trim"]), st.floats(0, 1))
 _ACTIONS = st.lists(st.one_of(_APPEND, _APPEND, _PLAIN, _TO), max_size=30)
@@ -109,6 +124,9 @@ class Model:
     def _do_finish(self) -> None:
         self.log.finish_purges(self.now)
 
+    def _do_expire(self) -> None:
+        self.log.expire(self.now, 8, 1500)
+
     def _do_undo(self) -> None:
         if self.log._start.purges:
             self.log.undo_purge()
@@ -154,7 +172,7 @@ def test_synced_survives_a_power_cut(actions: list[tuple[str, float]], seed: int
 
 def check_survivor(model: Model, root: str, start: int, synced: int) -> None:
     """Open what a power cut left, and compare it with what was promised."""
-    folder = DataFolder.open(root)
+    folder = DataFolder.open(root, FaultyDisk())
     path = folder.partition_path(TOPIC, 0)
     log = Log.open(folder.files, path, CONFIG, folder.checkpoint(path))
     assert log.start_offset <= max(start, synced)
@@ -171,4 +189,25 @@ def check_survivor(model: Model, root: str, start: int, synced: int) -> None:
     log.sync()
     assert read_all(log, base) == [batch]
     log.close()
+    folder.close()
+
+
+def test_a_neighbours_folder(tmp_path: Path) -> None:
+    """A synced log survives though the folder above it was made by a log that never synced."""
+    root = tmp_path / "data"
+    root.mkdir()
+    disk = RecordingDisk(str(tmp_path / "journal"), str(root), real=False)
+    folder = DataFolder.open(str(root), disk)
+    first, second = (
+        Log.open(folder.files, folder.partition_path(TOPIC, partition)) for partition in (0, 1)
+    )
+    for log in (first, second):
+        log.append(make(0), 0, 0, 5)
+        log.write()
+    second.sync()
+    for seed in range(20):
+        after = tmp_path / f"after{seed}"
+        replay(str(tmp_path / "journal"), str(after), Random(seed))
+        path = second.path.replace(str(root), str(after))
+        assert read_all(Log.open(FileCache(FaultyDisk()), path)) == [make(0)]
     folder.close()

@@ -8,9 +8,17 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from typing_extensions import override
 
 from tests.fakes.memory_broker import MemoryBroker, MemoryClient
-from tinymq.errors import InternalError, UnreachableError
+from tinymq.errors import (
+    ConnectionLost,
+    InternalError,
+    OutOfOrderSequence,
+    ShuttingDown,
+    UnreachableError,
+)
+from tinymq.verify.court import Court
 from tinymq.verify.report import FIGURES, Report
 from tinymq.verify.trial import Means, Plan, Trial
 from tinymq.wire.records import Record
@@ -105,12 +113,18 @@ class MemoryProcess:
         """Do nothing: it listens at once."""
 
     def kill(self) -> None:
-        """Answer no more."""
+        """Answer no more, once there was an opportunity for the crime."""
         with self._broker.lock:
+            assert self._broker.arrived.wait_for(self._commit, 10)
             self._broker.down = True
-            if any(len(each.records) > 2 for each in self._broker.topics["safe"].partitions):
-                crime, self._crime = self._crime, none
-                crime(self._broker)
+
+    def _commit(self) -> bool:
+        try:
+            self._crime(self._broker)
+        except (LookupError, StopIteration):
+            return False
+        self._crime = none
+        return True
 
     def stop(self) -> int:
         """End well."""
@@ -193,24 +207,37 @@ def test_a_power_loss_excuses_a_lost_end(tmp_path: Path) -> None:
     assert report.figures["cut"] > 0
 
 
-def test_errors_that_a_death_does_not_excuse(tmp_path: Path) -> None:
-    """A broker that fails by itself is told of."""
-
-    def crime(broker: MemoryBroker) -> None:
-        broker.failure = InternalError("oh")
-        broker.idle.append(lambda: None)
-
-    def heal(broker: MemoryBroker) -> None:
-        crime(broker)
-
-    report = attempt(tmp_path, heal, kills=1)
-    assert not report.held
+@pytest.mark.parametrize(
+    ("topic", "error", "cut", "allowed"),
+    [
+        ("safe", ConnectionLost(), False, True),
+        ("safe", ShuttingDown(), False, True),
+        ("safe", InternalError(), False, False),
+        ("safe", OutOfOrderSequence(), True, False),
+        ("quick", OutOfOrderSequence(), False, False),
+        ("quick", OutOfOrderSequence(), True, True),
+    ],
+)
+def test_errors_that_a_death_excuses(
+    topic: str, error: Exception, cut: bool, allowed: bool
+) -> None:
+    """A killed broker excuses lost connections, and a cut end producers that are behind it."""
+    report = Report(1)
+    court = Court(lambda url: cast("Any", MemoryClient(MemoryBroker())), report)
+    court.journal.refuse(topic, error)
+    court.journal.broken.extend([] if allowed else ["a thread died"])
+    if cut:
+        court.power_failed()
+    court.close("tinymq://memory")
+    assert report.held is allowed
+    assert report.figures["refused"] == 1
 
 
 def test_a_broker_that_does_not_start(tmp_path: Path) -> None:
     """A broker that cannot start ends the trial with a problem."""
 
     class Dead(MemoryProcess):
+        @override
         def wait(self) -> None:
             raise UnreachableError("the broker ended at its start")
 

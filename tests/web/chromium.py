@@ -8,12 +8,12 @@ is needed: messages are JSON ended by a NUL, on file descriptors 3 and 4.
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import select
 import shutil
 import signal
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable
@@ -60,23 +60,33 @@ class Chromium:
         if path is None:
             raise BrowserError("no Chromium is installed")
         self._profile = tempfile.mkdtemp(prefix="tinymq-chromium-")
-        their_in, self._out = os.pipe()
-        self._in, their_out = os.pipe()
-        arguments = [path, *FLAGS, f"--user-data-dir={self._profile}", "about:blank"]
-        # The browser wants its pipe on 3 and 4; a shell puts it there.
-        shell = f'exec "$@" 3<&{their_in} 4>&{their_out}'
-        self._process = subprocess.Popen(
-            ["/bin/sh", "-c", shell, "sh", *arguments],
-            pass_fds=(their_in, their_out),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        os.close(their_in)
-        os.close(their_out)
+        self._out, self._in, self._process = self._spawn(path)
         self._buffer = b""
         self._next = 0
         self.on_event: Callable[[dict[str, Any]], None] = lambda event: None
+
+    def _spawn(self, path: str) -> tuple[int, int, int]:
+        """Start the browser with its pipe where it wants it: on descriptors 3 and 4."""
+        ends = os.pipe() + os.pipe()
+        # Out of the way of 3 and 4 first, or one would close the other.
+        their_in, out, into, their_out = (fcntl.fcntl(e, fcntl.F_DUPFD_CLOEXEC, 10) for e in ends)
+        for end in ends:
+            os.close(end)
+        process = os.posix_spawn(
+            path,
+            [path, *FLAGS, f"--user-data-dir={self._profile}", "about:blank"],
+            os.environ,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+                (os.POSIX_SPAWN_DUP2, their_in, 3),
+                (os.POSIX_SPAWN_DUP2, their_out, 4),
+            ],
+            setpgroup=0,
+        )
+        os.close(their_in)
+        os.close(their_out)
+        return out, into, process
 
     def __enter__(self) -> Self:
         return self
@@ -88,8 +98,8 @@ class Chromium:
         """End the browser and remove its profile."""
         os.close(self._out)
         os.close(self._in)
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        os.killpg(self._process, signal.SIGKILL)
+        os.waitpid(self._process, 0)
         shutil.rmtree(self._profile, ignore_errors=True)
 
     def _read(self, deadline: float) -> dict[str, Any] | None:
@@ -111,7 +121,9 @@ class Chromium:
         message: dict[str, Any] = {"id": self._next, "method": method, "params": params}
         if session:
             message["sessionId"] = session
-        os.write(self._out, json.dumps(message).encode() + b"\0")
+        rest = memoryview(json.dumps(message).encode() + b"\0")
+        while rest:
+            rest = rest[os.write(self._out, rest) :]
         deadline = time.monotonic() + _PATIENCE
         while (answer := self._read(deadline)) is not None:
             if answer.get("id") == self._next:

@@ -364,7 +364,8 @@ class FakeConsole:
         self, name: str, partitions: int, config: Mapping[str, str], *, dry_run: bool
     ) -> Plan:
         """Make a topic."""
-        if not name.replace(".", "").replace("-", "").replace("_", "").isalnum() or name[0] == ".":
+        plain = name.replace(".", "").replace("-", "").replace("_", "")
+        if not (plain.isalnum() and name.isascii()) or name[0] == ".":
             raise errors.InvalidName(f"{name[:200]!r} is not a name", field="name")
         if len(name) > 200:
             raise errors.InvalidName("a name has at most 200 bytes", field="name")

@@ -244,3 +244,11 @@ def test_settings_of_the_look_lead_back_only_to_us(client: Client, back: str) ->
 
     assert reply.status == 303
     assert reply.headers["location"] == "/"
+
+
+def test_browser_vouches_for_our_page_behind_a_proxy(client: Client) -> None:
+    """Where a proxy ends TLS, the origin differs from what we see, but the browser knows better."""
+    body = urlencode({"token": client.token(), "theme": "dark"}).encode()
+    headers = {"Origin": "https://mq.example", "Sec-Fetch-Site": "same-origin"}
+
+    assert client.call("POST", "/view", body, {"Content-Type": FORM, **headers}).status == 303

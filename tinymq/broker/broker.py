@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 METADATA_BYTES: Final = 48 * 1024
 #: Most topics in one METADATA reply.
 METADATA_TOPICS: Final = 1000
+#: How long the ids of deleted topics are kept, so that every broker hears of them.
+DELETED_MS: Final = 30 * 24 * 3600 * 1000
 
 
 class Broker:
@@ -85,7 +87,10 @@ class Broker:
     # --- partitions -----------------------------------------------------------
 
     def open(self) -> None:
-        """Open every partition that the MetaServer knows, and follow its changes."""
+        """Open every partition that the MetaServer knows, and remove what was deleted."""
+        self.store.take_away_deleted(self.meta.registry.deleted)
+        self._empty_deleted()
+        self.meta.forget_deleted(self.wall() - DELETED_MS)
         for topic in self.meta.registry.topics.values():
             self.open_topic(topic)
 
@@ -99,9 +104,14 @@ class Broker:
         for index in range(topic.partitions):
             key = topic.id, index
             if key in self._partitions:
-                self._partitions[key].topic = topic
+                self._altered(self._partitions[key], topic)
             elif topic.leaders[index] == self.id:
                 self._partitions[key] = self.store.open(topic, index)
+
+    def _altered(self, partition: Partition, topic: Topic) -> None:
+        policy, partition.topic = partition.topic.config.sync, topic
+        if policy != topic.config.sync and (partition.unsynced or not partition.idle):
+            self.committer.sync_all([partition])
 
     def drop_topic(self, topic: Topic) -> None:
         """
@@ -110,12 +120,28 @@ class Broker:
         Args:
             topic: As it was.
         """
-        for index in range(topic.partitions):
-            partition = self._partitions.pop((topic.id, index), None)
-            if partition is not None:
-                partition.close(UnknownTopicId(f"topic {topic.name} was deleted"))
-                partition.log.close()
-        self.store.delete(topic)
+        dropped = self.partitions_of(topic)
+        for partition in dropped:
+            del self._partitions[topic.id, partition.index]
+            self.committer.forget(partition)
+            partition.close(UnknownTopicId(f"topic {topic.name} was deleted"))
+
+        def remove() -> None:
+            self.store.delete(topic, dropped)
+            self._empty_deleted()
+
+        # A sync under way would fail, for all its partitions, if the folders went.
+        self.committer.after_sync(remove)
+
+    def _empty_deleted(self) -> None:
+        """Free the space of deleted topics, which may take long."""
+        removed: list[str] = []
+
+        def done() -> None:
+            for path in removed:
+                self._log.info("removed {path}", path=path)
+
+        self._world.background.submit(lambda: removed.extend(self.store.empty()), done)
 
     def partitions(self) -> list[Partition]:
         """All partitions that are open."""
@@ -167,8 +193,11 @@ class Broker:
         """
         try:
             partition = self.partition(topic_id, index)
-            if self.refusing is not None and not partition.volatile:
-                raise self.refusing
+            refusing = self.refusing
+            if refusing is not None and not (partition.volatile and type(refusing) is StorageFull):
+                # Not raised: it is kept, and would gather the frames of all who hear it.
+                answer(refusing)
+                return
             most = partition.topic.config.max_value_bytes
             if len(batch) > self.limits.batch and len(batch) > most + self.limits.overhead:
                 raise ValueTooLarge(
@@ -203,6 +232,7 @@ class Broker:
                 except WireError as failure:
                     partition, error = None, failure
                 wanted.append(Wanted(topic_id, index, partition, offset, epoch, error))
+        request.max_bytes = min(request.max_bytes, self.limits.fetch)
         reader = Reader(request, wanted, answer, full, self._world)
         reader.start()
         return reader
@@ -296,7 +326,7 @@ class Broker:
             ShuttingDown: The broker is stopping.
         """
         if isinstance(self.refusing, ShuttingDown):
-            raise self.refusing
+            raise self.refusing.with_traceback(None)
         topic = self.meta.create_topic(name, partitions, config)
         self.open_topic(topic)
         return topic

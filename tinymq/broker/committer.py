@@ -9,13 +9,16 @@ the last one, and while it runs the next group gathers in memory.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from twisted.logger import Logger
 
 from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Scheduler, Timer
-from tinymq.errors import PartitionOffline
 from tinymq.storage.sync import Syncer, SyncTicket
+
+#: Seconds by which a timer may fire early.
+_TICK: Final = 0.001
 
 
 class Committer:
@@ -34,10 +37,13 @@ class Committer:
         self._syncer = syncer
         self._staged: dict[Partition, None] = {}
         self._gathering: dict[Partition, None] = {}
-        self._unsynced: dict[Partition, None] = {}
+        #: When those are to be synced whose policy is to do it now and then.
+        self._due: dict[Partition, float] = {}
         self._turn: Timer | None = None
         self._syncing = False
         self._interval: Timer | None = None
+        self._interval_at = 0.0
+        self._after_sync: list[Callable[[], None]] = []
         self._when_idle: list[Callable[[], None]] = []
 
     def staged(self, partition: Partition) -> None:
@@ -69,7 +75,9 @@ class Committer:
         staged, self._staged = self._staged, {}
         for partition in staged:
             partition.write()
-            if partition.topic.config.sync == "interval":
+            if partition.synced_policy:  # since its topic was altered
+                self._gathering[partition] = None
+            elif partition.topic.config.sync == "interval":
                 self._sync_later(partition)
 
     def _end_of_turn(self) -> None:
@@ -83,16 +91,13 @@ class Committer:
         group, self._gathering = self._gathering, {}
         tickets: dict[SyncTicket, Partition] = {}
         for partition in group:
+            self._due.pop(partition, None)
             partition.write()
-            self._begin(partition, tickets)
-        self._sync(tickets)
-
-    def _begin(self, partition: Partition, tickets: dict[SyncTicket, Partition]) -> None:
-        ticket = partition.log.begin_sync()
-        if ticket is not None:
-            tickets[ticket] = partition
-
-    def _sync(self, tickets: dict[SyncTicket, Partition]) -> None:
+            ticket = partition.log.begin_sync() if partition.failure is None else None
+            if ticket is not None:
+                tickets[ticket] = partition
+            else:
+                partition.advance()  # another sync may have covered it
         if not tickets:
             return
         self._syncing = True
@@ -101,8 +106,11 @@ class Committer:
             self._syncing = False
             for ticket, partition in tickets.items():
                 self._end(partition, ticket, results.get(ticket))
+            calls, self._after_sync = self._after_sync, []
+            for call in calls:
+                call()
             # What gathered meanwhile does not wait for another turn.
-            if self._gathering:
+            if self._gathering and not self._syncing:
                 self._start_group()
             self._tell_idle()
 
@@ -110,47 +118,75 @@ class Committer:
 
     def _end(self, partition: Partition, ticket: SyncTicket, error: OSError | None) -> None:
         partition.log.end_sync(ticket, error)
-        if error is None:
-            partition.advance()
-            return
-        self._log.critical(
-            "{partition} is offline: its files could not be synced: {error}",
-            partition=partition,
-            error=error,
-        )
-        partition.fail_waiting(
-            PartitionOffline(
-                f"{partition.topic.name}/{partition.index} is offline: sync failed: {error}; "
-                "check the disk and restart the broker"
+        if error is not None and partition.closed is None:
+            self._log.critical(
+                "{partition} is offline: its files could not be synced: {error}; "
+                "check the disk and restart the broker",
+                partition=partition,
+                error=error,
             )
-        )
+        partition.advance()
+
+    # --- syncing now and then ---------------------------------------------------
 
     def _sync_later(self, partition: Partition) -> None:
-        self._unsynced[partition] = None
-        if self._interval is None:
+        if partition not in self._due:
             delay = partition.topic.config.sync_interval_ms / 1000
-            self._interval = self._scheduler.callLater(delay, self._sync_interval)
+            due = self._due[partition] = self._scheduler.seconds() + delay
+            self._arm(due)
 
-    def _sync_interval(self) -> None:
+    def _arm(self, due: float) -> None:
+        """See to it that the timer fires at a time, or before."""
+        if self._interval is not None:
+            if self._interval_at <= due:
+                return
+            self._interval.cancel()
+        self._interval_at = due
+        delay = max(0.0, due - self._scheduler.seconds())
+        self._interval = self._scheduler.callLater(delay, self._sync_due)
+
+    def _sync_due(self) -> None:
         self._interval = None
-        if self._syncing:
-            self._interval = self._scheduler.callLater(0.01, self._sync_interval)
-            return
-        self.sync_all(list(self._unsynced))
-        self._unsynced.clear()
+        now = self._scheduler.seconds() + _TICK
+        self.sync_all([partition for partition, due in self._due.items() if due <= now])
+        later = min((due for due in self._due.values() if due > now), default=None)
+        if later is not None:
+            self._arm(later)
 
     def sync_all(self, partitions: list[Partition]) -> None:
         """
-        Write and sync partitions whatever their policy, unless a sync is running.
+        Write and sync partitions whatever their policy; now, or when the sync under way ends.
 
         Args:
             partitions: Those to bring to the disk.
         """
-        tickets: dict[SyncTicket, Partition] = {}
-        for partition in partitions:
-            partition.write()
-            self._begin(partition, tickets)
-        self._sync(tickets)
+        self._gathering.update(dict.fromkeys(partitions))
+        if not self._syncing:
+            self._start_group()
+
+    # --- the end ------------------------------------------------------------------
+
+    def forget(self, partition: Partition) -> None:
+        """
+        Leave a partition alone from now on.
+
+        Args:
+            partition: It was closed.
+        """
+        for waiting in (self._staged, self._gathering, self._due):
+            waiting.pop(partition, None)
+
+    def after_sync(self, call: Callable[[], None]) -> None:
+        """
+        Call something when no sync is at work on what is there now.
+
+        Args:
+            call: Called once, maybe at once.
+        """
+        if self._syncing:
+            self._after_sync.append(call)
+        else:
+            call()
 
     @property
     def idle(self) -> bool:

@@ -8,7 +8,7 @@ from twisted.logger import Logger
 
 from tinymq.broker.broker import Broker
 from tinymq.broker.ports import Scheduler, Timer
-from tinymq.errors import StorageFull, TinyMQError
+from tinymq.errors import StateError, StorageFull, TinyMQError
 from tinymq.meta.registry import BrokerInfo
 from tinymq.storage.disk import Space
 
@@ -47,6 +47,8 @@ class Housekeeping:
         self._broker = broker
         self._timers: dict[str, Timer] = {}
         self.space: Space | None = None
+        #: What the MetaServer knows this broker by.
+        self.registration: BrokerInfo | None = None
 
     def start(self, registration: BrokerInfo) -> None:
         """
@@ -55,12 +57,8 @@ class Housekeeping:
         Args:
             registration: What the MetaServer is told to keep alive.
         """
-
-        def beat() -> None:
-            self._broker.meta.heartbeat(registration)
-            self._broker.meta.expire()
-
-        self._every("heartbeat", HEARTBEAT_SECONDS, beat)
+        self.registration = registration
+        self._every("heartbeat", HEARTBEAT_SECONDS, self.beat)
         config = self._broker.config
         self._every("space", SPACE_SECONDS, self.look_at_space)
         self._every("retention", config.retention.check_seconds, self.apply_retention)
@@ -85,6 +83,19 @@ class Housekeeping:
                 self._log.error("{name} failed: {error}", name=name, error=error)
 
         self._timers[name] = scheduler.callLater(seconds, due)
+
+    def beat(self) -> None:
+        """Tell the MetaServer that this broker is alive."""
+        meta, known = self._broker.meta, self.registration
+        if known is not None:
+            try:
+                meta.heartbeat(known)
+            except StateError:
+                # The process stood still for longer than the registration lasts.
+                self._log.warn("this broker was taken for dead; it registers again")
+                address = known.host, known.port
+                self.registration = meta.register(known.id, known.name, address, takeover=True)
+        meta.expire()
 
     def look_at_space(self) -> None:
         """Refuse publishing while the disk is nearly full; take it again afterwards."""
@@ -122,7 +133,6 @@ class Housekeeping:
         """Bring to the disk what no policy did, and keep the next recovery short."""
         partitions = self._broker.partitions()
         self._broker.store.store_producers(partitions)
-        if self._broker.committer.idle:
-            self._broker.committer.sync_all(
-                [each for each in partitions if each.failure is None and each.unsynced]
-            )
+        self._broker.committer.sync_all(
+            [each for each in partitions if each.failure is None and each.unsynced]
+        )

@@ -26,12 +26,13 @@ from tinymq.errors import (
     LogTruncated,
     OffsetOutOfRange,
     PartitionOffline,
+    StorageError,
     StorageFull,
-    TinyMQError,
     WireError,
 )
 from tinymq.limits import Limits
 from tinymq.storage.epochs import EpochFile
+from tinymq.storage.facts import Chunk
 from tinymq.storage.log import Log
 from tinymq.storage.memory import MemoryLog
 from tinymq.wire.batch import BatchHeader, check_produced, stamp
@@ -85,6 +86,7 @@ class Partition:
         log: The data log.
         epochs: The leader epochs and where they began.
         limits: The limits in force.
+        producers: What is known of producers; nothing by default.
     """
 
     _log = Logger()
@@ -96,13 +98,14 @@ class Partition:
         log: Log | MemoryLog,
         epochs: EpochFile | None,
         limits: Limits,
+        producers: ProducerTable | None = None,
     ) -> None:
         self.topic = topic
         self.index = index
         self.log = log
         self.epochs = epochs
         self.limits = limits
-        self.producers = ProducerTable(limits.producer_window)
+        self.producers = ProducerTable(limits.producer_window) if producers is None else producers
         self.counters = Counters()
         #: Who is told when the high watermark rises or the partition goes away.
         self.watchers: set[Callable[[], None]] = set()
@@ -135,9 +138,12 @@ class Partition:
         return 0 if self.epochs is None else max(0, self.epochs.current)
 
     @property
-    def failure(self) -> TinyMQError | None:
+    def failure(self) -> WireError | None:
         """Why the partition is offline, or None."""
-        return self.closed or self.log.offline
+        if self.closed is not None or self.log.offline is None:
+            return self.closed
+        offline = self.log.offline
+        return offline if isinstance(offline, WireError) else PartitionOffline(str(offline))
 
     @override
     def __repr__(self) -> str:
@@ -160,19 +166,23 @@ class Partition:
         """
         try:
             header = check_produced(batch, self.limits)
-            if self.closed is not None:
-                raise self.closed
             known = self.producers.duplicate_of(header)
-            if known is not None:
-                self._answer_duplicate(header, known, answer)
-                return False
-            if self.epoch_due:
-                self._open_epoch()
-            self._stage(batch, header, now_ms, answer)
+            failure = self.failure
+            if known is not None and known + header.records <= self.high_watermark:
+                answer(Appended(known, -1, duplicate=True, volatile=self.volatile))
+            elif failure is not None:
+                # Not raised: it is kept, and would gather the frames of all who hear it.
+                answer(failure)
+            elif known is not None:
+                self._wait_with_first(header, known, answer)
+            else:
+                if self.epoch_due:
+                    self._open_epoch()
+                self._stage(batch, header, now_ms, answer)
+                return True
         except WireError as error:
             answer(error)
-            return False
-        return True
+        return False
 
     def _stage(self, batch: Bytes, header: BatchHeader, now_ms: int, answer: Answer) -> None:
         base = self.log.end_offset
@@ -189,30 +199,40 @@ class Partition:
         self.counters.records_in += header.records
         self.counters.bytes_in += header.size
 
-    def _answer_duplicate(self, header: BatchHeader, base: int, answer: Answer) -> None:
+    def _wait_with_first(self, header: BatchHeader, base: int, answer: Answer) -> None:
+        """Answer a duplicate together with the first one, which is on its way to the disk."""
         found = Appended(base, -1, duplicate=True, volatile=self.volatile)
         following = base + header.records
-        if following <= self.high_watermark:
-            answer(found)
-            return
-        # The first one is still on its way to the disk: the answer waits with it.
         place = next(
             (at for at, row in enumerate(self._waiting) if row[0] > following), len(self._waiting)
         )
         self._waiting.insert(place, (following, found, answer))
 
     def _open_epoch(self) -> None:
-        self.epoch_due = False
         if self.epochs is not None:
-            self.epochs.bump(self.log.end_offset)
+            try:
+                self.epochs.bump(self.log.end_offset, self._least_epoch())
+            except OSError as error:
+                raise StorageError(
+                    f"the epochs of {self.topic.name}/{self.index} cannot be written: {error}"
+                ) from error
+        self.epoch_due = False
+
+    def _least_epoch(self) -> int:
+        """The lowest epoch that is new, when the list of those before was lost."""
+        if self.epochs is None or not self.epochs.damaged:
+            return 0
+        used = (each.leader_epoch for each in self.log.headers())
+        return 1 + max(used, default=-1)
 
     def write(self) -> None:
         """Hand everything staged to the operating system."""
-        try:
-            self.log.write()
-        except WireError as error:
-            self._take_back(error)
-        if not self.synced_policy:
+        if self.failure is None:
+            try:
+                self.log.write()
+            except WireError as error:
+                self._take_back(error)
+        if self.log.offline is not None or not self.synced_policy:
             self.advance()
 
     def _take_back(self, error: WireError) -> None:
@@ -221,11 +241,14 @@ class Partition:
         if not isinstance(error, StorageFull):
             self._log.error("{partition} cannot be written: {error}", partition=self, error=error)
         self.producers.take_back(written)
+        refused: list[Answer] = []
         while self._waiting and self._waiting[-1][0] > written:
-            self._waiting.pop()[2](error)
+            refused.append(self._waiting.pop()[2])
+        for answer in reversed(refused):
+            answer(error)
 
     def advance(self) -> None:
-        """Acknowledge what became visible, and wake who waits for it."""
+        """Acknowledge what became visible, wake who waits for it, or tell all of the failure."""
         visible = self.high_watermark
         waiting = self._waiting
         if waiting and waiting[0][0] <= visible:
@@ -233,6 +256,8 @@ class Partition:
                 _, found, answer = waiting.popleft()
                 answer(found)
             self._wake()
+        if waiting and self.failure is not None:
+            self.fail_waiting(self.failure)
 
     def fail_waiting(self, error: WireError) -> None:
         """
@@ -275,7 +300,7 @@ class Partition:
             PartitionOffline: The partition cannot be read.
         """
         if self.closed is not None:
-            raise self.closed
+            raise self.closed.with_traceback(None)
         start, end = self.log.start_offset, self.log.end_offset
         survived = end
         if epoch >= 0 and self.epochs is not None and epoch < self.epochs.current:
@@ -294,7 +319,7 @@ class Partition:
                 end=end,
             )
 
-    def read(self, offset: int, max_bytes: int, *, nowait: bool) -> bytes | memoryview | None:
+    def read(self, offset: int, max_bytes: int, *, nowait: bool) -> Chunk | None:
         """
         Read whole batches from the one that contains an offset.
 
@@ -305,16 +330,30 @@ class Partition:
 
         Returns:
             Batches, maybe none; None if the disk would have to be waited for.
+
+        Raises:
+            StorageError: The disk cannot read.
         """
         visible = self.high_watermark
         if offset >= visible:
-            return b""
-        chunk = self.log.read(offset, max_bytes, visible, nowait=nowait)
-        if chunk is None:
-            return None
+            return Chunk(b"", offset, offset)
+        try:
+            return self.log.read(offset, max_bytes, visible, nowait=nowait)
+        except OSError as error:
+            raise StorageError(
+                f"{self.topic.name}/{self.index} cannot be read: {error.strerror or error}"
+            ) from error
+
+    def handed_out(self, offset: int, chunk: Chunk) -> None:
+        """
+        Count what a reader was given.
+
+        Args:
+            offset: Where it asked to read.
+            chunk: What was read for it.
+        """
         self.counters.bytes_out += len(chunk.data)
         self.counters.records_out += max(0, chunk.next_offset - offset)
-        return chunk.data
 
     def offset_at(self, time_ms: int) -> tuple[int, int, int]:
         """
@@ -336,6 +375,31 @@ class Partition:
         if found is None or found[0] >= visible:
             return visible, -1, -1
         return max(found[0], self.log.start_offset), -1, found[1]
+
+    # --- removing -----------------------------------------------------------
+
+    def purge(self, start: int, now_ms: int) -> int:
+        """
+        Move the start of the log; the files stay until the undo window has passed.
+
+        This may wait for the disk.
+
+        Args:
+            start: The new start, at most the high watermark.
+            now_ms: The wall clock.
+
+        Returns:
+            How many offsets are gone.
+
+        Raises:
+            StorageError: The disk refused; nothing was purged.
+        """
+        # The log would write what is staged, and nobody would hear how that went.
+        self.write()
+        try:
+            return self.log.purge(start, now_ms, self.topic.config.undo_ms)
+        finally:
+            self.advance()
 
     # --- life ---------------------------------------------------------------
 

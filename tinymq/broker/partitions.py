@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twisted.logger import Logger
 
 from tinymq.broker.partition import Partition
+from tinymq.broker.producers import ProducerTable
 from tinymq.broker.snapshots import load_producers, save_producers
-from tinymq.errors import TinyMQError
+from tinymq.config import DEFAULT_CONFIG, ProducersConfig
+from tinymq.errors import StorageError, TinyMQError
 from tinymq.limits import Limits
+from tinymq.storage.epochs import EpochFile
 from tinymq.storage.facts import LogConfig
 from tinymq.storage.folder import DataFolder
 from tinymq.storage.log import Log
@@ -29,13 +33,20 @@ class PartitionStore:
     Args:
         folder: The data folder.
         limits: The limits in force.
+        producers: How many producers are remembered, and for how long.
     """
 
     _log = Logger()
 
-    def __init__(self, folder: DataFolder, limits: Limits) -> None:
+    def __init__(
+        self,
+        folder: DataFolder,
+        limits: Limits,
+        producers: ProducersConfig = DEFAULT_CONFIG.producers,
+    ) -> None:
         self.folder = folder
         self._limits = limits
+        self._producers = producers
         #: Segments of each log when its producers were last stored.
         self._stored: dict[Partition, int] = {}
 
@@ -50,8 +61,14 @@ class PartitionStore:
         Raises:
             StorageError: Its folder cannot be read.
         """
+        producers = ProducerTable(
+            self._limits.producer_window,
+            self._producers.remembered,
+            self._producers.forget_seconds * 1000,
+        )
         if topic.config.storage == "memory":
-            return Partition(topic, index, MemoryLog(topic.config.memory_bytes), None, self._limits)
+            memory = MemoryLog(topic.config.memory_bytes)
+            return Partition(topic, index, memory, None, self._limits, producers)
         path = self.folder.partition_path(topic.id, index)
         seen: list[BatchHeader] = []
         log = Log.open(
@@ -61,30 +78,39 @@ class PartitionStore:
             self.folder.checkpoint(path),
             seen.append,
         )
-        epochs = self.folder.epoch_file(topic.id, index)
-        partition = Partition(topic, index, log, epochs, self._limits)
+        try:
+            epochs = self.folder.epoch_file(topic.id, index)
+        except OSError as error:
+            raise StorageError(f"the epochs beside {path} cannot be read: {error}") from error
+        partition = Partition(topic, index, log, epochs, self._limits, producers)
         if log.end_offset:
-            self._recall_producers(partition, log, seen)
+            self._recall_producers(partition, log, epochs, seen)
         # Without a clean stop the end may have been cut: what is appended from
         # here on belongs to a new epoch.
         partition.epoch_due = epochs.current < 0 or not log.report.clean
         self._report(partition, log)
         return partition
 
-    def _recall_producers(self, partition: Partition, log: Log, seen: list[BatchHeader]) -> None:
+    def _recall_producers(
+        self, partition: Partition, log: Log, epochs: EpochFile, seen: list[BatchHeader]
+    ) -> None:
         """Rebuild what is known of producers from the snapshot and the headers behind it."""
-        known = load_producers(self.folder.disk, _home(log), partition.producers, log.end_offset)
+        known = load_producers(
+            self.folder.disk, _home(log), partition.producers, log.end_offset, epochs
+        )
         if known >= log.end_offset:
             return
         if seen and seen[0].base_offset <= known:
             headers: Iterable[BatchHeader] = (each for each in seen if each.base_offset >= known)
         else:
-            headers = log.headers(max(known, log.start_offset))
+            headers = log.headers(known)  # purged ones too, as long as they lie there
         for header in headers:
             partition.remember(header)
 
     def _report(self, partition: Partition, log: Log) -> None:
         report = log.report
+        if partition.epochs is not None and partition.epochs.damaged:
+            self._log.warn("{partition}: its list of epochs is damaged", partition=partition)
         if report.truncated_bytes:
             self._log.warn(
                 "{partition}: cut a torn tail of {size} bytes; the log ends at {end}",
@@ -101,16 +127,47 @@ class PartitionStore:
                 reason=gap.reason,
             )
 
-    def delete(self, topic: Topic) -> None:
+    def delete(self, topic: Topic, partitions: Iterable[Partition] = ()) -> None:
         """
-        Remove the files of a topic whose partitions are closed.
+        Take away the files of a topic, whose partitions are closed; `empty` frees the space.
 
         Args:
             topic: As it was.
+            partitions: Those of it that were open.
         """
-        self.folder.delete_topic(topic.id)
-        for path in self.folder.empty_deleted():
-            self._log.info("removed {path}", path=path)
+        for partition in partitions:
+            self._stored.pop(partition, None)
+            partition.log.close()
+        self._take_away(topic.id, topic.name)
+
+    def take_away_deleted(self, topic_ids: Iterable[bytes]) -> None:
+        """
+        Take away what a kill left of topics while they were deleted.
+
+        Args:
+            topic_ids: The ids of deleted topics.
+        """
+        for topic_id in topic_ids:
+            self._take_away(topic_id, topic_id.hex())
+
+    def _take_away(self, topic_id: bytes, name: str) -> None:
+        try:
+            self.folder.delete_topic(topic_id)
+        except (OSError, TinyMQError) as error:
+            # The next start tries again.
+            self._log.error("files of {topic} stay for now: {error}", topic=name, error=error)
+
+    def empty(self) -> list[str]:
+        """
+        Free the space of deleted topics; may run in another thread.
+
+        Returns:
+            The folders that are gone.
+        """
+        removed: list[str] = []
+        with suppress(OSError, TinyMQError):
+            removed.extend(self.folder.empty_deleted())
+        return removed
 
     def store_producers(self, partitions: Iterable[Partition], *, every: bool = False) -> None:
         """
@@ -128,10 +185,23 @@ class PartitionStore:
             if not isinstance(log, Log) or not len(partition.producers):
                 continue
             if every or log.segment_count != self._stored.get(partition, 1):
-                self._stored[partition] = log.segment_count
-                save_producers(
-                    self.folder.disk, _home(log), partition.producers, log.written_offset
-                )
+                try:
+                    save_producers(
+                        self.folder.disk,
+                        _home(log),
+                        partition.producers,
+                        log.written_offset,
+                        partition.epoch,
+                    )
+                except (OSError, TinyMQError) as error:
+                    # Nothing is lost: the next start reads more headers.
+                    self._log.warn(
+                        "producers of {partition} were not stored: {error}",
+                        partition=partition,
+                        error=error,
+                    )
+                else:
+                    self._stored[partition] = log.segment_count
 
     def close(self, partitions: Iterable[Partition]) -> None:
         """

@@ -40,10 +40,16 @@ class ProducerTable:
         window: Batches that a producer may have in flight; twice as many are
             kept, so that a refused write that takes back a whole window leaves
             the sequence known.
+        most: Producers remembered at most; the longest idle go first.
+        forget_ms: A producer is forgotten after this time without a batch.
     """
 
-    def __init__(self, window: int = 64) -> None:
+    def __init__(
+        self, window: int = 64, most: int = MOST_PRODUCERS, forget_ms: int = FORGET_AFTER_MS
+    ) -> None:
         self._keep = 2 * window
+        self._most = most
+        self._forget_ms = forget_ms
         # In order of last use, so that the longest idle is found at the front.
         self._producers: dict[int, _Producer] = {}
 
@@ -116,7 +122,7 @@ class ProducerTable:
         known.batches.append((first, (first + header.records) % SEQUENCE_MODULUS, base_offset))
         known.seen_ms = timestamp
         self._producers[producer_id] = known
-        if len(self._producers) > MOST_PRODUCERS:
+        if len(self._producers) > self._most:
             del self._producers[next(iter(self._producers))]
 
     def take_back(self, offset: int) -> None:
@@ -140,7 +146,7 @@ class ProducerTable:
             now_ms: The wall clock.
         """
         for producer_id, known in list(self._producers.items()):
-            if now_ms - known.seen_ms <= FORGET_AFTER_MS:
+            if now_ms - known.seen_ms <= self._forget_ms:
                 break
             del self._producers[producer_id]
 

@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from twisted.logger import Logger
+
 from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Timer, World
-from tinymq.errors import WireError
+from tinymq.errors import InternalError, WireError
+from tinymq.storage.facts import Chunk
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import Fetch, FetchReply, error_meta
 
@@ -45,15 +48,18 @@ class Reader:
         world: Scheduler and background.
     """
 
+    _log = Logger()
+
     __slots__ = (
         "_answer",
         "_background",
         "_deadline",
+        "_enough",
         "_full",
         "_request",
         "_scheduler",
+        "_until",
         "_wanted",
-        "_warming",
     )
 
     def __init__(
@@ -65,21 +71,27 @@ class Reader:
         world: World,
     ) -> None:
         self._request = request
+        #: What would never be answered in one go is not waited for.
+        self._enough = min(request.min_bytes, request.max_bytes)
         self._wanted = wanted
         self._answer: Fetched | None = answer
         self._full = full
         self._scheduler = world.scheduler
         self._background = world.background
         self._deadline: Timer | None = None
-        self._warming = False
+        self._until = 0.0
 
     def start(self) -> None:
         """Answer at once if possible, else begin to wait."""
-        ready = self._available() >= self._request.min_bytes
-        if ready or not self._request.max_wait_ms or self._refused():
+        self._until = self._scheduler.seconds() + self._request.max_wait_ms / 1000
+        if self._ready() or not self._request.max_wait_ms:
             self._finish()
-            return
-        self._deadline = self._scheduler.callLater(self._request.max_wait_ms / 1000, self._finish)
+        else:
+            self._wait()
+
+    def _wait(self) -> None:
+        delay = self._until - self._scheduler.seconds()
+        self._deadline = self._scheduler.callLater(max(0.0, delay), self._finish)
         for wanted in self._wanted:
             if wanted.partition is not None:
                 wanted.partition.watchers.add(self._advanced)
@@ -104,7 +116,7 @@ class Reader:
 
     def _available(self) -> int:
         """Bytes visible behind the positions, as far as it matters."""
-        enough = self._request.min_bytes
+        enough = self._enough
         total = 0
         for wanted in self._wanted:
             partition = wanted.partition
@@ -117,8 +129,11 @@ class Reader:
                     break
         return total
 
+    def _ready(self) -> bool:
+        return self._available() >= self._enough or self._refused()
+
     def _advanced(self) -> None:
-        if not self._warming and (self._available() >= self._request.min_bytes or self._refused()):
+        if self._ready():
             self._finish()
 
     def _let_go(self) -> None:
@@ -136,53 +151,98 @@ class Reader:
 
     def _finish(self) -> None:
         self._let_go()
+        self._answer_with(nowait=True)
+
+    def _answer_with(self, *, nowait: bool) -> None:
+        """Read everything and answer, unless the peer takes no more just now."""
         if self._answer is not None and self._full():
             self._answer = None
-        self._collect(nowait=True)
-
-    def _collect(self, *, nowait: bool) -> None:
-        """Read everything and answer; go through the background for a cold page."""
         if self._answer is None:
             return
-        pieces: list[Bytes] = []
-        topics: list[tuple[bytes, list[Any]]] = []
+        try:
+            reading = self._read(nowait=nowait)
+        except Exception:  # noqa: BLE001 - must not reach the partition that woke this
+            self._log.failure("reading for {request} failed", request=self._request)
+            reading = _Reading()
+            for wanted in self._wanted:
+                reading.failed(wanted, InternalError())
+        if reading is None or (reading.passed and not reading.parts and self._waits_again()):
+            return
+        for partition, offset, chunk in reading.parts:
+            partition.handed_out(offset, chunk)
+        answer, self._answer = self._answer, None
+        answer(FetchReply(topics=reading.topics), [chunk.data for _, _, chunk in reading.parts])
+
+    def _waits_again(self) -> bool:
+        """Go on waiting when all that seemed to be there is a gap."""
+        if self._refused() or self._until <= self._scheduler.seconds():
+            return False
+        self._wait()
+        return True
+
+    def _read(self, *, nowait: bool) -> _Reading | None:
+        """Read what is wanted; None when a page is cold, which the background then warms."""
+        reading = _Reading()
         left = self._request.max_bytes
-        for wanted in self._wanted:
-            if not topics or topics[-1][0] != wanted.topic_id:
-                topics.append((wanted.topic_id, []))
-            error = self._error(wanted)
-            if error is not None or wanted.partition is None:
-                row = (wanted.number, -1, -1, 0, error_meta(error) if error is not None else None)
-                topics[-1][1].append(row)
+        for place, wanted in enumerate(self._wanted):
+            error, partition = self._error(wanted), wanted.partition
+            if error is not None or partition is None:
+                reading.failed(wanted, error)
                 continue
-            partition = wanted.partition
-            size = 0
+            chunk = Chunk(b"", wanted.offset, wanted.offset)
             if left > 0:
                 try:
-                    data = partition.read(wanted.offset, left, nowait=nowait)
+                    found = partition.read(wanted.offset, left, nowait=nowait)
                 except WireError as failure:
-                    topics[-1][1].append((wanted.number, -1, -1, 0, error_meta(failure)))
+                    reading.failed(wanted, failure)
                     continue
-                if data is None:
+                if found is None:
                     self._warm(partition, wanted.offset, left)
-                    return
-                size = len(data)
-                if size:
-                    pieces.append(data)
-                    left -= size
-            topics[-1][1].append(
-                (wanted.number, partition.high_watermark, partition.log.start_offset, size, None)
-            )
-        answer, self._answer = self._answer, None
-        answer(FetchReply(topics=topics), pieces)
+                    return None
+                chunk = found
+            left -= len(chunk.data)
+            if not chunk.data and chunk.next_offset > wanted.offset:
+                # Nothing there is readable any more: damage. Wait behind it.
+                self._wanted[place] = wanted._replace(offset=chunk.next_offset)
+                reading.passed = True
+            reading.found(wanted, partition, chunk)
+        return reading
 
     def _warm(self, partition: Partition, offset: int, size: int) -> None:
         """Let the background pull pages from the disk, then read them here."""
         warm = partition.log.warmer(offset, size)
-        self._warming = True
+        self._background.submit(warm, lambda: self._answer_with(nowait=False))
 
-        def warmed() -> None:
-            self._warming = False
-            self._collect(nowait=False)
 
-        self._background.submit(warm, warmed)
+class _Reading:
+    """
+    What was read for one FETCH.
+
+    Attributes:
+        topics: The rows of the reply.
+        parts: What the payload is made of: partition, offset asked for, data.
+        passed: Whether a gap was passed over in which nothing is readable.
+    """
+
+    __slots__ = ("parts", "passed", "topics")
+
+    def __init__(self) -> None:
+        self.topics: list[tuple[bytes, list[Any]]] = []
+        self.parts: list[tuple[Partition, int, Chunk]] = []
+        self.passed = False
+
+    def _row(self, wanted: Wanted, *facts: Any) -> None:
+        if not self.topics or self.topics[-1][0] != wanted.topic_id:
+            self.topics.append((wanted.topic_id, []))
+        self.topics[-1][1].append((wanted.number, *facts))
+
+    def failed(self, wanted: Wanted, error: WireError | None) -> None:
+        """Enter an error."""
+        self._row(wanted, -1, -1, 0, None if error is None else error_meta(error))
+
+    def found(self, wanted: Wanted, partition: Partition, chunk: Chunk) -> None:
+        """Enter what was read."""
+        size = len(chunk.data)
+        if size:
+            self.parts.append((partition, wanted.offset, chunk))
+        self._row(wanted, partition.high_watermark, partition.log.start_offset, size, None)

@@ -6,10 +6,11 @@ import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
 
 import click
+from click.exceptions import Exit
 from typing_extensions import override
 
 import tinymq
@@ -68,23 +69,21 @@ class Root(LazyGroup):
     """The command itself: turns every end of a verb into an exit status."""
 
     @override
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        windows_expand_args: bool = True,
-        **extra: Any,
-    ) -> Any:
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb; two ends are taken from click, which has its own mind about them."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            _silence_stdout()
+            raise Exit(0) from None
+        except KeyboardInterrupt:
+            raise Exit(INTERRUPTED) from None
+
+    @override
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> NoReturn:
         """Run, then exit the process."""
-
-        def run() -> object:
-            return super(Root, self).main(
-                args, prog_name, complete_var, False, windows_expand_args, **extra
-            )
-
-        sys.exit(end(run))
+        extra["standalone_mode"] = False
+        sys.exit(end(lambda: super(Root, self).main(*args, **extra)))
 
 
 def end(run: Callable[[], object]) -> int:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 from attrs import define, field, frozen
+from typing_extensions import override
 
 from tinymq.cli.failure import Failed
 from tinymq.cli.output import facts, write_json
 from tinymq.cli.progress import Advance, progress
 from tinymq.cli.session import Session, remote
-from tinymq.cli.values import Size, human_size
+from tinymq.cli.values import SIZE, human_size
 
 if TYPE_CHECKING:
     from tinymq.sync import Producer
@@ -115,7 +116,7 @@ def bench() -> None:
 
 def _options(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
-        click.option("--size", type=Size(), default=128, show_default=True, help="Of a value."),
+        click.option("--size", type=SIZE, default=128, show_default=True, help="Of a value."),
         click.option("--msgs", type=click.IntRange(1), default=100_000, show_default=True),
         click.option(
             "--batch",
@@ -291,7 +292,7 @@ def _end_to_end(
     for batch in consumer:
         now = time.monotonic_ns()
         for value in batch.values:
-            timing.latencies.append((now - _STAMP.unpack_from(value)[0]) / 1e9)
+            timing.latencies.append((now - _STAMP.unpack_from(value or b"")[0]) / 1e9)
         timing.messages += len(batch)
         advance(len(batch), "")
         if timing.messages >= shape.messages or sender.failure is not None:
@@ -320,6 +321,7 @@ class Paced(threading.Thread):
         self._topic = topic
         self._rate = rate
 
+    @override
     def run(self) -> None:
         """Publish everything."""
         try:

@@ -5,31 +5,26 @@ from __future__ import annotations
 import random
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tinymq.cli.failure import REFUSED
 from tinymq.cli.output import facts, note, write_json
 from tinymq.cli.progress import progress
-from tinymq.cli.session import connect
-from tinymq.cli.values import Duration
+from tinymq.cli.values import DURATION
 
 if TYPE_CHECKING:
-    from tinymq.sync import Client
     from tinymq.verify.report import Report
     from tinymq.verify.trial import Plan
-
-#: Seconds that a call of the load may take, with its broker dead for a while.
-_DEADLINE = 30.0
 
 
 @click.command()
 @click.option("--kills", type=click.IntRange(0), default=20, show_default=True)
-@click.option("--power-loss", type=click.IntRange(0), default=5, show_default=True)
+@click.option("--power-loss", "power_losses", type=click.IntRange(0), default=5, show_default=True)
 @click.option(
     "--seconds",
-    type=Duration(),
+    type=DURATION,
     default=0.8,
     show_default=True,
     help="Longest time of load before each.",
@@ -44,15 +39,7 @@ _DEADLINE = 30.0
 @click.option(
     "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True
 )
-def verify_crash(  # noqa: PLR0913 - the options
-    kills: int,
-    power_loss: int,
-    seconds: float,
-    producers: int,
-    seed: int | None,
-    folder: Path | None,
-    output: str,
-) -> int:
+def verify_crash(folder: Path | None, output: str, seed: int | None, **amounts: Any) -> int:
     """
     Kill a broker again and again and prove that nothing is lost.
 
@@ -66,9 +53,7 @@ def verify_crash(  # noqa: PLR0913 - the options
 
     seed = random.SystemRandom().randrange(2**31) if seed is None else seed
     note(f"seed {seed}")
-    plan = Plan(
-        kills=kills, power_losses=power_loss, seconds=seconds, producers=producers, seed=seed
-    )
+    plan = Plan(seed=seed, **amounts)
     place = folder or Path(tempfile.mkdtemp(prefix="tinymq-verify-"))
     place.mkdir(parents=True, exist_ok=True)
     report = run(plan, place)
@@ -89,20 +74,17 @@ def verify_crash(  # noqa: PLR0913 - the options
 
 def run(plan: Plan, place: Path) -> Report:
     """Run a trial with real brokers, showing how far it is."""
-    from tinymq.verify.process import BrokerProcess  # noqa: PLC0415
+    from tinymq.verify.clients import connect  # noqa: PLC0415
     from tinymq.verify.powercut import cut_power  # noqa: PLC0415
+    from tinymq.verify.process import BrokerProcess  # noqa: PLC0415
     from tinymq.verify.trial import Means, Trial  # noqa: PLC0415
 
     with progress("verifying", plan.kills + plan.power_losses) as advance:
         means = Means(
             folder=place,
             broker=BrokerProcess,
-            connect=_client,
+            connect=connect,
             cut_power=cut_power,
             tell=lambda text: advance(1, text),
         )
         return Trial(plan, means).run()
-
-
-def _client(url: str) -> Client:
-    return connect(url, _DEADLINE)

@@ -39,7 +39,7 @@ _HINTS: tuple[tuple[type[Exception], str], ...] = (
 )
 
 
-class Failed(Exception):  # noqa: N818 - the end of a verb, not an error of the program
+class Failed(Exception):
     """
     A verb cannot go on.
 

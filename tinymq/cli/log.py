@@ -160,7 +160,7 @@ def _batch_row(batch: DumpedBatch, name: str) -> dict[str, Any]:
     return row | {
         "first": header.base_offset,
         "last": header.last_offset,
-        "records": header.count,
+        "records": header.records,
         "time_ms": header.max_timestamp,
         "codec": _CODECS[codec] if codec < len(_CODECS) else str(codec),
         "producer": header.producer_id if header.producer_id >= 0 else None,
@@ -201,7 +201,7 @@ def verify(folder: Path, output: str) -> int:
     show(Listing(rows, LOG_COLUMNS, document, "log"), output)
     if output in {"table", "wide"}:
         click.echo()
-        facts([(row["topic"] or "-", _sum_text(row)) for row in sums])
+        facts([(str(row["topic"] or "-"), _sum_text(row)) for row in sums])
     if not sound:
         note("error: something is damaged or missing (hint: tinymq log repair --dry-run DIR)")
     return 0 if sound else REFUSED

@@ -14,7 +14,7 @@ from tinymq.cli.lines import gather, lines, stdin_source, whole
 from tinymq.cli.output import write_json
 from tinymq.cli.progress import progress
 from tinymq.cli.session import Session, remote
-from tinymq.cli.values import Header, Size, human_size
+from tinymq.cli.values import HEADER, SIZE, human_size
 from tinymq.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Publisher:
     published: Published = field(factory=Published)
 
     def publish(self, values: Sequence[bytes], keys: Sequence[bytes | None] | None) -> None:
-        """Send, and wait for the acknowledgement."""
+        """Send many, and wait until all are acknowledged."""
         if keys is None and self.key is not None:
             keys = [self.key] * len(values)
         sent = self.producer.send_batch(
@@ -83,7 +83,18 @@ class Publisher:
             partition=self.partition,
         )
         self.published.add(values, sent.positions)
-        self.published.volatile |= bool(getattr(sent, "volatile", False))
+
+    def publish_one(self, value: bytes) -> None:
+        """Send one, and wait until it is acknowledged."""
+        position = self.producer.send(
+            self.topic,
+            value,
+            key=self.key,
+            headers=self.headers or None,
+            partition=self.partition,
+        )
+        self.published.add([value], [(position.partition, position.offset, 1)])
+        self.published.volatile = position.volatile
 
 
 def _bytes(value: str | None) -> bytes | None:
@@ -96,13 +107,13 @@ def _bytes(value: str | None) -> bytes | None:
 @click.argument("value", required=False)
 @click.option("-k", "--key", help="Key of each message.")
 @click.option("-K", "--key-separator", metavar="TEXT", help="With -l: the key ends here.")
-@click.option("-H", "--header", "headers", type=Header(), multiple=True, help="May be repeated.")
+@click.option("-H", "--header", "headers", type=HEADER, multiple=True, help="May be repeated.")
 @click.option("-p", "--partition", type=click.IntRange(0), help="Instead of the key's.")
 @click.option("-l", "--lines", "by_line", is_flag=True, help="Each line of stdin is a message.")
 @click.option("--acks", type=click.Choice(["leader", "all", "none"]), default="leader")
 @click.option("--codec", type=click.Choice(["none", "gzip", "zstd"]), default="none")
 @click.option("--no-create", is_flag=True, help="Refuse when there is no such topic.")
-@click.option("--max-bytes", type=Size(), default=DEFAULT_LIMITS.value, help="Of one value.")
+@click.option("--max-bytes", type=SIZE, default=DEFAULT_LIMITS.value, help="Of one value.")
 @click.option("--dry-run", is_flag=True, help="Read stdin and count, but publish nothing.")
 @click.option(
     "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True
@@ -144,7 +155,10 @@ def _publish(session: Session, topic: str, value: str | None, options: dict[str,
     total = _stdin_size() if options["by_line"] else None
     with progress(f"to {topic}", total) as advance:
         for values, keys in _messages(value, options):
-            publisher.publish(values, keys)
+            if options["by_line"]:
+                publisher.publish(values, keys)
+            else:
+                publisher.publish_one(values[0])
             done = sum(map(len, values)) + len(values)
             advance(done, f"{publisher.published.count} messages")
     producer.close()

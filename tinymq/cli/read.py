@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, BinaryIO, Final
 
 import click
@@ -27,8 +28,8 @@ from tinymq.cli.render import (
 from tinymq.cli.session import Session, remote
 from tinymq.cli.values import (
     EARLIEST,
+    START,
     Position,
-    Start,
     now_ms,
     parse_position,
     parse_time,
@@ -131,11 +132,15 @@ def _position(text: str) -> Position:
         return Position("time", parse_time(text, now_ms()))
 
 
-@contextlib.contextmanager
-def _until_interrupted() -> Iterator[None]:
+def _until_interrupted(function: Callable[..., None]) -> Callable[..., None]:
     """Take Ctrl-C for the wanted end of a verb that would never end by itself."""
-    with contextlib.suppress(KeyboardInterrupt):
-        yield
+
+    @functools.wraps(function)
+    def verb(*args: Any, **kwargs: Any) -> None:
+        with contextlib.suppress(KeyboardInterrupt):
+            function(*args, **kwargs)
+
+    return verb
 
 
 @click.command()
@@ -143,7 +148,7 @@ def _until_interrupted() -> Iterator[None]:
 @click.option(
     "--from",
     "start",
-    type=Start(),
+    type=START,
     default=EARLIEST,
     help="earliest, latest, an OFFSET, -N or @TIME (ISO-8601, ms, or 10m ago).  [earliest]",
 )
@@ -151,6 +156,7 @@ def _until_interrupted() -> Iterator[None]:
 @click.option("-e", "--exit", "stop", is_flag=True, help="Stop at the end of the topic.")
 @_form_options
 @remote
+@_until_interrupted
 def consume(
     session: Session, topic: str, start: Position, most: int | None, stop: bool, **options: Any
 ) -> None:
@@ -176,15 +182,14 @@ def _copy(session: Session, topic: str, parts: list[Part], sink: Sink, amount: _
     consumer = session.client.consumer()
     written = 0
     try:
-        with _until_interrupted():
-            stream = (until_end if amount.stop else follow)(consumer, topic, parts)
-            for records in stream:
-                wanted = [placed for placed in records if sink.wants(placed)]
-                if amount.most is not None:
-                    wanted = wanted[: amount.most - written]
-                written += sink.write(wanted)
-                if written == amount.most:
-                    break
+        stream = (until_end if amount.stop else follow)(consumer, topic, parts)
+        for records in stream:
+            wanted = [placed for placed in records if sink.wants(placed)]
+            if amount.most is not None:
+                wanted = wanted[: amount.most - written]
+            written += sink.write(wanted)
+            if written == amount.most:
+                break
     finally:
         consumer.close()
 
@@ -211,10 +216,11 @@ def peek(session: Session, place: str, count: int, **options: Any) -> None:
 @click.command()
 @click.argument("place", metavar="TOPIC[/PARTITION]")
 @click.option("-n", "--last", "count", type=click.IntRange(0), default=10, show_default=True)
-@click.option("--from", "start", type=Start(), help="Instead of the last N: from here on.")
+@click.option("--from", "start", type=START, help="Instead of the last N: from here on.")
 @click.option("--no-follow", is_flag=True, help="Stop at the end of the topic.")
 @_form_options
 @remote
+@_until_interrupted
 def tail(
     session: Session,
     place: str,

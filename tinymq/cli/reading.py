@@ -121,7 +121,7 @@ def until_end(consumer: Consumer, topic: str, parts: Sequence[Part]) -> Iterator
             del ends[partition]
             if not ends:
                 return
-            consumer.pause([partition])
+            consumer.pause(topic, [partition])
 
 
 def some(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from tinymq.cli.values import Duration
+from tinymq.cli.values import DURATION
 
 if TYPE_CHECKING:
     from tinymq.sync import Client
@@ -99,7 +99,7 @@ def remote_options(function: _Function) -> _Function:
     for option in (
         click.option(
             "--timeout",
-            type=Duration(),
+            type=DURATION,
             metavar="TIME",
             expose_value=False,
             callback=_keep("timeout"),

@@ -18,7 +18,7 @@ from tinymq.cli.output import (
     write_json,
 )
 from tinymq.cli.session import Session, remote
-from tinymq.cli.values import Position, Setting, Start, human_size, iso
+from tinymq.cli.values import SETTING, START, Position, human_size, iso
 
 #: Topics asked for at once.
 PAGE: Final = 500
@@ -28,9 +28,19 @@ def _setting(name: str) -> Any:
     return lambda row: row.get("config", {}).get(name)
 
 
+def _partitions(row: Row) -> int:
+    found = row.get("partitions", 0)
+    return found if isinstance(found, int) else len(found)
+
+
+def _state(row: Row) -> str:
+    reason = row.get("reason")
+    return f"{row.get('state')}: {reason}" if reason else str(row.get("state"))
+
+
 COLUMNS: Final = (
     Column("NAME", key("name")),
-    Column("PARTITIONS", lambda row: _partitions(row), right=True),
+    Column("PARTITIONS", _partitions, right=True),
     Column("MESSAGES", key("messages"), right=True),
     Column("BYTES", key("bytes"), human_size, right=True),
     Column("SYNC", _setting("sync"), wide=True),
@@ -47,7 +57,7 @@ PARTITION_COLUMNS: Final = (
     Column("BYTES", key("bytes"), human_size, right=True),
     Column("OLDEST", key("oldest_ms"), iso),
     Column("NEWEST", key("newest_ms"), iso),
-    Column("STATE", lambda row: _state(row)),
+    Column("STATE", _state),
     Column("LEADER", key("leader"), wide=True),
 )
 
@@ -65,16 +75,6 @@ CHANGE_COLUMNS: Final = (
     Column("OLD", key("old")),
     Column("NEW", key("new")),
 )
-
-
-def _partitions(row: Row) -> int:
-    found = row.get("partitions", 0)
-    return found if isinstance(found, int) else len(found)
-
-
-def _state(row: Row) -> str:
-    reason = row.get("reason")
-    return f"{row.get('state')}: {reason}" if reason else str(row.get("state"))
 
 
 @click.group()
@@ -135,14 +135,14 @@ def _collect(
     "-s",
     "--set",
     "settings",
-    type=Setting(),
+    type=SETTING,
     multiple=True,
     help="A setting, such as sync=always; may be repeated.",
 )
 @change_options
 @output_option
 @remote
-def create(  # noqa: PLR0913 - the options
+def create(
     session: Session,
     name: str,
     partitions: int | None,
@@ -196,7 +196,8 @@ def _facts(found: Row) -> list[tuple[str, str]]:
         ("messages", str(found.get("messages", "-"))),
         ("bytes", human_size(found.get("bytes", 0))),
     ]
-    return pairs + [(name, str(value)) for name, value in sorted(found.get("config", {}).items())]
+    settings = sorted(found.get("config", {}).items())
+    return pairs + [(name, "none" if value is None else str(value)) for name, value in settings]
 
 
 @topic.command("edit")
@@ -206,7 +207,7 @@ def _facts(found: Row) -> list[tuple[str, str]]:
     "-s",
     "--set",
     "settings",
-    type=Setting(),
+    type=SETTING,
     multiple=True,
     help="A setting, such as retention.ms=86400000; may be repeated.",
 )
@@ -214,7 +215,7 @@ def _facts(found: Row) -> list[tuple[str, str]]:
 @change_options
 @output_option
 @remote
-def edit(  # noqa: PLR0913 - the options
+def edit(  # noqa: PLR0913, PLR0917 - the options
     session: Session,
     name: str,
     partitions: int | None,
@@ -257,14 +258,14 @@ def remove(session: Session, names: tuple[str, ...], dry_run: bool, yes: bool, o
 @topic.command("purge")
 @click.argument("name")
 @click.option("-p", "--partition", type=click.IntRange(0), help="Only this one.")
-@click.option("--before", type=Start(), help="Remove records before this offset or @TIME.")
+@click.option("--before", type=START, help="Remove records before this offset or @TIME.")
 @click.option("--keep", type=click.IntRange(0), help="Keep the last N of each partition.")
 @click.option("--undo", is_flag=True, help="Bring back what the last purge took.")
 @change_options
 @yes_option
 @output_option
 @remote
-def purge(  # noqa: PLR0913 - the options
+def purge(  # noqa: PLR0913, PLR0917 - the options
     session: Session,
     name: str,
     partition: int | None,

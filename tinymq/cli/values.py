@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
@@ -151,88 +153,48 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-# --- types of options --------------------------------------------------------
+def parse_header(text: str) -> tuple[str, bytes]:
+    """Split ``name:value`` at its first colon."""
+    name, colon, content = text.partition(":")
+    if not colon or not name:
+        raise ValueError(f"{text!r} is no header; write name:value")
+    return name, os.fsencode(content)
 
 
-class Duration(click.ParamType):
-    """A duration, in seconds."""
+def parse_setting(text: str) -> tuple[str, str]:
+    """Split ``name=value`` at its first equals sign."""
+    name, equals, content = text.partition("=")
+    if not equals or not name:
+        raise ValueError(f"{text!r} is no setting; write name=value")
+    return name, content
 
-    name = "time"
+
+class Parsed(click.ParamType):  # type: ignore[type-arg] # generic in new versions of click only
+    """
+    The type of an option whose text one of these functions reads.
+
+    Args:
+        name: What the help calls it.
+        parse: Raises `ValueError` with a sentence for people.
+    """
+
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self._parse = parse
 
     @override
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Read the option's text."""
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read the option's text; a default of the right type stays as it is."""
+        if not isinstance(value, str):
+            return value
         try:
-            return parse_duration(value) if isinstance(value, str) else float(value)
+            return self._parse(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
 
-class Size(click.ParamType):
-    """A size, in bytes."""
-
-    name = "size"
-
-    @override
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Read the option's text."""
-        try:
-            return parse_size(value) if isinstance(value, str) else int(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-class Start(click.ParamType):
-    """A position."""
-
-    name = "position"
-
-    @override
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Position:
-        """Read the option's text."""
-        if isinstance(value, Position):
-            return value
-        try:
-            return parse_position(value, now_ms())
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-class Header(click.ParamType):
-    """A header, ``name:value``."""
-
-    name = "name:value"
-
-    @override
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, bytes]:
-        """Split the option's text at its first colon."""
-        if isinstance(value, tuple):
-            return value
-        name, colon, content = value.partition(":")
-        if not colon or not name:
-            self.fail(f"{value!r} is no header; write name:value", param, ctx)
-        return name, content.encode("utf-8", "surrogateescape")
-
-
-class Setting(click.ParamType):
-    """A setting of a topic, ``name=value``."""
-
-    name = "name=value"
-
-    @override
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        """Split the option's text at its first equals sign."""
-        if isinstance(value, tuple):
-            return value
-        name, equals, content = value.partition("=")
-        if not equals or not name:
-            self.fail(f"{value!r} is no setting; write name=value", param, ctx)
-        return name, content
+DURATION: Final = Parsed("time", parse_duration)
+SIZE: Final = Parsed("size", parse_size)
+START: Final = Parsed("position", lambda text: parse_position(text, now_ms()))
+HEADER: Final = Parsed("name:value", parse_header)
+SETTING: Final = Parsed("name=value", parse_setting)

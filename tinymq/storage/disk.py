@@ -366,10 +366,11 @@ class RecordingDisk(Disk):
     A disk that also appends every change and every sync to a journal.
 
     `tinymq.storage.powerloss.replay` makes from the journal what a power cut
-    would have left. The journal is a stream of msgpack arrays; a change is noted
-    after it was made, a sync after it returned, together with the length that
-    the journal had when it began: nothing noted later is covered by it. Several
-    processes may continue one journal, one after the other.
+    would have left. The journal is a stream of msgpack arrays. A sync is noted
+    after it returned, together with the length that the journal had when it
+    began: nothing noted later is covered by it. Several processes may continue
+    one journal, one after the other, also after a kill: a write is noted before
+    it is made, and an open file's size tells which were.
 
     Args:
         journal: The journal's file.
@@ -388,6 +389,13 @@ class RecordingDisk(Disk):
         self._length = os.fstat(self._journal).st_size
         self._serial = itertools.count()
         self._serials: dict[int, str] = {}
+        self._writing: int | None = None
+
+    @property
+    def _begun(self) -> int:
+        """Up to where the journal is covered by a sync that begins now."""
+        writing = self._writing
+        return self._length if writing is None else writing
 
     def _note(self, *entry: object) -> None:
         content = msgpack.packb(entry)
@@ -406,7 +414,7 @@ class RecordingDisk(Disk):
         if inside is not None:
             serial = f"{os.getpid()}-{next(self._serial)}"
             self._serials[descriptor] = serial
-            self._note(kind, serial, inside)
+            self._note(kind, serial, inside, os.fstat(descriptor).st_size)
 
     @override
     def open(self, path: str, *, create: bool = False) -> int:
@@ -428,10 +436,15 @@ class RecordingDisk(Disk):
 
     @override
     def writev(self, descriptor: int, buffers: Sequence[Piece], position: int) -> int:
-        got = super().writev(descriptor, buffers, position)
-        if serial := self._serials.get(descriptor):
-            self._note("write", serial, position, b"".join(buffers)[:got])
-        return got
+        serial = self._serials.get(descriptor)
+        if serial is None:
+            return super().writev(descriptor, buffers, position)
+        self._writing = self._length
+        try:
+            self._note("write", serial, position, b"".join(buffers))
+            return super().writev(descriptor, buffers, position)
+        finally:
+            self._writing = None
 
     @override
     def truncate(self, descriptor: int, size: int) -> None:
@@ -441,7 +454,7 @@ class RecordingDisk(Disk):
 
     @override
     def fdatasync(self, descriptor: int) -> None:
-        begun, serial = self._length, self._serials.get(descriptor)
+        begun, serial = self._begun, self._serials.get(descriptor)
         if self._real:
             super().fdatasync(descriptor)
         if serial:
@@ -449,7 +462,7 @@ class RecordingDisk(Disk):
 
     @override
     def fsync_dir(self, path: str) -> None:
-        begun = self._length
+        begun = self._begun
         if self._real:
             super().fsync_dir(path)
         if (inside := self._inside(path)) is not None:
@@ -457,7 +470,7 @@ class RecordingDisk(Disk):
 
     @override
     def syncfs(self, path: str) -> None:
-        begun = self._length
+        begun = self._begun
         if self._real:
             super().syncfs(path)
         self._note("syncfs", begun)

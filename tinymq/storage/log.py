@@ -79,6 +79,9 @@ class Log(Tail):
         """Append time of the first readable batch; None when there is none."""
         if self.start_offset >= self.written_offset:
             return None
+        first = self._segments.find(self.start_offset)
+        if first is not None and self.start_offset <= first.base and not first.holes:
+            return first.first_time if first.size else None
         found = next(self.headers(self.start_offset), None)
         return None if found is None else found.max_timestamp
 
@@ -191,9 +194,7 @@ class Log(Tail):
         for segment in list(self._segments.all):
             if segment.end <= offset:
                 continue
-            position, base = 0, segment.base
-            if offset > segment.base:
-                position, base = self._segments.locate(segment, offset)
+            position, base = self._segments.locate(segment, offset)
             for _, header in self._segments.headers(segment, position, base):
                 if header.base_offset >= self.written_offset:
                     return
@@ -214,7 +215,8 @@ class Log(Tail):
                 segment.base,
                 0,
             )
-            for _, header in self._segments.headers(segment, position, base):
+            window = self._segments.window
+            for _, header in self._segments.headers(segment, position, base, window):
                 late = header.max_timestamp >= time_ms and header.next_offset > self.start_offset
                 if late and header.base_offset < self.written_offset:
                     return max(header.base_offset, self.start_offset), header.max_timestamp

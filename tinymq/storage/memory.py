@@ -42,7 +42,8 @@ class MemoryLog:
     Batches in memory.
 
     Args:
-        max_bytes: Most bytes kept; at least one batch stays.
+        max_bytes: Most bytes kept, and a little less once it was full; at least
+            one batch stays.
         name: What it is called in errors.
 
     Attributes:
@@ -131,6 +132,9 @@ class MemoryLog:
         self.staged_bytes = 0
         self.written_offset = self.end_offset
         over = self.size_bytes - self.max_bytes
+        if over > 0:
+            # A little more, so that the list is not moved up with every write.
+            over += self.max_bytes // 32
         count = 0
         while over > 0 and count < len(self._batches) - 1:
             over -= len(self._batches[count].data)
@@ -174,7 +178,8 @@ class MemoryLog:
             )
         found: list[bytes] = []
         first = following = offset
-        for batch in self._batches[(place := self._place(offset)) : place + 65_536]:
+        for place in range(self._place(offset), len(self._batches)):
+            batch = self._batches[place]
             max_bytes -= len(batch.data)
             if batch.following > limit_offset or (found and max_bytes < 0):
                 break

@@ -32,6 +32,14 @@ class _File:
     changes: list[tuple[int, int, bytes | None]] = Factory(list)
     ends: list[int] = Factory(list)
     safe: int = 0
+    length: int = 0
+
+    def change(self, end: int, position: int, data: bytes | None) -> None:
+        """Take a write, or a truncation when there are no data."""
+        size = len(data) if data is not None else 0
+        self.changes.append((position, size, data))
+        self.ends.append(end)
+        self.length = position if data is None else max(self.length, position + size)
 
     def sync(self, begun: int) -> None:
         safe = sum(1 for end in self.ends if end <= begun)
@@ -99,13 +107,13 @@ class _Replay:
         """Take one entry of the journal, which ends at byte `end`."""
         getattr(self, f"_do_{entry[0]}")(end, *entry[1:])
 
-    def _do_create(self, end: int, serial: str, path: str) -> None:
+    def _do_create(self, end: int, serial: str, path: str, _size: int) -> None:
         file = self.files[serial] = _File()
         self.every.append(file)
         folder, name = self._split(path)
         self._change(end, None, (folder, name, file))
 
-    def _do_open(self, end: int, serial: str, path: str) -> None:
+    def _do_open(self, end: int, serial: str, path: str, size: int) -> None:
         folder, name = self._split(path)
         node = folder.names.get(name)
         if not isinstance(node, _File):
@@ -113,16 +121,15 @@ class _Replay:
             node = folder.names[name] = folder.safe[name] = _File()
             self.every.append(node)
         self.files[serial] = node
+        if node.length > size:
+            # Noted, but the process was killed before it was made.
+            node.change(end, size, None)
 
     def _do_write(self, end: int, serial: str, position: int, data: bytes) -> None:
-        file = self.files[serial]
-        file.changes.append((position, len(data), data))
-        file.ends.append(end)
+        self.files[serial].change(end, position, data)
 
     def _do_truncate(self, end: int, serial: str, size: int) -> None:
-        file = self.files[serial]
-        file.changes.append((size, 0, None))
-        file.ends.append(end)
+        self.files[serial].change(end, size, None)
 
     def _do_mkdir(self, end: int, path: str) -> None:
         folder, name = self._split(path)

@@ -115,7 +115,12 @@ def walk_checked(data: bytes, limit: int, expected: int) -> tuple[int, int, bool
 
 
 def good_batches(
-    read: Read, position: int, size: int, expected: int, ceiling: int | None = None
+    read: Read,
+    position: int,
+    size: int,
+    expected: int,
+    ceiling: int | None = None,
+    window: int = _WINDOW,
 ) -> Iterator[tuple[int, BatchHeader]]:
     """
     Yield the good batches from a position on, up to the first bad byte.
@@ -126,6 +131,7 @@ def good_batches(
         size: Bytes of the file.
         expected: Offset that the first batch must have.
         ceiling: Offset that no batch may reach: the next segment's first.
+        window: Bytes that are read at a time.
 
     Yields:
         Position and header.
@@ -135,7 +141,7 @@ def good_batches(
         cursor = position - origin
         if cursor + HEADER_SIZE > len(data):
             origin, cursor = position, 0
-            data = read(position, min(_WINDOW, size - position))
+            data = read(position, min(window, size - position))
             if len(data) < HEADER_SIZE:
                 return
         base, length = STEP.unpack_from(data, cursor)
@@ -144,7 +150,7 @@ def good_batches(
             return
         if cursor + whole > len(data):
             origin, cursor = position, 0
-            data = read(position, max(whole, min(_WINDOW, size - position)))
+            data = read(position, max(whole, min(window, size - position)))
         header = good_at(data, cursor)
         if header is None or (ceiling is not None and header.next_offset > ceiling):
             return

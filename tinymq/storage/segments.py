@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tinymq.errors import StorageError
+from tinymq.limits import KIB, MIB
 from tinymq.storage import index as index_file
 from tinymq.storage.disk import Disk
 from tinymq.storage.facts import Gap, LogConfig, RecoveryReport
@@ -55,6 +56,11 @@ class Segments:
     def disk(self) -> Disk:
         """The disk."""
         return self.files.disk
+
+    @property
+    def window(self) -> int:
+        """Bytes to read where one place is looked for."""
+        return self.config.index_interval + 2 * KIB
 
     @property
     def last(self) -> Segment | None:
@@ -127,7 +133,7 @@ class Segments:
                 return hole.position, hole.offset
             if hole.position >= position and offset >= hole.next_offset:
                 base, position = hole.next_offset, hole.stop
-        for at, header in self.headers(segment, position, base):
+        for at, header in self.headers(segment, position, base, self.window):
             position, base = at, header.base_offset
             if header.next_offset > offset:
                 break
@@ -167,7 +173,11 @@ class Segments:
             self.disk.replace_file(segment.index_path, content, durable=False)
 
     def headers(
-        self, segment: Segment, position: int = 0, expected: int | None = None
+        self,
+        segment: Segment,
+        position: int = 0,
+        expected: int | None = None,
+        window: int = MIB,
     ) -> Iterator[tuple[int, BatchHeader]]:
         """
         Yield the good batches of a segment, passing over holes.
@@ -176,6 +186,7 @@ class Segments:
             segment: The segment.
             position: Where a batch or a hole begins.
             expected: Offset of that batch; the segment's first by default.
+            window: Bytes that are read at a time.
 
         Yields:
             Position and header.
@@ -193,7 +204,7 @@ class Segments:
                 position, following = hole.stop, hole.next_offset
                 continue
             until = segment.good_until(position)
-            for at, header in good_batches(read, position, until, following):
+            for at, header in good_batches(read, position, until, following, window=window):
                 position, following = at + header.size, header.next_offset
                 yield at, header
             if position < until:

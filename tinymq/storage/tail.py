@@ -15,6 +15,7 @@ except what says so.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from tinymq.errors import (
@@ -171,7 +172,8 @@ class Tail:
 
     def _roll(self, base: int) -> Segment:
         if not self._made:
-            self._dirty_folders += self._segments.disk.make_folders(self.path)
+            self._segments.disk.make_folders(self.path)
+            self._dirty_folders += _above(self.path)
             self._made = True
         segment = self._segments.roll(base)
         self._dirty_folders.append(self.path)
@@ -314,6 +316,19 @@ class Tail:
             if not file.dirty:
                 file.dirty = True
                 self._dirty.append(file)
+
+
+def _above(path: str) -> list[str]:
+    """
+    The folders whose entries lead to a new log: partition, topic, all topics.
+
+    Those that another log made are among them: its sync may come later than ours.
+    """
+    found: list[str] = []
+    for _ in range(3):
+        path = os.path.dirname(path)
+        found.append(path)
+    return found
 
 
 def _behind(buffers: list[Piece], got: int) -> list[Piece]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from math import inf
 from threading import RLock
 
 from tinymq.client.core.cluster import Cluster
@@ -22,6 +23,9 @@ class Loop:
     Attributes:
         cluster: The brokers.
         lock: Held by every public call.
+        network: The sockets.
+        quiet_until: Before this time nothing is due in the cluster; kept by
+            those who look, see `glance`.
     """
 
     cluster: Cluster
@@ -29,7 +33,8 @@ class Loop:
     def __init__(self, network: SocketNetwork, clock: Callable[[], float] = time.monotonic) -> None:
         self.lock = RLock()
         self.now = clock
-        self._network = network
+        self.network = network
+        self.quiet_until = -inf
         self._home = Home()
 
     def check(self) -> None:
@@ -52,7 +57,7 @@ class Loop:
         Returns:
             Whether it is done.
         """
-        network, cluster = self._network, self.cluster
+        network, cluster = self.network, self.cluster
         now = self.now()
         if not done() and len(network):
             # The common case: the answer comes before anything else is due.
@@ -74,8 +79,9 @@ class Loop:
 
     def glance(self) -> None:
         """Read what is there and do what is due, without waiting."""
-        network = self._network
+        network = self.network
         network.work(network.wait(0), self.now())
         now = self.now()
         if self.cluster.wake_at <= now:
             self.cluster.tick(now)
+        self.quiet_until = min(self.cluster.wake_at, now + 1.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
+import struct
 from collections.abc import Sequence
 from math import ceil
 from typing import Final
@@ -28,6 +29,7 @@ _LONGEST_WAIT_S: Final = 3600.0
 
 _IN: Final = select.POLLIN
 _OUT: Final = select.POLLIN | select.POLLOUT
+_GLANCE: Final = struct.pack("ll", 0, int(GLANCE_S * 1_000_000))
 _NOW: Final = socket.MSG_DONTWAIT
 
 
@@ -73,6 +75,36 @@ class Plug:
             return  # reading finds out why
         self._keep(pieces, sent)
 
+    def serves(self, link: Link) -> bool:
+        """
+        Say whether this is the socket of a link.
+
+        Args:
+            link: The link.
+        """
+        return self._link is link
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything was sent."""
+        return not self._backlog
+
+    def received(self, data: bytes, now: float) -> None:
+        """
+        Pass on what was read, or the end of the connection.
+
+        Args:
+            data: The bytes; empty at the end.
+            now: The time.
+        """
+        link = self._link
+        if link is None:
+            return
+        if data:
+            link.received(data, now)
+        else:
+            link.lost(ConnectionLost("the broker closed the connection"), now)
+
     def close(self) -> None:
         """Close the socket."""
         self._link = None
@@ -96,10 +128,7 @@ class Plug:
         except OSError as error:
             link.lost(ConnectionLost(f"the connection ended: {error}"), now)
             return
-        if data:
-            link.received(data, now)
-        else:
-            link.lost(ConnectionLost("the broker closed the connection"), now)
+        self.received(data, now)
 
     def writable(self, now: float) -> None:
         """
@@ -176,10 +205,24 @@ class SocketNetwork:
             return
         sock.setblocking(True)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # For `Express` alone: everybody else reads without waiting.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _GLANCE)
         plug = Plug(link, sock, self)
         self._plugs[sock.fileno()] = plug
         self.watch(plug, _IN)
         link.connected(plug, now)
+
+    def plug(self, link: Link) -> Plug | None:
+        """
+        Find the socket of a link.
+
+        Args:
+            link: The link.
+        """
+        for plug in self._plugs.values():
+            if plug.serves(link):
+                return plug
+        return None
 
     def hang_up(self, link: Link) -> None:
         """

@@ -12,6 +12,7 @@ from tinymq.client.core.partitioners import Key
 from tinymq.client.core.producer import ProducerCore
 from tinymq.client.core.results import Account, Position, Sent
 from tinymq.errors import BufferFull, DeadlineExceeded, TinyMQError
+from tinymq.sync.express import Express
 from tinymq.sync.loop import Loop
 
 #: Time beyond its deadline in which a call must end; the core ends it before.
@@ -50,6 +51,7 @@ class Producer:
         self._loop = loop
         self._forget = forget
         self._core = ProducerCore(loop.cluster, config, _deliver)
+        self._express = Express(loop, self._core)
         self._oneway = 0
 
     def __enter__(self) -> Self:
@@ -105,8 +107,13 @@ class Producer:
         with loop.lock:
             loop.check()
             now = loop.now()
-            self._append(topic, value, key, headers, partition, answer, now)
-            self._core.seal(now)
+            if headers is None and partition is None:
+                position = self._express.send(topic, value, key, answer, now)
+                if position is not None:
+                    return position
+            if not self._express.strayed:
+                self._append(topic, value, key, headers, partition, answer, now)
+                self._core.seal(now)
             self._wait(
                 lambda: answer.position is not None or answer.error is not None,
                 now + self.config.deadline_s,

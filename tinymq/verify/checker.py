@@ -10,7 +10,9 @@ What must hold of the records of one partition, read from its start:
 
 A record whose receipt never came may be there or not. A partition that is
 synced only now and then may lose an end of the log in a power cut: then what is
-lost must lie behind everything that is kept.
+lost must lie behind everything that is kept, or in a hole. A hole is a gap in
+the offsets that a power cut made: of what was not synced, later bytes may reach
+the disk before earlier ones.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from attrs import frozen
 from tinymq.verify.journal import Receipt
 from tinymq.verify.numbered import Mark, Place, mark_of
 
-Kind = Literal["lost", "duplicated", "reordered", "moved", "foreign", "gap"]
+Kind = Literal["lost", "duplicated", "reordered", "moved", "foreign", "gap", "hole"]
 
 #: Findings of one partition that are told in words; the count goes on.
 MOST_TOLD: Final = 20
@@ -65,19 +67,26 @@ class Checker:
         recovered: Acknowledged records that were found where they should be.
         surplus: Records found that nobody has a receipt for.
         cut: Acknowledged records that a power cut took, where that is allowed.
+        cut_from: The first offset of a lost end; None when no end was lost.
 
     Args:
         place: The partition.
         tried: Tells how many records a producer has sent here.
+        after_cut: Whether a power cut came before the reading.
     """
 
-    def __init__(self, place: Place, tried: Callable[[Place, int], int]) -> None:
+    def __init__(
+        self, place: Place, tried: Callable[[Place, int], int], *, after_cut: bool = False
+    ) -> None:
         self.place = place
         self.position = 0
         self.findings: list[Finding] = []
         self.counts: Counter[Kind] = Counter()
         self.recovered = 0
         self.cut = 0
+        self.cut_from: int | None = None
+        self._after_cut = after_cut
+        self._holes: list[range] = []
         self._tried = tried
         self._owed: dict[Mark, _Promise] = {}
         self._early: dict[Mark, int] = {}
@@ -110,7 +119,9 @@ class Checker:
     def read(self, offset: int, value: bytes | None) -> None:
         """Judge the next record of the partition."""
         if offset != self.position:
-            self._find("gap", f"offset {offset} comes where {self.position} was due")
+            text = f"offset {offset} comes where {self.position} was due"
+            self._find("hole" if self._after_cut else "gap", text)
+            self._holes.append(range(self.position, offset))
         self.position = offset + 1
         mark = mark_of(self.place, value)
         if mark is None or mark.number >= self._tried(self.place, mark.producer):
@@ -124,13 +135,22 @@ class Checker:
 
     def settle(self) -> None:
         """Judge what was promised and not found, at the end of the partition."""
-        cut_from = min((each.offset for each in self._owed.values() if each.may_cut), default=0)
+        cuttable = [
+            each.offset
+            for each in self._owed.values()
+            if each.may_cut and not self._in_hole(each.offset)
+        ]
+        self.cut_from = min(cuttable, default=None)
+        at_end = self.cut_from is not None and self.cut_from > self._kept_to
         for mark, promise in self._owed.items():
-            if promise.may_cut and cut_from > self._kept_to:
+            if promise.may_cut and (at_end or self._in_hole(promise.offset)):
                 self.cut += 1
             else:
                 self._find("lost", f"{_who(mark)}, acknowledged at {promise.offset}, is gone")
         self._owed.clear()
+
+    def _in_hole(self, offset: int) -> bool:
+        return self._after_cut and any(offset in hole for hole in self._holes)
 
     def _in_order(self, mark: Mark, offset: int) -> bool:
         last = self._last.get(mark.producer, -1)

@@ -64,8 +64,13 @@ class Court:
             checker.settle()
             self._report.tell(checker)
 
-    def close(self, url: str) -> None:
-        """Judge everything from its start, when nobody publishes any more."""
+    def close(self, url: str) -> dict[Place, int]:
+        """
+        Judge everything from its start, when nobody publishes any more.
+
+        Returns:
+            By partition, where a power cut took the end.
+        """
         checkers = [self._owing(place) for place in self.journal.places()]
         self._read(url, checkers, self.journal.topics)
         for checker in checkers:
@@ -74,10 +79,13 @@ class Court:
         self._judge_calls()
         self._report.figures["acknowledged"] += self.journal.acknowledged
         self._report.figures["topics"] += len(self.journal.topics)
+        ends = ((checker.place, checker.cut_from) for checker in checkers)
+        return {place: end for place, end in ends if end is not None}
 
     def _owing(self, place: Place) -> Checker:
         """Make a checker that knows everything promised of a place."""
-        checker = Checker(place, self.journal.tried)
+        after_cut = self._before_cut is not None
+        checker = Checker(place, self.journal.tried, after_cut=after_cut)
         cut = (self._before_cut or {}).get(place, 0) if place.topic in LOSSY else 0
         for number, receipt in enumerate(self.journal.receipts(place)):
             checker.owe(receipt, may_cut=number < cut)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import frozen
 
 from tinymq.errors import TinyMQError, UsageError
+from tinymq.verify.clients import PRODUCER
 from tinymq.verify.journal import Journal, Receipt
 from tinymq.verify.numbered import Place, value_of
 
@@ -105,7 +106,7 @@ class Load:
         thread.start()
 
     def _publish(self, name: int, client: Client) -> None:
-        chance = random.Random(f"{self._scene.seed}/{name}")
+        chance = random.Random(f"{self._scene.seed}/{name}")  # noqa: S311 - nothing secret
         places = [Place(topic, part) for topic, _, parts in TOPICS for part in range(parts)]
         sender = Sender(name, client, self._scene.journal)
         while not self._stop.wait(_PAUSE):
@@ -142,10 +143,8 @@ class Sender:
 
     def send(self, place: Place, count: int) -> None:
         """Send the next records to a place; a failure is noted and the next ones follow."""
-        from tinymq.client.core.config import ProducerConfig  # noqa: PLC0415
-
         if self._producer is None:
-            self._producer = self._client.producer(ProducerConfig(create_topics=False))
+            self._producer = self._client.producer(PRODUCER)
         marks = self._journal.begin(place, self._name, count)
         values = [value_of(place, mark) for mark in marks]
         try:
@@ -159,7 +158,8 @@ class Sender:
         self._keep(place, marks[0].number, sent.positions)
 
     def _keep(self, place: Place, number: int, positions: Sequence[tuple[int, int, int]]) -> None:
-        for _, offset, count in positions:
+        # The batches of one call have the order of its records.
+        for _, offset, count in sorted(positions):
             self._journal.acknowledge(place, Receipt(self._name, number, count, offset))
             number += count
 

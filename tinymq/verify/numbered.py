@@ -5,6 +5,8 @@ from __future__ import annotations
 import zlib
 from typing import Final, NamedTuple
 
+from typing_extensions import override
+
 #: One value in so many is large, so that batches of several sizes are torn.
 _LARGE_ONE_IN: Final = 61
 _LARGE: Final = 6000
@@ -17,6 +19,7 @@ class Place(NamedTuple):
     topic: str
     partition: int
 
+    @override
     def __str__(self) -> str:
         """As people write it."""
         return f"{self.topic}/{self.partition}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -39,13 +40,13 @@ class BrokerProcess:
         data: The data folder.
         log: The file that takes what the broker prints.
         url: Where it listens for clients; empty before the first start.
-        http: Where its dashboard is; empty before the first start.
+        dashboard: Where its dashboard is; empty before the first start.
 
     Args:
         data: The data folder, which may be absent.
         url: Listen here again, as an earlier broker did.
         record: Record every write and sync into this file.
-        options: More options for ``twistd tinymq``.
+        http: Where its dashboard listens, an endpoint string; by default nowhere.
     """
 
     def __init__(
@@ -54,14 +55,14 @@ class BrokerProcess:
         *,
         url: str = "",
         record: Path | None = None,
-        options: tuple[str, ...] = (),
+        http: str = "none",
     ) -> None:
         self.data = data
         self.log = data.with_name(data.name + ".log")
         self.url = url
-        self.http = ""
+        self.dashboard = ""
         self._record = record
-        self._options = options
+        self._http = http
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -71,15 +72,15 @@ class BrokerProcess:
 
     def launch(self) -> None:
         """Start it, and do not wait until it listens."""
-        self._endpoints.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self._endpoints.unlink()
         port = self.url.rpartition(":")[2] or "0"
         command = [
             *TWISTD,
             "tinymq",
             f"--data={self.data}",
             f"--listen=tcp:{port}:interface=127.0.0.1",
-            "--http=tcp:0:interface=127.0.0.1",
-            *self._options,
+            f"--http={self._http}",
         ]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own command
@@ -112,7 +113,7 @@ class BrokerProcess:
                 raise UnreachableError(f"the broker did not start: {self.last_words()}")
             time.sleep(_GLANCE)
         self.url = found["listen"]
-        self.http = found.get("http") or ""
+        self.dashboard = found.get("http") or ""
 
     def kill(self) -> None:
         """End it with SIGKILL: nothing of it runs any more, not even a `finally`."""

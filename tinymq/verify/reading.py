@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tinymq.verify.checker import Checker
 
 if TYPE_CHECKING:
     from tinymq.sync import Client
+
+#: Seconds in which records that are there must come.
+_PATIENCE: Final = 20.0
 
 
 def list_topics(client: Client) -> set[str]:
@@ -57,7 +60,10 @@ def feed(client: Client, topic: str, checkers: Mapping[int, Checker]) -> list[st
             starts = {partition: checkers[partition].position for partition in left}
             consumer.assign(topic, sorted(left), starts)
         while left:
-            batch = next(iter(consumer))
+            batch = consumer.next_batch(_PATIENCE)
+            if batch is None:
+                waiting = ", ".join(f"{topic}/{partition}" for partition in sorted(left))
+                return [*problems, f"nothing comes of {waiting}, short of the end"]
             checker, end = checkers[batch.partition], ends[batch.partition]
             _judge(batch, end, checker)
             if checker.position >= end:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +23,9 @@ from tinymq.errors import TinyMQError
 from tinymq.verify.court import Court
 from tinymq.verify.journal import Journal
 from tinymq.verify.load import Connect, Load, Scene
+from tinymq.verify.numbered import Place
 from tinymq.verify.report import Report
+from tinymq.verify.watcher import Watcher
 
 #: Kills over one data folder.
 KILLS_A_FOLDER: Final = 25
@@ -31,6 +34,8 @@ _EARLY_ONE_IN: Final = 8
 #: Seconds in which a broker that was started again must acknowledge something.
 _PATIENCE: Final = 30.0
 _GLANCE: Final = 0.005
+#: Seconds without a receipt after which a dead broker has nothing more to say.
+_DRAIN: Final = 0.1
 
 
 class Broker(Protocol):
@@ -117,7 +122,7 @@ class Trial:
         self.report = Report(plan.seed)
         self._plan = plan
         self._means = means
-        self._chance = random.Random(plan.seed)
+        self._chance = random.Random(plan.seed)  # noqa: S311 - nothing secret
 
     def run(self) -> Report:
         """Do everything that was planned, and stop early when the broker does not start."""
@@ -154,7 +159,7 @@ class Trial:
                 self._means.tell(f"kill {number}: {court.journal.acknowledged} acknowledged")
             load.join()
             status = broker.stop()
-            if status != 0:
+            if status not in {0, -signal.SIGTERM}:
                 self.report.problem(f"the broker's exit status after SIGTERM was {status}")
             broker.launch()
             broker.wait()
@@ -196,26 +201,44 @@ class Trial:
         broker = self._means.broker(folder, record=record)
         broker.launch()
         broker.wait()
-        load = Load(self._scene(broker, court.journal), self._plan.producers)
+        scene = self._scene(broker, court.journal)
+        load = Load(scene, self._plan.producers)
         load.start()
+        watcher = Watcher(scene)
+        watcher.start()
         try:
             self._wait(court.journal)
             broker.kill()
+            _settle(court.journal)
             self._means.cut_power(folder, record, after, self._chance)
             court.power_failed()
+            positions = dict(watcher.positions)
             broker = self._means.broker(after, url=broker.url)
             load.ask_to_stop()
             broker.launch()
             broker.wait()
             load.join()
-            court.close(broker.url)
+            self._judge_watcher(watcher, positions, court.close(broker.url))
         finally:
             load.ask_to_stop()
             broker.kill()
             load.join()
+            watcher.stop()
         self.report.figures["power_losses"] += 1
         self._means.tell(f"power loss {number + 1}: {court.journal.acknowledged} acknowledged")
         self._tidy(folder, record, after)
+
+    def _judge_watcher(
+        self, watcher: Watcher, positions: dict[Place, int], ends: dict[Place, int]
+    ) -> None:
+        for place in watcher.await_news(positions, ends):
+            self.report.problem(
+                f"a reader of {place} was ahead of the log ({positions[place]}, cut at "
+                f"{ends[place]}) and was not told"
+            )
+        self.report.figures["truncations_told"] += len(watcher.told)
+        if watcher.broken:
+            self.report.problem(f"a reader ended with {watcher.broken}")
 
     def _scene(self, broker: Broker, journal: Journal) -> Scene:
         return Scene(broker.url, self._means.connect, journal, self._chance.getrandbits(32))
@@ -233,3 +256,11 @@ class Trial:
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
+
+
+def _settle(journal: Journal) -> None:
+    """Wait until every answer that a dead broker still sent has been taken note of."""
+    before = -1
+    while journal.acknowledged != before:
+        before = journal.acknowledged
+        time.sleep(_DRAIN)

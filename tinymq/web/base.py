@@ -35,6 +35,13 @@ _STATUS: Final[tuple[tuple[type[errors.TinyMQError], int], ...]] = (
     (errors.DeadlineExceeded, 504),
     (errors.ClientError, 503),
 )
+#: Fields of errors that name none themselves.
+_FIELDS: Final[tuple[tuple[type[errors.TinyMQError], str], ...]] = (
+    (errors.InvalidName, "name"),
+    (errors.UnknownPartition, "partition"),
+    (errors.OffsetOutOfRange, "offset"),
+    (errors.ValueTooLarge, "value"),
+)
 _RETRY_SECONDS: Final = 5
 
 
@@ -79,9 +86,10 @@ class Answer:
     def _from_tree(self, error: errors.TinyMQError) -> None:
         for kind, status in _STATUS:
             if isinstance(error, kind):
-                title = (kind.__doc__ or "").strip().split("\n")[0].rstrip(".")
+                title = (type(error).__doc__ or "").strip().split("\n")[0].rstrip(".")
                 self._say(status, title, str(error))
-                self.field = str(getattr(error, "data", {}).get("field", ""))
+                named = getattr(error, "data", {}).get("field", "")
+                self.field = str(named or next((f for k, f in _FIELDS if isinstance(error, k)), ""))
                 return
 
     @classmethod

@@ -7,6 +7,7 @@ attribute, so lengths are widths and points.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -133,7 +134,7 @@ def round_top(value: float) -> tuple[float, float]:
     Returns:
         A round number at or above the value, and the step: three to five lines.
     """
-    if value <= 0:
+    if value < 1e-9:
         return 4.0, 1.0
     unit = 10.0 ** math.floor(math.log10(value / 4))
     step = next(unit * m for m in (1, 2, 2.5, 5, 10, 20) if unit * m * 4 >= value)
@@ -173,6 +174,7 @@ class Chart:
         curves: At most two.
         rows: The same as a table: time, then a value of every curve.
         sentence: The chart in words.
+        data: All values as JSON, for the script that draws a live one in its place.
     """
 
     title: str
@@ -184,6 +186,7 @@ class Chart:
     curves: tuple[Curve, ...]
     rows: tuple[tuple[int, tuple[float, ...]], ...]
     sentence: str
+    data: str
 
 
 def _curve(name: str, series: Series, span_ms: int, top: float, box: Box) -> Curve:
@@ -244,7 +247,25 @@ class Plot:
             curves=curves,
             rows=_rows([one for _, one in known]),
             sentence=f"{self.title} now: {said}",
+            data=_data(known, self.span_ms, lines, [self.write(v) for v in lines]),
         )
+
+
+def _data(
+    known: Sequence[tuple[str, Series]], span_ms: int, lines: list[float], words: list[str]
+) -> str:
+    first = known[0][1]
+    return json.dumps(
+        {
+            "end": first.end_ms,
+            "step": first.step_ms,
+            "span": span_ms,
+            "lines": lines,
+            "words": words,
+            "values": [[round(value, 2) for value in one.values] for _, one in known],
+        },
+        separators=(",", ":"),
+    )
 
 
 def _rows(series: Sequence[Series], most: int = 12) -> tuple[tuple[int, tuple[float, ...]], ...]:

@@ -12,6 +12,7 @@ from typing_extensions import override
 UNKNOWN: Final = "\N{EN DASH}"
 _SIZES: Final = ("B", "KB", "MB", "GB", "TB", "PB")
 _SECOND: Final = 1000
+_MIB: Final = 1024 * 1024
 _MINUTE: Final = 60 * _SECOND
 _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
@@ -84,11 +85,31 @@ def duration(ms: float | None) -> str:
     if ms < _MINUTE:
         return f"{int(ms / 100) / 10:.1f} s"
     if ms < _HOUR:
-        return f"{ms // _MINUTE:.0f} m {ms % _MINUTE // _SECOND:02.0f} s"
+        minutes, seconds = int(ms // _MINUTE), int(ms % _MINUTE // _SECOND)
+        return f"{minutes} m {seconds:02} s" if seconds else f"{minutes} m"
     if ms < _DAY:
-        return f"{ms // _HOUR:.0f} h {ms % _HOUR // _MINUTE:.0f} m"
+        hours, minutes = int(ms // _HOUR), int(ms % _HOUR // _MINUTE)
+        return f"{hours} h {minutes} m" if minutes else f"{hours} h"
     days, hours = int(ms // _DAY), int(ms % _DAY // _HOUR)
     return f"{days:,} d {hours} h" if hours and days < 10 else f"{days:,} d"
+
+
+def setting_hint(name: str, value: str) -> str:
+    """
+    Say a setting's number as a person would; empty where that adds nothing.
+
+    Args:
+        name: Of the setting; its last part is the unit.
+        value: As it is written.
+    """
+    if not value.isascii() or not value.isdigit() or len(value) > 18:
+        return ""
+    unit, amount = name.rpartition(".")[2], int(value)
+    if unit == "ms" and amount >= _SECOND:
+        return duration(amount)
+    if unit == "bytes" and amount >= 1024:
+        return str(size(amount)) if amount % _MIB else f"{amount // _MIB:,} MiB"
+    return ""
 
 
 def percent(part: float, whole: float) -> str:

@@ -245,7 +245,7 @@ class Pages(Base):
         if "from" in query:
             values, note = await self._copied(name, query["from"])
         return self._topic_page(
-            request, name, "publish", query={}, values=values, error=None, note=note
+            request, name, "publish", query=query, values=values, error=None, note=note
         )
 
     async def _copied(self, name: str, place: str) -> tuple[dict[str, str], str]:
@@ -255,13 +255,7 @@ class Pages(Base):
         except ValueError:
             raise BadInput("from", "from must be partition/offset") from None
         message = await self._message(name, where, 0, WINDOW)
-        values, whole = copied(message)
-        note = (
-            ""
-            if whole
-            else "The value is longer than a form can carry: only its beginning is here."
-        )
-        return values, note
+        return copied(message)
 
     @Base.app.route("/topics/<name>/settings", methods=["GET"])
     def settings(self, request: Request, name: str) -> bytes:

@@ -11,7 +11,7 @@ from attrs import frozen
 
 from tinymq.web.input import BadInput, choice, integer, text, truth
 from tinymq.web.port import Headers, MessageView
-from tinymq.web.viewers import is_text, json_member
+from tinymq.web.viewers import is_text, json_member, visible
 
 _MOST_PARTITION: Final = 2**31 - 1
 #: Bytes of a request whose payload is cut out as JSON, token by token.
@@ -144,22 +144,42 @@ def from_bytes(body: bytes, query: Mapping[str, str]) -> Wish:
     )
 
 
-def copied(message: MessageView) -> tuple[dict[str, str], bool]:
+def _editable(value: bytes) -> bool:
+    """Whether a form gives back exactly these bytes."""
+    if not is_text(value) or b"\r" in value:
+        return False
+    text = value.decode("utf-8", "ignore")
+    return visible(text) == text
+
+
+def copied(message: MessageView) -> tuple[dict[str, str], str]:
     """
     Fill in the publish form with a message.
 
     Returns:
-        The fields, and whether the whole value is in them.
+        The fields, and a sentence on what is not in them; mostly empty.
     """
-    value = message.value or b""
-    key = message.key or b""
-    as_text, key_as_text = is_text(value) and b"\r" not in value, is_text(key)
+    value, key = message.value or b"", message.key or b""
+    as_text, key_as_text = _editable(value), _editable(key)
+    kept = [
+        f"{name}: {content.decode()}"
+        for name, content in message.headers
+        if _editable(name.encode() + content)
+        and not {":", "\n"} & set(name)
+        and content == content.strip()
+        and b"\n" not in content
+    ]
     values = {
         "encoding": "text" if as_text else "base64",
         "value": value.decode("utf-8", "ignore") if as_text else base64.b64encode(value).decode(),
         "tombstone": "on" if message.value is None else "",
-        "key": key.decode() if key_as_text else base64.b64encode(key).decode(),
+        "key": key.decode("utf-8", "ignore") if key_as_text else base64.b64encode(key).decode(),
         "key_encoding": "text" if key_as_text else "base64",
-        "headers": "\n".join(f"{n}: {v.decode('utf-8', 'replace')}" for n, v in message.headers),
+        "headers": "\n".join(kept),
     }
-    return values, len(value) == message.size
+    notes = []
+    if len(value) != message.size:
+        notes.append("The value is longer than a form can carry: only its beginning is here.")
+    if len(kept) != len(message.headers):
+        notes.append("Headers that a form cannot carry unchanged were left out.")
+    return values, " ".join(notes)

@@ -5,6 +5,7 @@ Turns snapshots into pages: Jinja2 with autoescape, and who is looking.
 from __future__ import annotations
 
 import gzip
+import json
 import re
 from functools import cache
 from hashlib import sha256
@@ -21,15 +22,20 @@ from tinymq.web import charts
 from tinymq.web import format as write
 from tinymq.web.assets import packaged
 from tinymq.web.config import WebConfig
+from tinymq.web.port import Plan
 from tinymq.web.security import header, session_of, token_of
 from tinymq.web.templates import find_templates
-from tinymq.web.viewers import one_line, to_text
+from tinymq.web.verdict import SKEW, skewed
+from tinymq.web.viewers import BIDI, one_line, to_text
 
 Theme = Literal["", "light", "dark"]
 #: Seconds between two refreshes that a person can choose.
 INTERVALS: Final = (1, 2, 5, 30)
 _DEFAULT_INTERVAL: Final = 5
 _SMALL: Final = 1024
+#: Nothing that a name or a reason holds may cut a page off or turn its text round.
+_MARKS: Final = {0: "\u2400", **BIDI}
+_PLAIN: Final = re.compile(r"[A-Za-z0-9._/@:=+][A-Za-z0-9._/@:=+-]*")
 _HOST: Final = re.compile(r"[A-Za-z0-9.\-:\[\]]{1,255}")
 
 
@@ -108,8 +114,15 @@ def _with_query(context: Context, **changes: object) -> str:
     return "?" + urlencode({key: value for key, value in fields.items() if value != ""})
 
 
+def _settings_json(plan: Plan) -> str:
+    """Write the settings of a plan as the body of the API's request."""
+    return json.dumps({"config": {each.name: each.after for each in plan.changes}})
+
+
 def _shell_quoted(text: str) -> str:
-    """Quote text for a POSIX shell."""
+    """Quote text for a POSIX shell, where it needs that."""
+    if _PLAIN.fullmatch(text):
+        return text
     return "'" + text.replace("'", "'\\''") + "'"
 
 
@@ -143,6 +156,10 @@ def _environment() -> Environment:
         percent=write.percent,
         size_of=write.size_of,
         with_query=_with_query,
+        skewed=skewed,
+        settings_json=_settings_json,
+        setting_hint=write.setting_hint,
+        skew_limit=SKEW,
         intervals=INTERVALS,
     )
     return environment
@@ -182,13 +199,17 @@ class Renderer:
         """
         now_ms = cluster.taken_ms if cluster else 0
         view = view_of(request, self._config, now_ms)
-        text = self._environment.get_template(template).render(
-            layout="fragment.html" if view.fragment else "shell.html",
-            view=view,
-            times=view.times,
-            cluster=cluster,
-            origin=origin_of(request),
-            **values,
+        text = (
+            self._environment.get_template(template)
+            .render(
+                layout="fragment.html" if view.fragment else "shell.html",
+                view=view,
+                times=view.times,
+                cluster=cluster,
+                origin=origin_of(request),
+                **values,
+            )
+            .translate(_MARKS)
         )
         request.setHeader("Content-Type", "text/html; charset=utf-8")
         return deliver(request, text.encode("utf-8", "replace"), keep=keep)

@@ -73,7 +73,8 @@ def foreign(request: Request) -> str | None:
     if site not in {None, "same-origin", "none"}:
         return f"the request comes from another site (Sec-Fetch-Site: {site})"
     origin = header(request, "origin")
-    if origin is None:
+    # A page cannot set Sec-Fetch-Site itself; with it, a proxy may change host and scheme.
+    if origin is None or site == "same-origin":
         return None
     scheme = "https" if request.isSecure() else "http"
     if origin.lower() != f"{scheme}://{header(request, 'host') or ''}".lower():

@@ -12,7 +12,9 @@ from typing import Any
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.protocol import connectionDone
+from twisted.logger import Logger
 from twisted.python.failure import Failure
+from twisted.web import http
 from twisted.web.http import HTTPChannel
 from twisted.web.server import Request, Site
 from typing_extensions import override
@@ -107,6 +109,23 @@ class DeadlineChannel(HTTPChannel):
         super().connectionLost(reason)
 
 
+class QuietSite(Site):
+    """A site whose requests are no news: a dashboard asks every few seconds."""
+
+    _log = Logger()
+
+    @override
+    def log(self, request: http.Request) -> None:
+        """Note one answered request, for who looks for it."""
+        self._log.debug(
+            "{method} {uri} from {peer}: {status}",
+            method=request.method,
+            uri=request.uri[:200],
+            peer=request.getClientAddress(),
+            status=request.code,
+        )
+
+
 def make_site(console: Console, clock: IReactorTime, config: WebConfig) -> Site:
     """
     Make the server of dashboard and API.
@@ -128,7 +147,7 @@ def make_site(console: Console, clock: IReactorTime, config: WebConfig) -> Site:
         body_seconds = config.body_seconds
 
     options: dict[str, Any] = {"reactor": clock, "timeout": config.idle_seconds}
-    site = Site(Gate(console, config), requestFactory=BoundRequest, **options)
+    site = QuietSite(Gate(console, config), requestFactory=BoundRequest, **options)
     site.protocol = BoundChannel  # type: ignore[assignment, method-assign]
     site.displayTracebacks = False
     return site

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from attrs import frozen
 
-from tinymq.stats import BrokerSnapshot, ClusterSnapshot
+from tinymq.stats import BrokerSnapshot, ClusterSnapshot, PartitionSnapshot, TopicSnapshot
 from tinymq.web.format import number, plural, size
 
 #: Shares of a limit from which a person should look.
@@ -23,6 +23,9 @@ DESCRIPTOR_SHARE: Final = 0.85
 RESERVES_LEFT: Final = 1.25
 #: A timer later than this means that the reactor is overloaded.
 REACTOR_LAG_MS: Final = 50.0
+
+#: A partition that takes so many times the mean is skewed, in a topic with traffic.
+SKEW: Final = 1.7
 
 Level = Literal["bad", "warn"]
 
@@ -108,6 +111,15 @@ def _disk(broker: BrokerSnapshot) -> Iterator[Problem]:
             "See what fills it",
             "Disk filling",
         )
+
+
+def skewed(topic: TopicSnapshot) -> PartitionSnapshot | None:
+    """Find the partition that takes far more than its share; None when there is none."""
+    mean = topic.rates.messages_in / max(1, len(topic.partitions))
+    hottest = max(topic.partitions, key=lambda one: one.rates.messages_in, default=None)
+    if hottest is None or mean < 1 or hottest.rates.messages_in <= SKEW * mean:
+        return None
+    return hottest
 
 
 def problems(cluster: ClusterSnapshot) -> list[Problem]:

@@ -79,12 +79,12 @@ class Shown:
 
 _CONTROLS: Final = {c: 0x2400 + c for c in range(32) if c not in {9, 10, 13}} | {0x7F: 0x2421}
 #: Marks that reorder text; shown as their names so that a line cannot lie.
-_BIDI: Final = {c: f"<U+{c:04X}>" for c in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+BIDI: Final = {c: f"<U+{c:04X}>" for c in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 
 
 def visible(text: str) -> str:
     """Make control and direction marks visible. Line ends and tabs stay."""
-    return text.translate(_CONTROLS).translate(_BIDI)
+    return text.translate(_CONTROLS).translate(BIDI)
 
 
 def to_text(value: bytes) -> str:
@@ -114,7 +114,7 @@ def is_text(value: bytes) -> bool:
     try:
         text = value.decode("utf-8")
     except UnicodeDecodeError as error:
-        if error.start < len(value) - 3:
+        if error.reason != "unexpected end of data":
             return False
         text = value[: error.start].decode("utf-8")
     return text.translate(_CONTROLS) == text
@@ -159,7 +159,9 @@ class _Indenter:
         elif kind == "comma":
             self._break()
         elif kind == "colon":
-            self._line[-2:] = [Token(self._line[-2].text), *self._line[-1:], Token(" ")]
+            if len(self._line) > 1:
+                self._line[-2] = Token(self._line[-2].text)
+            self._line.append(Token(" "))
 
     def finish(self, rest: str) -> tuple[Line, ...]:
         """End with what could not be read as a token."""

@@ -15,8 +15,12 @@ import msgpack
 
 from tinymq.errors import MalformedFrame
 
-#: The longest msgpack value that is decoded from the meta part of a frame.
+#: The longest meta part of a request, and of anything that a broker decodes.
 MAX_META: Final = 64 * 1024
+
+#: The longest meta part of a reply: a broker tells more about many partitions
+#: than a client can ask.
+MAX_REPLY_META: Final = 1024 * 1024
 
 #: The longest array in a meta part, or in an item of a column. A thousand is the
 #: longest list of the protocol, and a thousand nested ones set aside this much each.
@@ -29,13 +33,13 @@ _NUMBER: Final = 9
 pack = msgpack.Packer(use_bin_type=True, autoreset=True).pack
 
 
-def unpack_meta(data: bytes | bytearray | memoryview) -> dict[str, Any]:
+def unpack_meta(data: bytes | bytearray | memoryview, limit: int = MAX_META) -> dict[str, Any]:
     """
     Decode the meta part of a frame.
 
     Args:
-        data: A msgpack map with string keys, at most `MAX_META` bytes; empty
-            means an empty map.
+        data: A msgpack map with string keys; empty means an empty map.
+        limit: Most bytes.
 
     Returns:
         The map.
@@ -45,15 +49,15 @@ def unpack_meta(data: bytes | bytearray | memoryview) -> dict[str, Any]:
     """
     if not data:
         return {}
-    if len(data) > MAX_META:
-        raise MalformedFrame(f"the meta part has {len(data)} bytes; the limit is {MAX_META}")
+    if len(data) > limit:
+        raise MalformedFrame(f"the meta part has {len(data)} bytes; the limit is {limit}")
     try:
         meta = msgpack.unpackb(
             data,
             raw=False,
             strict_map_key=True,
-            max_str_len=MAX_META,
-            max_bin_len=MAX_META,
+            max_str_len=limit,
+            max_bin_len=limit,
             max_array_len=MAX_ARRAY,
             max_map_len=MAX_MAP,
             max_ext_len=0,

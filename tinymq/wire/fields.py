@@ -39,6 +39,17 @@ def boolean(value: Any) -> bool:
     return value
 
 
+def choice(*words: str) -> Check:
+    """One of a few words."""
+
+    def check(value: Any) -> str:
+        if value not in words or type(value) is not str:
+            raise ValueError(f"one of {', '.join(words)}")
+        return value
+
+    return check
+
+
 def text(most: int) -> Check:
     """A string of at most `most` bytes of UTF-8."""
 

@@ -26,7 +26,7 @@ from tinymq.errors import (
     ProtocolError,
     UnsupportedVersion,
 )
-from tinymq.wire.codec import MAX_META, pack, unpack_meta
+from tinymq.wire.codec import MAX_META, MAX_REPLY_META, pack, unpack_meta
 from tinymq.wire.header import HEADER, HEADER_SIZE, MAGIC, REPLY, VERSION, MessageType
 
 Bytes = bytes | bytearray | memoryview
@@ -72,9 +72,10 @@ class Frame:
         if size < _META_PREFIX:
             raise MalformedFrame(f"a body has 0 or at least {_META_PREFIX} bytes, not {size}")
         end = _META_PREFIX + _META_LENGTH.unpack_from(body)[0]
-        if end > size or end > MAX_META + _META_PREFIX:
+        limit = MAX_REPLY_META if self.type & REPLY else MAX_META
+        if end > size or end > limit + _META_PREFIX:
             raise MalformedFrame(f"the meta part of {end - 4} bytes does not fit its frame")
-        return unpack_meta(body[_META_PREFIX:end]), body[end:]
+        return unpack_meta(body[_META_PREFIX:end], limit), body[end:]
 
     @override
     def __repr__(self) -> str:

@@ -285,9 +285,10 @@ class Cluster:
         elif now >= self._refresh_at:
             names = self.metadata.names[self._cursor : self._cursor + _MOST_NAMES]
             self._cursor += len(names)
-            if not names:
+            if self._cursor >= len(self.metadata):
                 self._cursor = 0
                 self._refresh_at = now + self.config.metadata_age_s
+            if not names:
                 return
         else:
             return
@@ -322,6 +323,8 @@ class Cluster:
         if again or error is not None:
             self._ask_failures += 1
             self._ask_wait = now + self._delay(self._ask_failures)
+            if error is not None:
+                self.refresh(now)  # what is known may be old; it is used all the same
         else:
             self._ask_failures = 0
             self._ask_wait = 0.0
@@ -365,6 +368,8 @@ class Cluster:
     def _metadata_at(self) -> float:
         if self._changed:
             return -inf
+        if self.closed:
+            return inf
         at = min((one.deadline for many in self._wanted.values() for one in many), default=inf)
         if self._asking:
             return at
@@ -403,6 +408,7 @@ class Cluster:
         if self.closed:
             return
         self.closed = True
+        self._changed = False
         for link in self.links:
             link.close(now)
         error = ClosedError("the client was closed")

@@ -29,7 +29,7 @@ from tinymq.errors import (
 )
 from tinymq.limits import DEFAULT_LIMITS, Limits
 from tinymq.wire.frames import Bytes, Frame, FrameDecoder, encode_frame
-from tinymq.wire.header import MAX_MESSAGE_ID, REPLY, VERSION, MessageType
+from tinymq.wire.header import HEADER, MAGIC, MAX_MESSAGE_ID, REPLY, VERSION, MessageType
 from tinymq.wire.messages import (
     REPLIES,
     Goodbye,
@@ -108,6 +108,11 @@ class Connection:
         return len(self._pending)
 
     @property
+    def between_frames(self) -> bool:
+        """Whether the next byte starts a frame, and everything encoded was taken."""
+        return not self._decoder.buffered and not self._out
+
+    @property
     def ready(self) -> bool:
         """Whether requests may be sent."""
         return self.hello is not None and self.closed is None
@@ -147,6 +152,40 @@ class Connection:
         """
         assert self.ready
         self._out += encode_frame(kind, 0, meta, payload)
+
+    def launch(
+        self, kind: int, head: bytes, payload: bytes, deadline: float, done: Done
+    ) -> tuple[int, bytes]:
+        """
+        Encode a request in one piece for a caller that writes it at once.
+
+        Args:
+            kind: Its type.
+            head: Its meta part, length and all.
+            payload: Its payload.
+            deadline: When it ends with `DeadlineExceeded`.
+            done: Told how it ended, unless `landed` is called before.
+
+        Returns:
+            The message id and the bytes to be written.
+        """
+        pending = self._pending
+        message_id = self._next_id()
+        pending[message_id] = Pending(kind, deadline, done)
+        self._earliest = min(self._earliest, deadline)
+        length = len(head) + len(payload)
+        return message_id, HEADER.pack(MAGIC, VERSION, kind, message_id, length) + head + payload
+
+    def landed(self, message_id: int, now: float) -> None:
+        """
+        Note that the caller of `launch` read the answer by himself.
+
+        Args:
+            message_id: From `launch`.
+            now: The time.
+        """
+        del self._pending[message_id]
+        self._received = now
 
     def forget(self, message_id: int) -> None:
         """
@@ -252,13 +291,18 @@ class Connection:
         self, meta: dict[str, Any], kind: int, payload: Iterable[Bytes], deadline: float, done: Done
     ) -> int:
         pending = self._pending
-        message_id = self._last_id % MAX_MESSAGE_ID + 1
-        while message_id in pending:
-            message_id = message_id % MAX_MESSAGE_ID + 1
-        self._last_id = message_id
+        message_id = self._next_id()
         self._out += encode_frame(kind, message_id, meta, payload)
         pending[message_id] = Pending(kind, deadline, done)
         self._earliest = min(self._earliest, deadline)
+        return message_id
+
+    def _next_id(self) -> int:
+        """Count up, wrap to 1, and skip what is still open."""
+        message_id = self._last_id % MAX_MESSAGE_ID + 1
+        while message_id in self._pending:
+            message_id = message_id % MAX_MESSAGE_ID + 1
+        self._last_id = message_id
         return message_id
 
     def _replied(self, frame: Frame, now: float) -> None:
@@ -289,6 +333,7 @@ class Connection:
         if error is not None:
             raise error  # the link ends with it
         self.hello = reply
+        self._earliest = inf  # HELLO was the only request
         self._heartbeat = float(reply.heartbeat)
         self.limits = _limits(reply.limits)
         # A fetch holds what was asked for, and its first batch in any case.

@@ -109,14 +109,18 @@ class ConsumerCore:
         """
         self._check()
         numbers = None if partitions is None else sorted(set(partitions))
-        starts = dict(start) if isinstance(start, Mapping) else None
-        if numbers is None and starts is not None:
+        starts: dict[int, Start] = {}
+        usual: Start = EARLIEST
+        if isinstance(start, Mapping):
+            starts.update(start)
+        else:
+            usual = start
+        if numbers is None and starts:
             numbers = sorted(starts)
-        usual = start if isinstance(start, (int, At)) else EARLIEST
         deadline = now + self.config.deadline_s
         if numbers == []:
             raise UsageError("assign needs at least one partition")
-        for one in [usual, *(starts or {}).values()]:
+        for one in [usual, *starts.values()]:
             _check_start(one)
 
         def found(info: TopicInfo | None, error: TinyMQError | None, now: float) -> None:
@@ -130,9 +134,7 @@ class ConsumerCore:
                     return
             if numbers is None:
                 self._whole.add(topic)
-            cursors = {
-                self._put(info, number, (starts or {}).get(number, usual)) for number in chosen
-            }
+            cursors = {self._put(info, number, starts.get(number, usual)) for number in chosen}
             self._assignments.append(_Assignment(cursors, deadline, done))
             self._pump(now)
             self._settle(now)

@@ -31,6 +31,7 @@ from tinymq.errors import (
     NotLeader,
     OutOfOrderSequence,
     ProducerFenced,
+    RequestError,
     TinyMQError,
     UnknownPartition,
     UnknownProducer,
@@ -188,6 +189,39 @@ class Lane:
                 self._next_sequence = (self._next_sequence + len(batch)) % SEQUENCE_MODULUS
             unacked.append(batch)
             self._fly(batch, now)
+
+    @property
+    def calm(self) -> bool:
+        """Whether a batch that is written now is the only one on its way."""
+        return not (
+            self._queue
+            or self._unacked
+            or self.open is not None
+            or self._recovering
+            or self._locating
+            or (self._idempotent and self.identity is None)
+        )
+
+    def launch(self, batch: Batch) -> None:
+        """
+        Note that a calm lane's caller writes a batch by himself.
+
+        Args:
+            batch: The batch; it is given its sequence.
+        """
+        if self._idempotent:
+            batch.sequence = self._next_sequence
+            self._next_sequence = (batch.sequence + len(batch.values)) % SEQUENCE_MODULUS
+        batch.flying = True
+        batch.attempts = 1
+        self._flying = 1
+        self._unacked.append(batch)
+
+    def landed(self) -> None:
+        """Note that the batch of `launch` is stored."""
+        self._unacked.clear()
+        self._flying = 0
+        self._failures = 0
 
     def answered(
         self, batch: Batch, reply: ProduceReply | None, error: TinyMQError | None, now: float
@@ -369,7 +403,7 @@ class Lane:
         self._way.settled(self, batch)
 
     def _failed(self, batch: Batch, error: TinyMQError, now: float) -> None:
-        batch.refused = isinstance(error, WireError)
+        batch.refused = isinstance(error, RequestError)
         if self._idempotent and isinstance(error, (OutOfOrderSequence, *_UNKNOWN)):
             # Behind a failed batch that is only a consequence; at the head it
             # means that the broker's memory and ours differ.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from tinymq.client.core.batches import (
     BATCH_OVERHEAD,
@@ -49,6 +49,15 @@ Deliver = Callable[[str, int, Batch], None]
 _SURELY_FINE = 32 * 1024
 
 
+class Flight(NamedTuple):
+    """A record that is written outside of the common way."""
+
+    lane: Lane
+    batch: Batch
+    link: Link
+    data: bytes
+
+
 class ProducerCore:
     """
     The producer without I/O.
@@ -73,7 +82,7 @@ class ProducerCore:
         self.finished = False
         self._cluster = cluster
         self._deliver = deliver
-        self._acks = ACKS[config.acks]
+        self.acks = ACKS[config.acks]
         self._quiet = config.acks == "none"
         self._codec = CODECS[config.codec]
         self._idempotent = config.idempotent and not self._quiet
@@ -495,10 +504,86 @@ class ProducerCore:
             lane.answered(batch, reply, error, now)
             self._fire()
 
-        meta = Produce(topic_id=lane.topic_id, partition=lane.partition, acks=self._acks).to_meta()
-        self._link(lane).request(
+        meta = Produce(topic_id=lane.topic_id, partition=lane.partition, acks=self.acks).to_meta()
+        self.link(lane).request(
             MessageType.PRODUCE, meta, (data,), batch.deadline, answered, now, quiet=self._quiet
         )
+
+    # --- one record at a time ----------------------------------------------------
+
+    def calm_lane(self, topic: str, key: bytes | None) -> Lane | None:
+        """
+        Choose the lane of a record that is sent while nothing else is under way.
+
+        Args:
+            topic: Name of the topic.
+            key: The record's key.
+
+        Returns:
+            None unless everything is known and the record may be written at once.
+        """
+        route = self._routes.get(topic)
+        if route is None or route.info is None or self.closed or self.pending or self._quiet:
+            return None
+        partition = route.choose(key)
+        lane = route.lanes.get(partition)
+        if lane is None or not lane.calm:
+            return None
+        route.sealed(partition)
+        return lane
+
+    def launch(self, lane: Lane, value: bytes, key: bytes | None, token: Any, now: float) -> Flight:
+        """
+        Encode a record for a caller that writes it at once.
+
+        Args:
+            lane: From `calm_lane`.
+            value: Its value.
+            key: Its key.
+            token: What the face is told with if it ends by the common way.
+            now: The time.
+        """
+        batch = Batch([value], now + self.config.deadline_s, self._generation)
+        batch.keys = None if key is None else [key]
+        batch.tokens = [token]
+        batch.size = len(value) + len(key or b"") + 2 * ITEM_OVERHEAD
+        link = self.link(lane)
+        lane.launch(batch)
+        return Flight(lane, batch, link, batch.encode(self._codec, lane.identity))
+
+    def landed(self, flight: Flight) -> None:
+        """
+        Note that a launched record is stored.
+
+        Args:
+            flight: From `launch`.
+        """
+        flight.lane.landed()
+        self._sent += 1
+
+    def strayed(self, flight: Flight) -> None:
+        """
+        Note that a launched record takes the common way from here on.
+
+        Args:
+            flight: From `launch`.
+        """
+        self.held += flight.batch.size
+        self.pending += 1
+        self._counts[self._generation] = self._counts.get(self._generation, 0) + 1
+
+    def returned(self, flight: Flight, reply: Any, error: TinyMQError | None, now: float) -> None:
+        """
+        Take the answer to a record that strayed.
+
+        Args:
+            flight: From `launch`.
+            reply: Where it is stored.
+            error: Or why it is not.
+            now: The time.
+        """
+        flight.lane.answered(flight.batch, reply, error, now)
+        self._fire()
 
     def clear(self, lane: Lane) -> bool:
         """
@@ -507,9 +592,15 @@ class ProducerCore:
         Args:
             lane: Whose link.
         """
-        return not self._link(lane).paused
+        return not self.link(lane).paused
 
-    def _link(self, lane: Lane) -> Link:
+    def link(self, lane: Lane) -> Link:
+        """
+        Find the link to the leader of a partition.
+
+        Args:
+            lane: The partition.
+        """
         info = self._routes[lane.topic].info
         leader = -1
         if info is not None and lane.partition < info.partitions:

@@ -25,9 +25,16 @@
     tell();
   });
   // What a person has opened stays open.
-  if (window.Idiomorph) Idiomorph.defaults.callbacks.beforeAttributeUpdated = function (name) {
-    return name !== "open";
-  };
+  document.addEventListener("DOMContentLoaded", function () {
+    if (!window.Idiomorph) return;
+    Idiomorph.defaults.callbacks.beforeAttributeUpdated = function (name) {
+      return name !== "open";
+    };
+    // What charts.js has drawn is not in the page that comes in.
+    Idiomorph.defaults.callbacks.beforeNodeMorphed = function (node) {
+      return !(node.classList && node.classList.contains("plot"));
+    };
+  });
   function tell() {
     if (!age || !live) return;
     var seconds = Math.max(0, Math.round((Date.now() - last) / 1000));
@@ -50,6 +57,7 @@
       : matchMedia("(prefers-color-scheme: dark)").matches;
     root.dataset.theme = dark ? "light" : "dark";
     keep("theme", root.dataset.theme);
+    document.dispatchEvent(new Event("tinymq:theme"));
   }
 
   // --- copying: the clipboard is there only on https and loopback

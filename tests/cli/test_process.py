@@ -1,0 +1,174 @@
+"""The command as a process, against a real broker."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tinymq
+from tests.conftest import LONG
+from tinymq.verify.process import BrokerProcess
+
+pytestmark = pytest.mark.process
+
+COMMAND = [sys.executable, "-m", "tinymq.cli"]
+ROOT = str(Path(tinymq.__file__).parent.parent)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """Return a running broker, on a path with spaces and letters that are not ASCII."""
+    broker = BrokerProcess(tmp_path_factory.mktemp("a brökers data") / "data")
+    broker.start()
+    yield broker
+    broker.stop()
+
+
+def environment(broker: BrokerProcess) -> dict[str, str]:
+    """Give the environment that points to a broker."""
+    return os.environ | {"PYTHONPATH": ROOT, "TINYMQ_URL": broker.url, "NO_COLOR": "1"}
+
+
+def tinymq_run(broker: BrokerProcess, *arguments: str, **more: Any) -> Any:
+    """Run the command to its end."""
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        capture_output=True,
+        env=environment(broker),
+        timeout=60,
+        check=False,
+        **more,
+    )
+
+
+def tinymq_start(broker: BrokerProcess, *arguments: str, **more: Any) -> subprocess.Popen[bytes]:
+    """Start the command with its output in a pipe."""
+    return subprocess.Popen(
+        [*COMMAND, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(broker),
+        **more,
+    )
+
+
+def first_line(process: subprocess.Popen[bytes]) -> bytes:
+    """Wait for the first line of output."""
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def test_a_pipe_through_a_topic(broker: BrokerProcess) -> None:
+    """What goes in line by line comes out so, whatever the bytes."""
+    content = b"".join(b"%d \xff\xfe\x00 line\n" % number for number in range(20_000))
+    published = tinymq_run(broker, "pub", "pipe", "-l", "-o", "json", input=content)
+    assert json.loads(published.stdout)["count"] == 20_000
+    consumed = tinymq_run(broker, "consume", "pipe", "-e", "-f", r"%v\n")
+    assert (consumed.returncode, consumed.stderr) == (0, b"")
+    assert consumed.stdout == content
+
+
+def test_lines_go_out_as_they_come(broker: BrokerProcess) -> None:
+    """A line is published at once, although more may follow."""
+    tinymq_run(broker, "topic", "create", "slow")
+    publisher = tinymq_start(broker, "pub", "slow", "-l", stdin=subprocess.PIPE)
+    assert publisher.stdin is not None
+    publisher.stdin.write(b"at once\n")
+    publisher.stdin.flush()
+    consumed = tinymq_run(broker, "consume", "slow", "--max", "1")
+    assert consumed.stdout == b"at once\n"
+    _, errors = publisher.communicate()
+    assert (publisher.returncode, errors) == (0, b"")
+
+
+def test_a_reader_that_goes_away(broker: BrokerProcess) -> None:
+    """`tinymq consume | head -1` ends well and without a word, though it would never end."""
+    tinymq_run(broker, "pub", "head", "-l", input=b"".join(b"%d\n" % n for n in range(50_000)))
+    reader = tinymq_start(broker, "consume", "head")
+    assert first_line(reader) == b"0\n"
+    assert reader.stdout is not None
+    reader.stdout.close()
+    assert reader.stderr is not None
+    errors = reader.stderr.read()
+    reader.stderr.close()
+    assert (reader.wait(30), errors) == (0, b"")
+
+
+@pytest.mark.parametrize("verb", ["consume", "tail"])
+def test_ctrl_c(broker: BrokerProcess, verb: str) -> None:
+    """Ctrl-C is the good end of a verb that follows a topic."""
+    tinymq_run(broker, "pub", "follow", "one")
+    follower = tinymq_start(broker, verb, "follow")
+    assert b"one" in first_line(follower)
+    follower.send_signal(signal.SIGINT)
+    _, errors = follower.communicate(timeout=30)
+    assert (follower.returncode, errors) == (0, b"")
+
+
+def test_nobody_answers(broker: BrokerProcess) -> None:
+    """Where no broker is the status is 3."""
+    result = tinymq_run(broker, "--url", "tinymq://127.0.0.1:1", "topic", "ls", "--timeout", "1s")
+    assert result.returncode == 3
+    assert result.stderr.startswith(b"error: no broker answered at 127.0.0.1:1")
+
+
+def test_a_table_on_a_terminal(broker: BrokerProcess) -> None:
+    """A terminal gets a table, without colour when NO_COLOR is set."""
+    tinymq_run(broker, "topic", "create", "shown")
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, "topic", "ls"], stdout=theirs, env=environment(broker) | {"COLUMNS": "100"}
+    )
+    assert process.wait(30) == 0
+    os.close(theirs)
+    output = os.read(ours, 65536).decode()
+    os.close(ours)
+    assert "shown" in output
+    assert "─" in output
+    assert "\x1b[3" not in output
+
+
+def test_bench(broker: BrokerProcess) -> None:
+    """Every measurement runs on a real broker."""
+    for what in ("pub", "sub", "e2e"):
+        result = tinymq_run(broker, "bench", what, "--msgs", "2000", "--json")
+        assert json.loads(result.stdout)["messages"] >= 2000
+
+
+def test_offline_check_of_a_running_broker(broker: BrokerProcess) -> None:
+    """Looking into the folder of a running broker is harmless; repairing it is refused."""
+    tinymq_run(broker, "pub", "offline", "x")
+    looked = tinymq_run(broker, "log", "verify", str(broker.data), "-o", "json")
+    assert {"offline", "pipe"} & {row["topic"] for row in json.loads(looked.stdout)["topics"]}
+    repaired = tinymq_run(broker, "log", "repair", str(broker.data), "--yes")
+    assert repaired.returncode == 2
+
+
+def test_verify_crash(broker: BrokerProcess, tmp_path: Path) -> None:
+    """A few kills and power losses: every promise is kept."""
+    kills, cuts = ("50", "20") if LONG else ("3", "2")
+    result = subprocess.run(
+        [
+            *COMMAND, "verify-crash", "--kills", kills, "--power-loss", cuts,
+            "--seconds", "0.3", "--folder", str(tmp_path / "work"), "-o", "json",
+        ],
+        capture_output=True,
+        env=environment(broker),
+        timeout=600,
+        check=False,
+    )  # fmt: skip
+    report = json.loads(result.stdout)
+    assert report["problems"] == [], result.stderr
+    assert result.returncode == 0
+    assert report["held"] is True
+    assert report["recovered"] > 0
+    assert list((tmp_path / "work").iterdir()) == []

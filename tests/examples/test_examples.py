@@ -1,0 +1,79 @@
+"""Every example runs, as a user runs it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tinymq
+from tests.conftest import LONG
+from tinymq.verify.process import BrokerProcess
+
+pytestmark = pytest.mark.process
+
+ROOT = Path(tinymq.__file__).parent.parent
+#: How many files of the standard library are streamed.
+FILES = [] if LONG else ["--files=40"]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return the URL of a running broker."""
+    broker = BrokerProcess(tmp_path_factory.mktemp("examples") / "data")
+    broker.start()
+    yield broker.url
+    broker.stop()
+
+
+def example(name: str, *arguments: str) -> str:
+    """Run an example to its end and return what it printed."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / name), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    return done.stdout
+
+
+def test_quickstart_blocking(url: str) -> None:
+    """The blocking quickstart reads back what it published."""
+    assert example("quickstart_blocking.py", url).splitlines() == [
+        "published, the first one at 0@0",
+        "0@0  b'en': b'hello'",
+        "0@1  b'fr': b'bonjour'",
+        "0@2  b'de': b'hallo'",
+    ]
+
+
+def test_quickstart_twisted(url: str) -> None:
+    """The quickstart with Deferreds does the same."""
+    assert example("quickstart_twisted.py", url).splitlines() == [
+        "published, the first one at 0@0",
+        "0@0  b'un'",
+        "0@1  b'deux'",
+        "0@2  b'trois'",
+    ]
+
+
+def test_the_standard_library(url: str) -> None:
+    """Every line of the files comes out byte for byte, in order."""
+    lines = example("stdlib_stream.py", f"--url={url}", *FILES).splitlines()
+    assert lines[-2:] == [
+        "sent: every file is byte for byte the same",
+        "received: every file is byte for byte the same",
+    ]
+
+
+def test_the_standard_library_over_a_killed_broker() -> None:
+    """The same holds when the broker is killed in the middle and restarted."""
+    lines = example("stdlib_stream.py", "--kill-broker", *FILES).splitlines()
+    assert "and restarted" in lines[0]
+    assert lines[-1] == "received: every file is byte for byte the same"

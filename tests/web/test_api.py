@@ -1,0 +1,343 @@
+"""The JSON API and the health addresses."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from tests.web.client import Client
+from tests.web.content import lively
+from tests.web.fakes import FakeConsole, FakePartition, FakeTopic
+from tinymq.stats import TopicRow
+from tinymq.web.config import WebConfig
+
+MESSAGES = "/api/v1/topics/orders.created/messages"
+
+
+@pytest.fixture(name="client")
+def make_client() -> Client:
+    """Make a client of a lively broker."""
+    return Client(lively())
+
+
+def read(client: Client, path: str) -> Any:
+    """Get JSON that must be there."""
+    reply = client.get(path)
+    assert reply.status == 200, reply.text
+    assert reply.headers["content-type"] == "application/json"
+    return json.loads(reply.body)
+
+
+def test_healthy_and_ready(client: Client) -> None:
+    """A working broker is both, in plain text."""
+    assert (client.get("/-/healthy").status, client.get("/-/healthy").text) == (200, "healthy\n")
+    assert (client.get("/-/ready").status, client.get("/-/ready").text) == (200, "ready\n")
+
+
+def test_not_ready_says_why(client: Client) -> None:
+    """While publishing is refused, ready is 503 with the reason, and healthy stays."""
+    client.console.refusing = "free disk space is below the reserve"
+
+    reply = client.get("/-/ready")
+
+    assert (reply.status, reply.headers["retry-after"]) == (503, "5")
+    assert reply.text == "not ready: free disk space is below the reserve\n"
+    assert client.get("/-/healthy").status == 200
+
+
+def test_cluster(client: Client) -> None:
+    """The overview's figures, for programs."""
+    found = read(client, "/api/v1/cluster")
+
+    assert (found["name"], found["topics"], found["partial"]) == ("prod-east", 10, False)
+    assert found["brokers"][0]["name"] == "mq-1"
+
+
+def test_topics_have_an_envelope(client: Client) -> None:
+    """Page, counts and rows, sorted and filtered as asked."""
+    found = read(client, "/api/v1/topics?name=raw&sort=bytes&reverse=true&page_size=1&page=2")
+
+    assert {key: value for key, value in found.items() if key != "items"} == {
+        "page": 2,
+        "page_count": 2,
+        "item_count": 1,
+        "filtered_count": 2,
+        "total_count": 10,
+        "partial": False,
+        "silent": [],
+    }
+    assert found["items"][0]["name"] == "audit.raw"
+
+
+def test_ten_thousand_topics_are_listed_fast() -> None:
+    """Only the rows of the page are enriched; a page stays small."""
+    topics = [FakeTopic(name=f"t.{i:05}", partitions=[FakePartition()]) for i in range(10_000)]
+    console = FakeConsole(*topics)
+    enriched: list[str] = []
+
+    def note(row: TopicRow) -> TopicRow:
+        enriched.append(row.name)
+        return row
+
+    console._enriched = note  # type: ignore[method-assign]
+    client = Client(console)
+
+    reply = client.get("/api/v1/topics?page=3&page_size=50&sort=messages")
+
+    assert len(enriched) == 50
+    assert len(reply.body) < 64 * 1024
+
+
+def test_topic_and_partitions(client: Client) -> None:
+    """Offsets come as numbers and as text, for readers that round."""
+    topic = read(client, "/api/v1/topics/orders.created")
+    partitions = read(client, "/api/v1/topics/orders.created/partitions")["items"]
+
+    assert topic["config"]["retention.time"] == {"value": "2 d", "default": "7 d"}
+    assert (partitions[3]["end"], partitions[3]["end_text"]) == (20766256, "20766256")
+
+
+def test_messages_and_message(client: Client) -> None:
+    """A list has the beginning of each value; one message has a window of it."""
+    found = read(client, f"{MESSAGES}?partition=3&limit=2")
+    one = read(client, "/api/v1/topics/orders.created/partitions/3/messages/20766255?length=9")
+
+    assert [item["offset"] for item in found["items"]] == [20766255, 20766254]
+    assert [found["scanned"][0][k] for k in ("partition", "first", "end")] == [
+        3,
+        20766254,
+        20766256,
+    ]
+    assert (one["payload"], one["payload_bytes"], one["truncated"]) == ('{"order_i', 317, True)
+    assert one["headers"][2] == {"name": "region", "value": "east-2", "value_encoding": "string"}
+
+
+def test_bytes_come_as_base64(client: Client) -> None:
+    """What is not text is said to be base64, and comes back exactly."""
+    one = read(client, "/api/v1/topics/demo.formats/partitions/0/messages/3")
+
+    assert one["payload_encoding"] == "base64"
+    assert bytes(range(256)) * 4 == base64.b64decode(one["payload"])
+    assert read(client, "/api/v1/topics/demo.formats/partitions/0/messages/5")["payload"] is None
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        ({"payload": "é"}, "é".encode()),
+        ({"payload": "AP8=", "payload_encoding": "base64"}, b"\x00\xff"),
+        ({"payload": None}, None),
+        ({"payload": {"n": [1, 2]}, "payload_encoding": "json"}, b'{"n": [1, 2]}'),
+    ],
+)
+def test_publish(client: Client, body: dict[str, object], value: bytes | None) -> None:
+    """Text, bytes, JSON and no value; answered with the position."""
+    sent = {"key": "k", "headers": {"a": "1"}, "partition": 3, **body}
+
+    reply = client.send("POST", MESSAGES, json.dumps(sent).encode())
+
+    assert reply.status == 201
+    assert tuple(json.loads(reply.body)[k] for k in ("partition", "offset", "durable")) == (
+        3,
+        20766256,
+        True,
+    )
+    expected = ("publish", "orders.created", value, b"k", (("a", b"1"),), 3)
+    assert expected == client.console.calls[0]
+
+
+def test_json_payload_is_published_verbatim(client: Client) -> None:
+    """1.00 and duplicate keys reach the log as they were sent."""
+    client.send("POST", MESSAGES, b'{"payload_encoding":"json","payload":{"n":1.00,"n":1e400}}')
+
+    assert client.console.calls[0][2] == b'{"n":1.00,"n":1e400}'
+
+
+def test_raw_bytes_are_published_as_they_are(client: Client) -> None:
+    """An octet stream is the value itself."""
+    reply = client.call(
+        "POST",
+        f"{MESSAGES}?key=k&partition=1",
+        b"\x00raw",
+        {"Content-Type": "application/octet-stream"},
+    )
+
+    assert reply.status == 201
+    assert client.console.calls[0][2:] == (b"\x00raw", b"k", (), 1)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b"", "payload"),
+        (b"{", "body"),
+        (b"[]", "body"),
+        (b"1", "body"),
+        (b"\xff", "body"),
+        (b"[" * 100_000, "body"),
+        (b"{}", "payload"),
+        (b'{"payload":1}', "payload"),
+        (b'{"payload":{}}', "payload"),
+        (b'{"payload":"\\ud800"}', "payload"),
+        (b'{"payload":"!","payload_encoding":"base64"}', "payload"),
+        (b'{"payload":"","payload_encoding":"xml"}', "payload_encoding"),
+        (b'{"payload":"","payload_encoding":7}', "payload_encoding"),
+        (b'{"payload":"","key":7}', "key"),
+        (b'{"payload":"","key":[]}', "key"),
+        (b'{"payload":"","headers":7}', "headers"),
+        (b'{"payload":"","headers":{"a":1}}', "headers"),
+        (b'{"payload":"","headers":{"a":null}}', "headers"),
+        (b'{"payload":"","headers":[["a"]]}', "headers"),
+        (b'{"payload":"","headers":[7]}', "headers"),
+        (b'{"payload":"","headers":{"\\ud800":"x"}}', "headers"),
+        (b'{"payload":"","partition":"x"}', "partition"),
+        (b'{"payload":"","partition":1.5}', "partition"),
+        (b'{"payload":"","partition":true}', "partition"),
+        (b'{"payload":"","partition":-1}', "partition"),
+        (b'{"payload":"","partition":{}}', "partition"),
+        (b'{"payload":"","partition":1e999}', "partition"),
+    ],
+)
+def test_odd_publishes_name_their_field(client: Client, body: bytes, field: str) -> None:
+    """Every odd property is 400 with its field, and nothing is published."""
+    reply = client.send("POST", MESSAGES, body)
+
+    problem = json.loads(reply.body)
+    assert reply.headers["content-type"] == "application/problem+json"
+    assert (400, 400, field) == (reply.status, problem["status"], problem["field"])
+    assert problem["detail"]
+    assert client.console.calls == []
+
+
+def test_too_many_headers_are_refused(client: Client) -> None:
+    """The bound on headers holds before the broker sees them."""
+    body = json.dumps({"payload": "", "headers": {str(i): "" for i in range(129)}}).encode()
+
+    assert client.send("POST", MESSAGES, body).status == 400
+
+
+@pytest.mark.parametrize("size", [2**20 + 1, 10 * 2**20])
+def test_long_json_is_413_with_the_limit(client: Client, size: int) -> None:
+    """A body over the limit says what the limit is."""
+    reply = client.send("POST", MESSAGES, b'{"payload":"' + b"x" * size + b'"}')
+
+    assert reply.status == 413
+    assert "1,048,576" in json.loads(reply.body)["detail"]
+    assert client.console.calls == []
+
+
+def test_body_over_every_limit_is_not_kept() -> None:
+    """A body longer than the longest value is thrown away as it comes in."""
+    client = Client(lively(), WebConfig(max_form=10))
+    body = b"x" * (client_limit := WebConfig().max_body + 1)
+
+    reply = client.call("POST", MESSAGES, body, {"Content-Type": "application/octet-stream"})
+
+    assert reply.status == 413
+    assert f"{client_limit - 1:,}" in json.loads(reply.body)["detail"]
+
+
+def test_long_json_payload_must_be_a_string(client: Client) -> None:
+    """JSON that is cut out token by token is bounded further."""
+    body = b'{"payload_encoding":"json","payload":[' + b"1," * 40_000 + b"1]}"
+
+    assert client.send("POST", MESSAGES, body).status == 413
+
+
+def test_create_alter_purge_undo_delete(client: Client) -> None:
+    """The life of a topic by API; each answer is the plan that was carried out."""
+    path = "/api/v1/topics/made"
+
+    created = client.send("PUT", path, b'{"partitions":2,"config":{"retention.time":"1 d"}}')
+    altered = client.send("PATCH", path, b'{"config":{"retention.time":null}}')
+    purged = client.send("POST", f"{path}:purge", b'{"before":"offset","at":7,"partition":0}')
+    undone = client.send("POST", f"{path}:undo", b"{}")
+    deleted = client.send("DELETE", path, b"")
+
+    assert [r.status for r in (created, altered, purged, undone, deleted)] == [
+        201,
+        200,
+        200,
+        200,
+        200,
+    ]
+    assert all(json.loads(r.body)["applied"] for r in (created, altered, purged, undone, deleted))
+    assert [c[0] for c in client.console.calls] == ["create", "alter", "purge", "undo", "delete"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("PUT", "made", b"{}"),
+        ("PATCH", "orders.created", b'{"config":{"retention.time":"1 d"}}'),
+        ("DELETE", "orders.created", b"{}"),
+        ("POST", "orders.created:purge", b"{}"),
+    ],
+)
+def test_dry_run_changes_nothing(client: Client, method: str, path: str, body: bytes) -> None:
+    """The same plan comes back, not applied."""
+    reply = client.send(method, f"/api/v1/topics/{path}?dry_run=true", body)
+
+    assert reply.status == 200
+    assert json.loads(reply.body)["applied"] is False
+    assert client.console.calls == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "field"),
+    [
+        ("PUT", "x", b'{"partitions":0}', 400, "partitions"),
+        ("PUT", "x", b'{"partitions":1001}', 400, "partitions"),
+        ("PUT", "x", b'{"config":[]}', 400, "config"),
+        ("PUT", "x", b'{"config":{"a":1}}', 400, "config.a"),
+        ("PUT", "x", b'{"config":{"no.such":"1"}}', 400, "config.no.such"),
+        ("PUT", "orders.created", b'{"partitions":3}', 409, "partitions"),
+        ("PUT", "x" * 201, b"{}", 400, "name"),
+        ("PUT", ".x", b"{}", 400, "name"),
+        ("PATCH", "none", b"{}", 404, None),
+        ("POST", "orders.created", b"{}", 400, "action"),
+        ("POST", "orders.created:explode", b"{}", 400, "action"),
+        ("POST", "orders.created:purge", b'{"before":7}', 400, "before"),
+        ("POST", "orders.created:purge", b'{"before":"offset"}', 400, "at"),
+        ("POST", "orders.created:undo?dry_run=true", b"{}", 400, "dry_run"),
+        ("POST", "orders.created:undo?dry_run=2", b"{}", 400, "dry_run"),
+        ("POST", "orders.created:undo", b"{}", 409, None),
+        ("DELETE", "none", b"", 404, None),
+    ],
+)
+def test_wrong_changes_name_their_field(
+    client: Client, method: str, path: str, body: bytes, status: int, field: str | None
+) -> None:
+    """Each refusal has the right status, and nothing was changed."""
+    reply = client.send(method, f"/api/v1/topics/{path}", body)
+
+    assert (status, field) == (reply.status, json.loads(reply.body).get("field"))
+    assert client.console.calls == []
+
+
+def test_methods_that_do_not_fit_are_405(client: Client) -> None:
+    """The answer says which ones do."""
+    reply = client.call("DELETE", "/api/v1/topics")
+
+    assert reply.status == 405
+    assert "GET" in reply.headers["allow"]
+
+
+@pytest.mark.parametrize("size", [64, 65, 200])
+def test_long_names_work(client: Client, size: int) -> None:
+    """Names up to the limit are made and found."""
+    assert client.send("PUT", f"/api/v1/topics/{'x' * size}", b"{}").status == 201
+    assert client.get(f"/topics/{'x' * size}").status == 200
+
+
+@pytest.mark.parametrize("name", ["x" * 201, "x" * 255, "x" * 256, "x" * 1000, "%C3%A9" * 110])
+def test_over_long_names_fail_alike(client: Client, name: str) -> None:
+    """One limit, one error, everywhere; never a 500."""
+    reply = client.send("PUT", f"/api/v1/topics/{name}", b"{}")
+
+    assert (reply.status, json.loads(reply.body)["field"]) == (400, "name")
+    assert client.get(f"/topics/{name}").status == 404
+    assert client.get(f"/api/v1/topics/{name}/messages").status == 404

@@ -1,0 +1,275 @@
+"""The dashboard in real Chromium: both themes, wide and narrow, with and without scripts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.web.chromium import Chromium, Tab, find_chromium
+from tests.web.content import HOSTILE
+from tests.web.screens import LOOKS, PAGES, serving
+
+AXE: Final = Path(__file__).parent / "vendor" / "axe-4.14.1.min.js"
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(find_chromium() is None, reason="no Chromium is installed"),
+]
+
+
+@pytest.fixture(name="browser", scope="module")
+def start_browser() -> Iterator[Chromium]:
+    """Start the browser once."""
+    with Chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(name="address", scope="module")
+def serve_lively() -> Iterator[str]:
+    """Serve a lively broker once; tests that change it make topics of their own."""
+    with serving("lively") as address:
+        yield address
+
+
+@pytest.fixture(name="tab")
+def open_tab(browser: Chromium) -> Iterator[Tab]:
+    """Open a fresh tab: no cookies, no cache."""
+    tab = browser.tab()
+    tab.look(1440, 900, "light")
+    yield tab
+    tab.close()
+
+
+def assert_quiet(tab: Tab, address: str, *, errors: bool = False) -> None:
+    """Fail when a page complained, asked another host, or opened a dialog."""
+    assert errors or tab.complaints == []
+    assert tab.dialogs == []
+    assert [url for url in tab.requests if not url.startswith((address, "data:", "about:"))] == []
+
+
+def pages(tab: Tab) -> int:
+    """Count the requests for pages; an icon may be asked for at any time."""
+    return sum("/static/" not in url for url in tab.requests)
+
+
+@pytest.mark.parametrize(("theme", "width"), LOOKS)
+@pytest.mark.parametrize("name", PAGES)
+def test_page_fits_and_is_quiet(tab: Tab, address: str, name: str, theme: str, width: int) -> None:
+    """No sideways overflow, no error, no foreign request, right theme, no accessibility fault."""
+    tab.look(width, 900, theme)
+    tab.open(address + PAGES[name])
+
+    assert tab.run("document.documentElement.scrollWidth <= innerWidth")
+    assert ("rgb(16, 18, 22)" if theme == "dark" else "rgb(255, 255, 255)") == tab.run(
+        "getComputedStyle(document.documentElement).backgroundColor"
+    )
+    if width == 1440 or name in {"overview", "messages"}:
+        assert faults(tab) == []
+    assert_quiet(tab, address, errors=name == "error")
+
+
+def faults(tab: Tab) -> list[str]:
+    """Run axe over the page."""
+    tab.run(AXE.read_text())
+    found = tab.run(
+        "axe.run({resultTypes: ['violations']}).then(r => r.violations.map("
+        "v => v.id + ' ' + v.nodes.slice(0, 2).map(n => n.html.slice(0, 160)).join(' | ')))"
+    )
+    assert isinstance(found, list)
+    return found
+
+
+@pytest.mark.parametrize("name", ["overview", "topic", "messages", "publish"])
+def test_troubled_pages_are_accessible(browser: Chromium, name: str) -> None:
+    """Warnings, errors and pills have enough contrast in both themes."""
+    with serving("troubled") as address:
+        tab = browser.tab()
+        for theme in ("light", "dark"):
+            tab.look(1440, 900, theme)
+            tab.open(address + PAGES[name].replace("orders.created", "payments.capture"))
+            assert faults(tab) == []
+        tab.close()
+
+
+def test_hostile_content_runs_nowhere(browser: Chromium) -> None:
+    """Names, keys, headers, bodies and reasons that are attacks stay text in a real browser."""
+    with serving("hostile") as address:
+        tab = browser.tab()
+        tab.look(1440, 900, "light")
+        paths = ["/", "/topics", "/topics?name=%22%3E%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E"]
+        tab.open(address + "/api/v1/topics?page_size=50")
+        names = json.loads(tab.run("document.body.innerText"))["items"]
+        assert len(HOSTILE) == len(names)
+        for item in names:
+            for look in ("", "/messages", "/messages/0/0", "/messages/0/1", "/publish?from=0/0"):
+                path = f"/topics/{item['name']}{look}"
+                encoded = tab.run(f"encodeURIComponent({json.dumps(item['name'])})")
+                paths.append(path.replace(item["name"], encoded, 1))
+        for path in paths:
+            tab.open(address + path)
+            assert tab.run(
+                "document.querySelectorAll('img, iframe, script:not([src])').length === 0"
+            )
+            assert tab.run("document.documentElement.scrollWidth <= innerWidth + 1")
+        assert tab.dialogs == []
+        assert [url for url in tab.requests if not url.startswith((address, "data:"))] == []
+        tab.close()
+
+
+def test_publish_then_browse(tab: Tab, address: str) -> None:
+    """A person makes a topic, publishes, follows the link, and finds the message."""
+    tab.open(address + "/new-topic")
+    tab.type("#f-name", "made.by.hand")
+    tab.loading(lambda: tab.click("main .btn.pri"))
+    assert "The topic was made" in tab.run("document.body.innerText")
+
+    tab.loading(lambda: tab.click(".head .btn.pri"))
+    tab.type("#f-value", '{"n":1.00}')
+    tab.type("#f-key", "k-1")
+    tab.type("#f-headers", "a: b")
+    tab.loading(lambda: tab.click("form.form .btn.pri"))
+    tab.loading(lambda: tab.click(".flash a"))
+
+    shown = tab.run("document.querySelector('main').innerText")
+    assert '"n": 1.00' in shown
+    assert "k-1" in shown
+    assert_quiet(tab, address)
+
+
+def test_everything_works_without_scripts(tab: Tab, address: str) -> None:
+    """Search, filter, publish, theme, zone and refresh are links and forms."""
+    tab.look(1440, 900, "light", scripts=False)
+    tab.open(address + "/new-topic")
+    tab.type("#f-name", "made.without.scripts")
+    tab.loading(lambda: tab.click("main .btn.pri"))
+    tab.loading(lambda: tab.click(".head .btn.pri"))
+    tab.type("#f-value", "plain")
+    tab.loading(lambda: tab.click("form.form .btn.pri"))
+    tab.loading(lambda: tab.click(".flash a"))
+    assert "plain" in tab.run("document.querySelector('.code').innerText")
+
+    tab.loading(lambda: tab.click("[data-theme-switch]"))
+    assert tab.run("document.documentElement.dataset.theme") == "dark"
+    tab.loading(lambda: tab.click("[data-local]"))
+    assert tab.run("document.querySelector('.seg [aria-current]').innerText") == "Local"
+    tab.loading(lambda: tab.click(".nojs"))
+    assert tab.run("location.pathname.endsWith('/messages/0/0')")
+    assert tab.run(
+        "[...document.querySelectorAll('.js')].every(e => getComputedStyle(e).display === 'none')"
+    )
+
+    tab.open(address + "/topics/made.without.scripts/delete")
+    tab.type("#f-typed", "made.without.scripts")
+    tab.loading(lambda: tab.click("main .btn.dan"))
+    assert "The topic was deleted" in tab.run("document.body.innerText")
+
+
+def test_theme_switches_at_once_and_stays(tab: Tab, address: str) -> None:
+    """The switch needs no round trip and is remembered on every page."""
+    tab.open(address + "/")
+    seen = pages(tab)
+
+    tab.click("[data-theme-switch]")
+
+    assert tab.run("document.documentElement.dataset.theme") == "dark"
+    assert seen == pages(tab)
+    tab.open(address + "/topics")
+    assert tab.run("document.documentElement.dataset.theme") == "dark"
+
+
+def test_local_zone_is_the_browsers(tab: Tab, address: str) -> None:
+    """With scripts, local is where the browser is, and the zone is named."""
+    tab.call("Emulation.setTimezoneOverride", timezoneId="Asia/Tokyo")
+    tab.open(address + "/topics/orders.created/messages")
+
+    tab.loading(lambda: tab.click("[data-local]"))
+
+    assert "Time JST" in tab.run("document.querySelector('main').innerText")
+    assert "23:32:" in tab.run("document.querySelector('main time').innerText")
+
+
+def test_refresh_keeps_focus_and_what_is_open(tab: Tab, address: str) -> None:
+    """A refresh moves neither focus nor opened rows, and pausing stops it."""
+    tab.open(address + "/")
+    tab.run("document.querySelector('details.data summary').click()")
+    tab.run("document.querySelector('main tbody th a').focus()")
+    tab.run(
+        "window.swaps = 0; document.addEventListener('htmx:afterSwap', () => window.swaps++);"
+        " htmx.trigger('#live', 'poke')"
+    )
+    tab.run("htmx.ajax('GET', '/', {source: '#live', target: '#main', swap: 'morph:innerHTML'})")
+    tab.wait("window.swaps > 0")
+
+    assert tab.run("document.activeElement.innerText") == "clicks.raw"
+    assert tab.run("document.querySelector('details.data').open")
+    assert_quiet(tab, address)
+
+
+def test_pause_stops_refreshing(tab: Tab, address: str) -> None:
+    """While paused nothing is asked, the age says so, and the next page is paused too."""
+    tab.open(address + "/")
+    tab.run("document.cookie = 'tinymq-every=1; path=/'")
+    tab.open(address + "/")
+    tab.wait("document.querySelector('#age').innerText.startsWith('Updated')")
+    tab.click("#pause")
+    seen = pages(tab)
+
+    tab.run("new Promise(done => setTimeout(done, 1500))")
+
+    assert seen == pages(tab)
+    assert tab.run("document.querySelector('#age').innerText").startswith("Paused")
+    tab.open(address + "/topics")
+    assert tab.run("document.querySelector('#pause').getAttribute('aria-pressed')") == "true"
+
+
+def test_polling_asks_again(tab: Tab, address: str) -> None:
+    """Without a pause, the page asks by itself and stays quiet."""
+    tab.open(address + "/")
+    tab.run("document.cookie = 'tinymq-every=1; path=/'")
+    tab.open(address + "/")
+    seen = pages(tab)
+
+    tab.run("new Promise(done => setTimeout(done, 1500))")
+
+    assert pages(tab) > seen
+    assert_quiet(tab, address)
+
+
+def test_keys(tab: Tab, address: str) -> None:
+    """Slash searches, g t goes to the topics, j walks the rows."""
+    tab.open(address + "/")
+    tab.key("/")
+    assert tab.run("document.activeElement.id") == "q"
+    tab.run("document.activeElement.blur()")
+    tab.key("g")
+    tab.loading(lambda: tab.key("t"))
+    assert tab.run("location.pathname") == "/topics"
+    tab.key("j")
+    assert tab.run("document.activeElement.innerText") == "audit.raw"
+
+
+def test_charts_come_alive_and_survive_a_refresh(tab: Tab, address: str) -> None:
+    """The script draws in the same box, reads values under the cursor, and keeps its canvas."""
+    tab.open(address + "/")
+    tab.wait("document.querySelectorAll('.plot canvas').length === 2")
+    assert tab.run("[...document.querySelectorAll('.chart')].every(s => !s.clientWidth)")
+
+    place = tab.run(
+        "(r => [r.x + r.width / 2, r.y + 40])"
+        "(document.querySelector('.plot').getBoundingClientRect())"
+    )
+    tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=place[0], y=place[1])
+    tab.wait("/delivered .s [0-9.]+ k/.test(document.querySelector('.key').textContent)")
+
+    tab.run("document.querySelector('.plot canvas').dataset.mark = 'same'")
+    tab.run(
+        "window.settled = 0; document.addEventListener('htmx:afterSettle', () => window.settled++);"
+        "htmx.ajax('GET', '/', {source: '#live', target: '#main', swap: 'morph:innerHTML'})"
+    )
+    tab.wait("window.settled > 0")
+    assert tab.run("document.querySelector('.plot canvas').dataset.mark") == "same"
+    assert_quiet(tab, address)
