@@ -5,6 +5,7 @@ Log lines: text for people or JSON for machines, from a level on that can be cha
 from __future__ import annotations
 
 import json
+import sys
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
@@ -36,6 +37,8 @@ class Logs:
     """
 
     def __init__(self, output: TextIO, form: str, level: str) -> None:
+        #: Whether people see the lines where they see errors.
+        self.on_console = output in (sys.stdout, sys.stderr)
         self._predicate = LogLevelFilterPredicate()
         self.level = level
         form_event = _json_line if form == "json" else _text_line
@@ -59,8 +62,15 @@ def _when(event: LogEvent) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def _text(event: LogEvent) -> str:
+    """The line itself; empty for what Twisted says of ports, which the broker says better."""
+    if event.get("log_namespace") == "log_legacy" and not event.get("isError"):
+        return ""
+    return formatEvent(event)
+
+
 def _text_line(event: LogEvent) -> str | None:
-    text = formatEvent(event)
+    text = _text(event)
     failure = event.get("log_failure")
     if failure is not None:
         text = f"{text}\n{failure.getTraceback().rstrip()}"
@@ -71,7 +81,7 @@ def _text_line(event: LogEvent) -> str | None:
 
 
 def _json_line(event: LogEvent) -> str | None:
-    text = formatEvent(event)
+    text = _text(event)
     failure = event.get("log_failure")
     if not text and failure is None:
         return None

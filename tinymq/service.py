@@ -156,6 +156,7 @@ class BrokerService(Service):
         """Return the number of the broker that this data folder belongs to."""
         disk, path = self._folder.disk, f"{self._folder.path}/{ID_FILE}"
         content = disk.read_file(path)
+        self._new = content is None
         if content is not None:
             try:
                 return int(bytes(content))
@@ -171,10 +172,11 @@ class BrokerService(Service):
         self._registration = meta.register(
             self.broker.id, config.broker.name, self.broker.address, takeover=True
         )
+        how = "after a clean stop" if self._folder.clean else "after an unclean stop"
         self._log.info(
-            "opening {data} after {how} stop",
+            "opening {data}, {how}",
             data=self._folder.path,
-            how="a clean" if self._folder.clean else "an unclean (or no)",
+            how="a new data folder" if self._new else how,
         )
         for note in self._folder.notes:
             self._log.warn("{note}", note=note)
@@ -210,7 +212,8 @@ class BrokerService(Service):
     def _give_up(self, reason: str) -> NoReturn:
         """End the process with one clear line; used before the reactor runs."""
         sys.stderr.write(f"tinymq: error: {reason}\n")
-        self._log.critical("{reason}", reason=reason)
+        if self._logs is not None and not self._logs.on_console:
+            self._log.critical("{reason}", reason=reason)
         raise SystemExit(1)
 
     @staticmethod
@@ -237,7 +240,7 @@ class BrokerService(Service):
         self._log.info("clients connect to {listen}", listen=listen)
         if http:
             self._log.info("dashboard: {http}", http=http)
-        self._log.info("try: echo hello | tinymq --url {listen} pub greetings", listen=listen)
+        self._log.info("try: tinymq --url {listen} pub greetings hello", listen=listen)
 
     def _withdraw(self) -> None:
         """Take back what `_announce` wrote."""

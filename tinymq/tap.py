@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -20,6 +21,10 @@ from tinymq.config import Config
 from tinymq.configfile import load
 from tinymq.errors import TinyMQError
 from tinymq.logs import Logs
+
+#: A log file is rotated at this size, and so many old ones are kept.
+LOG_BYTES = 10 * 1024 * 1024
+LOG_FILES = 10
 
 #: Options that name a setting: option, setting.
 _SETTINGS = (
@@ -122,7 +127,9 @@ def makeService(options: Options, reactor: Any = None) -> IService:
         reactor.seconds = time.monotonic
     from tinymq.service import BrokerService
 
-    logs = Logs(_log_output(options), config.logging.format, config.logging.level)
+    output = _log_output(options)
+    _listen_to_signals(output)
+    logs = Logs(output, config.logging.format, config.logging.level)
     return BrokerService(reactor, config, logs)
 
 
@@ -132,11 +139,22 @@ def die(reason: str) -> NoReturn:
     raise SystemExit(1)
 
 
+def _listen_to_signals(output: TextIO) -> None:
+    """Let HUP open the log file anew, for logrotate, and USR1 rotate it, as twistd does."""
+    for name, method in (("SIGHUP", "reopen"), ("SIGUSR1", "rotate")):
+        number = getattr(signal, name, None)
+        if number is not None:
+            act = getattr(output, method, None)
+            signal.signal(number, lambda *_, act=act: act() if act else None)
+
+
 def _log_output(options: Options) -> TextIO:
     """Where twistd's own options send log lines."""
     twistd: Any = options.parent or {}
     path = twistd.get("logfile") or ("" if twistd.get("nodaemon", True) else "twistd.log")
     if path in ("", "-"):
         return sys.stdout
-    log: TextIO = LogFile.fromFullPath(str(Path(path).absolute()))
+    log: TextIO = LogFile.fromFullPath(
+        str(Path(path).absolute()), rotateLength=LOG_BYTES, maxRotatedFiles=LOG_FILES
+    )
     return log

@@ -302,6 +302,8 @@ def test_other_brokers() -> None:
     ] == [["INIT_PRODUCER"], ["METADATA", "INIT_PRODUCER"]]
     assert cluster.link(99) is cluster.seed
     assert len(cluster.links) == 2
+    net.cut()
+    assert cluster.link(1) is cluster.seed
 
 
 # --- metadata ------------------------------------------------------------------

@@ -112,7 +112,7 @@ class Sender:
 
     def check(self) -> None:
         """Nothing is left over when everything is settled."""
-        assert [self.core.pending, self.core.held, self.core._counts] == [0, 0, {}]
+        assert [self.core.pending, self.core.ledger.held, self.core.ledger._counts] == [0, 0, {}]
 
 
 def produced(sender: Sender) -> list[Produce]:
@@ -503,7 +503,7 @@ def test_full_disk() -> None:
 
     assert [StorageFull] == [type(error) for _, error in sender.failed]
     assert closed == [True]
-    account = sender.core.account
+    account = sender.core.ledger.account
     assert [account.sent, account.failed_count, account.pending] == [0, 2, 0]
     assert [failed.value for failed in account.failed] == [b"a", b"b"]
     sender.check()
@@ -581,7 +581,7 @@ def test_acks_none() -> None:
         sender.send_many([b"%d" % number])
     sender.go()
     assert len(sender.values()) == 100
-    assert sender.core.account.unconfirmed == 100
+    assert sender.core.ledger.account.unconfirmed == 100
     assert {-1} == {base for group in sender.groups for _, base, _ in group.positions}
     assert {0} == {request.acks for request in produced(sender)}
 
@@ -590,7 +590,7 @@ def test_acks_none() -> None:
     sender.send(b"lost")
     sender.go()
     sender.net.advance(DEADLINE)
-    assert sender.core.account.failed_count == 1
+    assert sender.core.ledger.account.failed_count == 1
     sender.check()
 
 
@@ -642,7 +642,7 @@ def test_close_accounts() -> None:
     for number in range(100):
         sender.send(b"%d" % number)
     done: list[Account] = []
-    sender.core.close(lambda: done.append(sender.core.account), sender.net.now)
+    sender.core.close(lambda: done.append(sender.core.ledger.account), sender.net.now)
     for call in (sender.send, lambda value: sender.send_many([value])):
         with pytest.raises(ClosedError):
             call(b"late")

@@ -15,7 +15,9 @@ import attrs
 from twisted.internet.address import IPv4Address
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
+from twisted.logger import ILogObserver, LogEvent, formatEvent
 from typing_extensions import override
+from zope.interface import implementer
 
 from tests.fakes.disk import FaultyDisk
 from tinymq.broker.broker import Broker
@@ -235,8 +237,13 @@ class BrokerFixture:
         return BrokerFixture(self.path, **given)
 
     def turn(self) -> None:
-        """Let a turn of the reactor pass."""
-        self.clock.advance(0)
+        """Let one turn of the reactor pass: what is due now, and nothing that this begets."""
+        now = self.clock.seconds()
+        for call in [each for each in self.clock.calls if each.getTime() <= now]:
+            if call.active():
+                self.clock.calls.remove(call)
+                call.called = 1
+                call.func(*call.args, **call.kw)
 
     # --- topics ---------------------------------------------------------------
 
@@ -324,6 +331,33 @@ def refused(answers: Answers) -> WireError:
     (answer,) = answers
     assert isinstance(answer, WireError), answer
     return answer
+
+
+@implementer(ILogObserver)
+class LogKeeper:
+    """
+    Keeps what is logged.
+
+    Attributes:
+        events: Everything since `clear`.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[LogEvent] = []
+
+    def __call__(self, event: LogEvent) -> None:
+        """Take an event."""
+        self.events.append(event)
+
+    @property
+    def failures(self) -> list[LogEvent]:
+        """Those that tell of an exception."""
+        return [event for event in self.events if event.get("log_failure")]
+
+    @property
+    def texts(self) -> list[str]:
+        """What people would read."""
+        return [formatEvent(event) for event in self.events]
 
 
 class PeerTransport(StringTransport):
@@ -414,6 +448,14 @@ class Connection:
         (frame,) = self.frames()
         assert frame.message_id == message_id
         return frame
+
+    def reads(self) -> bool:
+        """Whether the broker reads what the client sends."""
+        return bool(self.transport.producerState == "producing")
+
+    def paused(self) -> bool:
+        """Whether the broker knows that the client does not read."""
+        return self.protocol.paused_since is not None
 
     @property
     def closed(self) -> bool:

@@ -263,6 +263,17 @@ def test_long_messages_are_shown_in_windows(client: Client) -> None:
     assert "Bytes 149,000 to 150,011 of 150,011." in last
 
 
+def test_page_does_not_claim_to_be_whole_when_it_is_cut(client: Client) -> None:
+    """A value with too many tokens is shown to the end, and the page says how."""
+    body = "[" + "1," * 20_000 + "1]"
+    client.post("/topics/empty.topic/publish", value=body)
+
+    shown = client.get("/topics/empty.topic/messages/0/0").shown
+
+    assert "Only its beginning is put on lines; the rest follows as it is." in shown
+    assert "Whole body" not in shown
+
+
 def test_raw_value_is_a_download_of_all_bytes(client: Client) -> None:
     """Exactly the stored bytes, never shown by the browser."""
     reply = client.get("/topics/demo.formats/messages/0/3/raw")

@@ -105,14 +105,27 @@ class Housekeeping:
         if not space.low(reserve):
             self._broker.refuse(None)
             return
+        self._end_undo_windows()
         self._broker.refuse(
             StorageFull(
                 f"the disk has {space.free} bytes free and keeps {reserve} in reserve; "
-                "publishing is refused until space is freed: purge topics or shorten retention",
+                "publishing is refused until space is freed: purge or delete topics, "
+                "or shorten retention",
                 free=space.free,
                 reserve=reserve,
             )
         )
+
+    def _end_undo_windows(self) -> None:
+        """Let go of what was purged: on a full disk, space matters more than undoing."""
+        for partition in self._broker.partitions():
+            window = partition.log.undo_window
+            if window is not None:
+                partition.log.finish_purges(window[0])
+                self._log.warn(
+                    "{partition}: the purge can no longer be undone, its space was needed",
+                    partition=partition,
+                )
 
     def apply_retention(self) -> None:
         """Let go of what every topic no longer keeps."""

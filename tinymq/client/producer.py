@@ -60,7 +60,7 @@ class Producer:
     @property
     def account(self) -> Account:
         """What became of every message so far."""
-        return self._core.account
+        return self._core.ledger.account
 
     def send(
         self,
@@ -194,7 +194,7 @@ class Producer:
             self._home.check()
         except TinyMQError as error:
             return fail(error)
-        self._core.flush(lambda: _fire(waiting, self._core.account), self._seconds())
+        self._core.flush(lambda: _fire(waiting, self._core.ledger.account), self._seconds())
         self._network.arm()
         return waiting
 
@@ -212,12 +212,12 @@ class Producer:
         except TinyMQError as error:
             return fail(error)
         if self._core.finished:
-            return succeed(self._core.account)
+            return succeed(self._core.ledger.account)
         waiting: Deferred[Account] = Deferred()
 
         def closed() -> None:
             self._forget(self)
-            _fire(waiting, self._core.account)
+            _fire(waiting, self._core.ledger.account)
 
         self._core.close(closed, self._seconds())
         self._network.arm()

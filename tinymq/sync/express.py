@@ -10,23 +10,26 @@ from __future__ import annotations
 import struct
 from typing import Any, Final
 
+from tinymq.client.core.flights import Flight, Flights
 from tinymq.client.core.lane import Lane
 from tinymq.client.core.link import Link
 from tinymq.client.core.partitioners import Key, key_bytes
-from tinymq.client.core.producer import Flight, ProducerCore
+from tinymq.client.core.producer import ProducerCore
 from tinymq.client.core.results import Position
 from tinymq.errors import MalformedFrame, TinyMQError
 from tinymq.sync.loop import Loop
 from tinymq.sync.network import Plug
 from tinymq.wire.codec import pack, unpack_meta
 from tinymq.wire.frames import Bytes
-from tinymq.wire.header import HEADER, HEADER_SIZE, MAGIC, REPLY, VERSION, MessageType
+from tinymq.wire.header import HEADER_SIZE, MAGIC, REPLY, VERSION, MessageType
 from tinymq.wire.messages import Produce
 
 #: Larger records take the common way.
 _MOST: Final = 16 * 1024
 _PRODUCE: Final = int(MessageType.PRODUCE)
-_ANSWER: Final = (MAGIC, VERSION, _PRODUCE | REPLY)
+_ANSWER: Final = struct.pack(">HBB", MAGIC, VERSION, _PRODUCE | REPLY)
+#: Message id, body length and meta length, as they follow `_ANSWER`.
+_REST: Final = struct.Struct(">III")
 _META_LENGTH: Final = struct.Struct(">I")
 _META: Final = HEADER_SIZE + _META_LENGTH.size
 _READ: Final = 64 * 1024
@@ -48,6 +51,7 @@ class Express:
         self.strayed = False
         self._loop = loop
         self._core = core
+        self._flights = Flights(core)
         self._heads: dict[Lane, tuple[bytes, bytes]] = {}
         self._plug: Plug | None = None
 
@@ -83,21 +87,21 @@ class Express:
         plug = self._ready(link)
         if plug is None:
             return None
-        flight = core.launch(lane, value, plain, token, now)
+        flight = self._flights.launch(lane, value, plain, token, now)
         try:
             data, message_id = self._exchange(flight, plug)
         except BaseException:
-            core.strayed(flight)
+            self._flights.strayed(flight)
             raise
         now = loop.now()
         found = _position(data, message_id)
         if found is not None and link.connection is not None:
             link.connection.landed(message_id, now)
-            core.landed(flight)
+            self._flights.landed(flight)
             offset, timestamp, volatile = found
             return Position(topic, lane.partition, offset, timestamp, volatile)
         self.strayed = True
-        core.strayed(flight)
+        self._flights.strayed(flight)
         if data is not None:
             plug.received(data, now)
         return None
@@ -113,10 +117,10 @@ class Express:
 
     def _exchange(self, flight: Flight, plug: Plug) -> tuple[bytes | None, int]:
         """Write and read once; None means that no answer came yet."""
-        core = self._core
+        flights = self._flights
 
         def done(reply: Any, _payload: Bytes, error: TinyMQError | None, now: float) -> None:
-            core.returned(flight, reply, error, now)
+            flights.returned(flight, reply, error, now)
 
         connection = flight.link.connection
         assert connection is not None
@@ -144,12 +148,10 @@ class Express:
 
 def _position(data: bytes | None, message_id: int) -> tuple[int, int, bool] | None:
     """Read offset, time and volatility, if these bytes are the expected answer and no more."""
-    if data is None or len(data) < _META:
+    if data is None or data[:4] != _ANSWER or len(data) < _META:
         return None
-    *kind, answered, length = HEADER.unpack_from(data)
-    if tuple(kind) != _ANSWER or answered != message_id or length + HEADER_SIZE != len(data):
-        return None
-    if _META_LENGTH.unpack_from(data, HEADER_SIZE)[0] + _META != len(data):
+    answered, length, meta_length = _REST.unpack_from(data, 4)
+    if answered != message_id or not length + HEADER_SIZE == len(data) == _META + meta_length:
         return None
     try:
         meta = unpack_meta(data[_META:])

@@ -73,7 +73,7 @@ class Producer:
     @property
     def account(self) -> Account:
         """What became of every message so far."""
-        return self._core.account
+        return self._core.ledger.account
 
     def send(
         self,
@@ -206,7 +206,7 @@ class Producer:
             now = loop.now()
             self._core.flush(lambda: ended.append(True), now)
             self._wait(lambda: ended, now + self.config.deadline_s)
-            return self._core.account
+            return self._core.ledger.account
 
     def close(self) -> Account:
         """
@@ -224,7 +224,7 @@ class Producer:
                 self._core.close(lambda: ended.append(True), now)
                 self._wait(lambda: ended, now + self.config.deadline_s)
                 self._forget(self)
-            return self._core.account
+            return self._core.ledger.account
 
     # --- inside ----------------------------------------------------------------
 
@@ -254,10 +254,10 @@ class Producer:
             try:
                 take(loop.now())
             except BufferFull:
-                held = core.held
+                held = core.ledger.held
                 if self.config.on_full == "error":
                     raise
-                if not loop.run(lambda: core.held < held, deadline):  # noqa: B023 - used at once
+                if not loop.run(lambda: core.ledger.held < held, deadline):  # noqa: B023 - used at once
                     raise
             else:
                 return

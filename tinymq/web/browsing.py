@@ -123,7 +123,7 @@ def preview(record: RecordView, kind: As) -> str:
         return value[: _PREVIEW // 3].hex(" ")
     if kind == "msgpack" or (kind == "auto" and whole and is_msgpack(value)):
         try:
-            lines = indent_msgpack(value)
+            lines, _ = indent_msgpack(value)
         except ValueError:
             return value[: _PREVIEW // 3].hex(" ")
         text = " ".join("".join(token.text for token in line).strip() for line in lines)

@@ -112,6 +112,7 @@ class DeadlineChannel(HTTPChannel):
 class QuietSite(Site):
     """A site whose requests are no news: a dashboard asks every few seconds."""
 
+    noisy = False
     _log = Logger()
 
     @override

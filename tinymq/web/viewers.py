@@ -32,6 +32,9 @@ WINDOW: Final = 64 * 1024
 HEX_WINDOW: Final = 16 * 1024
 #: Lines after which re-indenting ends and the rest follows as it is.
 MOST_LINES: Final = 2000
+#: Tokens after which it ends too: a hostile value has them all on one line.
+MOST_TOKENS: Final = 4000
+_CUT: Final = "Only its beginning is put on lines; "
 _MOST_INDENT: Final = 24
 _MOST_ITEMS: Final = 5000
 _CONTENT_TYPES: Final[dict[str, Kind]] = {
@@ -139,6 +142,12 @@ class _Indenter:
         self._line: list[Token] = []
         self._depth = 0
         self._fresh = False
+        self._tokens = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether enough work was done for one page."""
+        return self._tokens >= MOST_TOKENS or len(self.lines) >= MOST_LINES
 
     def _break(self) -> None:
         self.lines.append(tuple(self._line))
@@ -146,6 +155,7 @@ class _Indenter:
 
     def feed(self, kind: str, text: str) -> None:
         """Add one token."""
+        self._tokens += 1
         if kind == "close":
             self._depth = max(0, self._depth - 1)
             if not self._fresh:
@@ -170,23 +180,27 @@ class _Indenter:
         return (*self.lines, tuple(self._line))
 
 
-def indent_json(text: str) -> tuple[Line, ...]:
+def indent_json(text: str) -> tuple[tuple[Line, ...], bool]:
     """
     Put JSON on lines without touching one token.
 
     Args:
         text: JSON, whole or cut off anywhere. Text that is not JSON comes back
             as it is, from where it stops being JSON.
+
+    Returns:
+        The lines, and whether re-indenting ended early. The rest then follows
+        as it is, so that nothing is missing.
     """
     indenter = _Indenter()
     position = 0
-    while len(indenter.lines) < MOST_LINES:
+    while not indenter.full:
         match = _TOKEN.match(text, position)
         if match is None or match.lastgroup is None:
             break
         indenter.feed(match.lastgroup, match[match.lastgroup])
         position = match.end()
-    return indenter.finish(text[position:])
+    return indenter.finish(text[position:]), indenter.full and position < len(text)
 
 
 def is_json(value: bytes) -> bool:
@@ -290,9 +304,12 @@ def _bracketed(
     yield "close", end
 
 
-def indent_msgpack(value: bytes) -> tuple[Line, ...]:
+def indent_msgpack(value: bytes) -> tuple[tuple[Line, ...], bool]:
     """
     Write MessagePack in the manner of JSON.
+
+    Returns:
+        The lines, and whether they end before the value does.
 
     Raises:
         ValueError: It is not one whole MessagePack value, or too large a one.
@@ -301,11 +318,11 @@ def indent_msgpack(value: bytes) -> tuple[Line, ...]:
     try:
         for kind, text in _msgpack_tokens(_unpack(value)):
             indenter.feed(kind, text)
-            if len(indenter.lines) >= MOST_LINES:
-                return indenter.finish("\N{HORIZONTAL ELLIPSIS} cut off here")
+            if indenter.full:
+                return indenter.finish("\N{HORIZONTAL ELLIPSIS}"), True
     except (msgpack.UnpackException, RecursionError, TypeError, OverflowError) as error:
         raise ValueError(str(error) or "not MessagePack") from error
-    return indenter.finish("")
+    return indenter.finish(""), False
 
 
 def is_msgpack(value: bytes) -> bool:
@@ -382,7 +399,9 @@ def _lines(text: str) -> tuple[Line, ...]:
 
 def _show_msgpack(value: bytes) -> Shown:
     try:
-        return Shown(kind="msgpack", lines=indent_msgpack(value))
+        lines, cut = indent_msgpack(value)
+        note = _CUT + "the rest is left out. Hex shows all of it." if cut else ""
+        return Shown(kind="msgpack", lines=lines, note=note)
     except ValueError as error:
         return Shown(
             kind="msgpack",
@@ -392,8 +411,13 @@ def _show_msgpack(value: bytes) -> Shown:
         )
 
 
+def _show_json(value: bytes) -> Shown:
+    lines, cut = indent_json(value.decode("utf-8", "replace"))
+    return Shown(kind="json", lines=lines, note=_CUT + "the rest follows as it is." if cut else "")
+
+
 _SHOW: Final[dict[Kind, Callable[[bytes, int], Shown]]] = {
-    "json": lambda v, at: Shown(kind="json", lines=indent_json(v.decode("utf-8", "replace"))),
+    "json": lambda v, at: _show_json(v),
     "msgpack": lambda v, at: _show_msgpack(v),
     "text": lambda v, at: Shown(kind="text", lines=_lines(to_text(v))),
     "hex": lambda v, at: Shown(kind="hex", block=dump_hex(v, at)),

@@ -311,6 +311,7 @@ class Cluster:
         found: dict[str, TopicInfo | TinyMQError] = {}
         if isinstance(reply, MetadataReply):
             found = self.metadata.apply(reply)
+            self._why = None
             for name in names:
                 if name not in found:
                     self.metadata.drop(name)

@@ -93,6 +93,7 @@ class Link:
         watchers: Called with the time whenever the link comes up, goes down or
             takes more.
         losses: How many connections were lost.
+        broker_id: Who answered HELLO last, or None before it.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class Link:
         self.paused = False
         self.watchers: list[Callable[[float], None]] = []
         self.losses = 0
+        self.broker_id: int | None = None
         self._config = config
         self._network = network
         self._chance = chance
@@ -125,12 +127,6 @@ class Link:
     def limits(self) -> Limits:
         """The limits of the broker, or the usual ones before it told them."""
         return DEFAULT_LIMITS if self.connection is None else self.connection.limits
-
-    @property
-    def broker_id(self) -> int | None:
-        """Who answers, or None before HELLO."""
-        hello = None if self.connection is None else self.connection.hello
-        return None if hello is None else hello.broker_id
 
     @property
     def waiting(self) -> int:
@@ -327,6 +323,7 @@ class Link:
         self._failures = 0
         self._why = None
         self._session = self.connection.hello.session
+        self.broker_id = self.connection.hello.broker_id
         waiting, self._waiting = self._waiting, {}
         for one in waiting.values():
             self._send(one, now)

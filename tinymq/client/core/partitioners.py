@@ -8,7 +8,7 @@ so that a topic can be filled by clients of both kinds. Pure Python needs about
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from typing_extensions import override
@@ -21,6 +21,8 @@ Key = bytes | bytearray | memoryview | str
 #: Keys whose partition is remembered; the memory is bounded by it and by `_LONGEST_CACHED`.
 _MOST_CACHED: Final = 1 << 16
 _LONGEST_CACHED: Final = 256
+
+_ONLY_BYTES: Final = frozenset({bytes})
 
 _SEED: Final = 0x9747B28C
 _MULTIPLIER: Final = 0x5BD1E995
@@ -46,6 +48,22 @@ def key_bytes(key: Key | None) -> bytes | None:
     if isinstance(key, (bytes, bytearray, memoryview)):
         return bytes(key)
     raise UsageError(f"a key is bytes or a string, not {type(key).__name__}")
+
+
+def keys_bytes(keys: Iterable[Key | None]) -> list[bytes | None]:
+    """
+    Bring many keys to their one form.
+
+    Args:
+        keys: Any bytes, strings, or None.
+
+    Raises:
+        UsageError: Something else.
+    """
+    found = list(keys)
+    if _ONLY_BYTES.issuperset(map(type, found)):
+        return found  # type: ignore[return-value]
+    return [key_bytes(key) for key in found]
 
 
 def murmur2(data: bytes) -> int:
@@ -119,7 +137,7 @@ class Turn:
     def __init__(self, chance: float) -> None:
         self._count = int(chance * 65_536)
 
-    def next(self, partitions: int, usable: Iterable[int] = ()) -> int:
+    def next(self, partitions: int, usable: Sequence[int] = ()) -> int:
         """
         Take the next partition.
 
@@ -128,5 +146,4 @@ class Turn:
             usable: Those that have a leader, if not all.
         """
         self._count += 1
-        choices = list(usable)
-        return choices[self._count % len(choices)] if choices else self._count % partitions
+        return usable[self._count % len(usable)] if usable else self._count % partitions
