@@ -9,6 +9,7 @@ command line all come here, so that they cannot differ.
 from __future__ import annotations
 
 import fnmatch
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -188,9 +189,12 @@ class Operations:
 
     def search(self, filter: str, after: str, limit: int) -> Result:  # noqa: A002 - the API's word
         """List topics in order of their names."""
-        every = self._broker.meta.registry.by_name.values()
-        matching = [each for each in every if not filter or fnmatch.fnmatchcase(each.name, filter)]
-        page = [each for each in matching if each.name > after][: limit + 1]
+        registry = self._broker.meta.registry
+        matching = [
+            name for name in registry.names if not filter or fnmatch.fnmatchcase(name, filter)
+        ]
+        first = bisect_right(matching, after)
+        page = [registry.by_name[name] for name in matching[first : first + limit + 1]]
         rows = [
             {
                 **topic_facts(topic),
