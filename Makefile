@@ -47,7 +47,7 @@ check: .venv/installed-test
 	@echo "== ruff and mypy"
 	@$(bin)/ruff check --quiet
 	@$(bin)/ruff format --quiet --check
-	@$(bin)/mypy tinymq tests twisted/plugins/tinymq_plugin.py
+	@$(bin)/mypy tinymq tests benches twisted/plugins/tinymq_plugin.py
 
 format: .venv/installed-test
 	@$(bin)/ruff check --quiet --fix

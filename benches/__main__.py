@@ -42,6 +42,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rows", default="", help=f"some of: {names}; otherwise all")
     parser.add_argument("--rounds", type=int, default=3, help="default 3")
     parser.add_argument("--scale", type=float, default=1.0, help="factor for numbers of messages")
+    parser.add_argument("--minutes", type=float, default=12, help="begin no row after them")
     parser.add_argument("--peers", default="redis,beanstalkd", help="some of these, or none")
     parser.add_argument("--scratch", type=Path, default=Path("build/benches"), help="a folder")
     parser.add_argument("--out", type=Path, help="append what was measured, as JSON lines")
@@ -75,10 +76,12 @@ class Session:
         self._data = self._scratch / "data"
         self._programs = Programs(self._scratch)
         self._servers: dict[str, Server] = {}
+        self._until = 0.0
         self._failed: Counter[tuple[str, str, int]] = Counter()
 
     def measure(self) -> None:
         """Start the servers, take all rounds, and stop the servers."""
+        self._until = time.monotonic() + self._given.minutes * 60
         shutil.rmtree(self._data, ignore_errors=True)
         self._data.mkdir(parents=True)
         try:
@@ -119,6 +122,9 @@ class Session:
             if row.once and number > 1:
                 continue
             began = time.monotonic()
+            if began > self._until:
+                print(f"*** OUT OF TIME: round {number} leaves out {row.name}", flush=True)
+                continue
             probe = machine.probe(self._data)
             self._tell(
                 Sample(run=self._run, row="disk", case=row.name, round=number, figures=probe)

@@ -16,7 +16,7 @@ from benches.workers import Failed, Worker
 #: Bytes of a value.
 SIZES = (100, 1024)
 #: Seconds that one client process may take.
-PATIENCE = 40.0
+PATIENCE = 60.0
 
 #: Never the same twice: what a failed run leaves behind must not be met again.
 _numbers = itertools.count(1)

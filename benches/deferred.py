@@ -99,7 +99,7 @@ def singles(task: Task, gate: Gate) -> Figures:
             ended += 1
             if ended == task.count:
                 done.callback(None)
-            elif sent - ended <= window // 2:
+            elif sent < task.count and sent - ended <= window // 2:
                 more()
 
         began = gate.ready()

@@ -82,13 +82,12 @@ class TinyMQ(Server):
 
     Args:
         folder: Its data.
-        options: More options of the daemon.
     """
 
     version = "tinymq"
 
-    def __init__(self, folder: Path, *options: str) -> None:
-        self.broker = BrokerProcess(folder, options=options)
+    def __init__(self, folder: Path) -> None:
+        self.broker = BrokerProcess(folder, http="tcp:0:interface=127.0.0.1")
         self.where = ""
         self._admin: Client | None = None
 

@@ -49,7 +49,8 @@ def partitions(bench: Bench) -> Runs:
     """Publish to few and to many partitions that all promise the disk."""
     for number in (1, 64, 1000):
         measure = partial(_partitions, bench, number)
-        yield Run(f"{number} partitions", 100, measure, _ALWAYS.meaning)
+        name = f"{number} partitions" if number > 1 else "1 partition"
+        yield Run(name, 100, measure, _ALWAYS.meaning)
 
 
 def _partitions(bench: Bench, number: int) -> Figures:
@@ -119,7 +120,7 @@ def _turns(bench: Bench, subject: Subject) -> Figures:
             tabs = Task(
                 client="raw",
                 role="tabs",
-                where=server.broker.http,
+                where=server.broker.dashboard,
                 topic=topic,
                 count=_TABS,
                 options={"every_s": _EVERY_S},
@@ -134,7 +135,7 @@ def _turns(bench: Bench, subject: Subject) -> Figures:
                 looking.go()
                 read, written = loaded.run(server, reading, writing).figures
                 pings, pages = pinging.stop(), looking.stop()
-            late = _lateness(server.broker.http)
+            late = _lateness(server.broker.dashboard)
     return {
         "per_s": count / (read["ended"] - written["began"]),
         "late_ms": late,

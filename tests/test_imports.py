@@ -35,6 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     "gateways": {"wire", "storage", "broker", "meta", "stats", "operations", "protocol"},
     "web": {"wire", "stats", "operations"},
     "logs": set(),
+    "process": set(),
     "sampling": {"wire", "broker", "stats"},
     "console": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
     | {"sampling", "client"},
@@ -44,7 +45,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"client", "gateways", "console", "sampling", "logs"},
     "testing": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol"}
     | {"client", "aio", "sync", "console", "logs", "service"},
-    "tap": {"logs", "service"},
+    "tap": {"logs", "service", "process"},
     "__init__": {"client"},
 }
 

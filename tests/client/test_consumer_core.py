@@ -532,14 +532,14 @@ def test_nobody_answers() -> None:
     """Why no broker answers is known, and since when."""
     reader = Reader()
     reader.assign()
-    heard = reader.core.heard_at
+    heard = reader.core.fetching.heard_at
     reader.net.up = False
     reader.net.cut()
-    assert isinstance(reader.core.why, ConnectionLost)
+    assert isinstance(reader.core.fetching.why, ConnectionLost)
     reader.net.advance(15)
 
-    assert isinstance(reader.core.why, UnreachableError)
-    assert reader.core.heard_at == heard
+    assert isinstance(reader.core.fetching.why, UnreachableError)
+    assert reader.core.fetching.heard_at == heard
     assert reader.core.stuck is None
 
 

@@ -22,6 +22,7 @@ from tinymq.web.viewers import (
     is_msgpack,
     is_text,
     json_member,
+    msgpack_line,
     one_line,
     show,
     to_text,
@@ -122,7 +123,7 @@ def test_work_on_a_hostile_window_is_bounded(text: str) -> None:
 
     tokens = sum(len(line) for line in lines)
     assert len(lines) <= MOST_LINES + 1
-    # Each token is at most itself, a space, and the indentation of its line.
+    # Neighbours are joined, so there are never more pieces than tokens and lines.
     assert tokens <= 2 * MOST_TOKENS + len(lines) + 1
     assert "".join(written(lines).split()) == "".join(text.split())
     assert cut is (text[1] != "\\")
@@ -256,3 +257,15 @@ def test_one_line_is_short_and_flat() -> None:
     assert len(one_line(b"x" * 500, 50)) == 50
     assert one_line(b"\xff\xfe")[:5] == "ff fe"
     assert one_line(None) == ""
+
+
+def test_preview_of_msgpack_ends_with_its_line() -> None:
+    """A list writes as many tokens as fit, however many the value has."""
+    value = msgpack.packb([[1]] * 200)
+    line = msgpack_line(value, 40)
+
+    assert line is not None
+    assert len(line) == 40
+    assert line.startswith("[[1], [1], ")
+    assert msgpack_line(msgpack.packb({"a": [2**63]}), 40) == '{"a": [9223372036854775808]}'
+    assert msgpack_line(b"\xc1", 40) is None

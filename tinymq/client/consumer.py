@@ -313,9 +313,11 @@ class Consumer:
 
     def _watch(self, waiter: _Waiter, now: float) -> None:
         """Fail the call when no broker answers for too long."""
-        until = max(waiter.since, self._core.heard_at) + self.config.deadline_s
+        until = max(waiter.since, self._core.fetching.heard_at) + self.config.deadline_s
         if now >= until:
-            error = self._core.why or DeadlineExceeded("no broker answered within the deadline")
+            error = self._core.fetching.why or DeadlineExceeded(
+                "no broker answered within the deadline"
+            )
             self._pop(waiter).deferred.errback(error)
             return
         waiter.timer = self._reactor.callLater(until - now, self._still, waiter)

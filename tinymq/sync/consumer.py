@@ -250,11 +250,13 @@ class Consumer:
             stuck = core.stuck
             if stuck is not None:
                 raise stuck
-            silent = inf if timeout is not None else max(since, core.heard_at) + patience
+            silent = inf if timeout is not None else max(since, core.fetching.heard_at) + patience
             loop.run(lambda: core.waiting or core.stuck is not None, min(until, silent))
             batch = core.take()
             now = loop.now()
             if batch is not None or now >= until:
                 return batch
-            if timeout is None and now >= max(since, core.heard_at) + patience:
-                raise core.why or DeadlineExceeded("no broker answered within the deadline")
+            if timeout is None and now >= max(since, core.fetching.heard_at) + patience:
+                raise core.fetching.why or DeadlineExceeded(
+                    "no broker answered within the deadline"
+                )

@@ -83,7 +83,7 @@ class Express:
         lane = core.calm_lane(topic, plain)
         if lane is None:
             return None
-        link = core.link(lane)
+        link = core.sending.link(lane)
         plug = self._ready(link)
         if plug is None:
             return None
@@ -139,7 +139,7 @@ class Express:
         known = self._heads.get(lane)
         if known is None or known[0] != lane.topic_id:
             request = Produce(
-                topic_id=lane.topic_id, partition=lane.partition, acks=self._core.acks
+                topic_id=lane.topic_id, partition=lane.partition, acks=self._core.sending.acks
             )
             meta = pack(request.to_meta())
             known = self._heads[lane] = lane.topic_id, _META_LENGTH.pack(len(meta)) + meta

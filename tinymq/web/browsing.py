@@ -10,7 +10,7 @@ from attrs import frozen
 from tinymq.web.format import number, plural
 from tinymq.web.input import MOST_OFFSET, BadInput, choice, integer, moment
 from tinymq.web.port import At, Newest, Oldest, Page, RecordView, Since, Start
-from tinymq.web.viewers import indent_msgpack, is_msgpack, one_line
+from tinymq.web.viewers import begins_as_msgpack, msgpack_line, one_line
 
 Where = Literal["newest", "oldest", "offset", "time"]
 WHERES: Final[tuple[Where, ...]] = ("newest", "oldest", "offset", "time")
@@ -121,11 +121,10 @@ def preview(record: RecordView, kind: As) -> str:
     whole = len(value) == record.size
     if kind == "hex":
         return value[: _PREVIEW // 3].hex(" ")
-    if kind == "msgpack" or (kind == "auto" and whole and is_msgpack(value)):
-        try:
-            lines, _ = indent_msgpack(value)
-        except ValueError:
+    if kind == "msgpack" or (kind == "auto" and whole and begins_as_msgpack(value)):
+        line = msgpack_line(value, _PREVIEW)
+        if line is not None:
+            return line
+        if kind == "msgpack":
             return value[: _PREVIEW // 3].hex(" ")
-        text = " ".join("".join(token.text for token in line).strip() for line in lines)
-        return text if len(text) <= _PREVIEW else text[: _PREVIEW - 1] + "\N{HORIZONTAL ELLIPSIS}"
     return one_line(value, _PREVIEW)

@@ -35,6 +35,7 @@ _DEFAULT_INTERVAL: Final = 5
 _SMALL: Final = 1024
 #: Nothing that a name or a reason holds may cut a page off or turn its text round.
 _MARKS: Final = {0: "\u2400", **BIDI}
+_MARKED: Final = re.compile("[" + "".join(map(chr, _MARKS)) + "]")
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._/@:=+][A-Za-z0-9._/@:=+-]*")
 _HOST: Final = re.compile(r"[A-Za-z0-9.\-:\[\]]{1,255}")
 
@@ -199,18 +200,16 @@ class Renderer:
         """
         now_ms = cluster.taken_ms if cluster else 0
         view = view_of(request, self._config, now_ms)
-        text = (
-            self._environment.get_template(template)
-            .render(
-                layout="fragment.html" if view.fragment else "shell.html",
-                view=view,
-                times=view.times,
-                cluster=cluster,
-                origin=origin_of(request),
-                **values,
-            )
-            .translate(_MARKS)
+        text = self._environment.get_template(template).render(
+            layout="fragment.html" if view.fragment else "shell.html",
+            view=view,
+            times=view.times,
+            cluster=cluster,
+            origin=origin_of(request),
+            **values,
         )
+        if _MARKED.search(text):
+            text = text.translate(_MARKS)
         request.setHeader("Content-Type", "text/html; charset=utf-8")
         return deliver(request, text.encode("utf-8", "replace"), keep=keep)
 

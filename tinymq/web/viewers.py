@@ -85,9 +85,14 @@ _CONTROLS: Final = {c: 0x2400 + c for c in range(32) if c not in {9, 10, 13}} | 
 BIDI: Final = {c: f"<U+{c:04X}>" for c in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 
 
+_MARKS: Final[dict[int, int | str]] = {**_CONTROLS, **BIDI}
+#: Looking is far cheaper than translating, and mostly finds nothing.
+_MARKED: Final = re.compile("[" + "".join(re.escape(chr(c)) for c in _MARKS) + "]")
+
+
 def visible(text: str) -> str:
     """Make control and direction marks visible. Line ends and tabs stay."""
-    return text.translate(_CONTROLS).translate(BIDI)
+    return text.translate(_MARKS) if _MARKED.search(text) else text
 
 
 def to_text(value: bytes) -> str:
@@ -150,7 +155,7 @@ class _Indenter:
         return self._tokens >= MOST_TOKENS or len(self.lines) >= MOST_LINES
 
     def _break(self) -> None:
-        self.lines.append(tuple(self._line))
+        self.lines.append(_joined(self._line))
         self._line = [Token("  " * min(self._depth, _MOST_INDENT))]
 
     def feed(self, kind: str, text: str) -> None:
@@ -177,7 +182,18 @@ class _Indenter:
         """End with what could not be read as a token."""
         if rest.strip():
             self._line.append(Token(visible(rest)))
-        return (*self.lines, tuple(self._line))
+        return (*self.lines, _joined(self._line))
+
+
+def _joined(line: list[Token]) -> Line:
+    """Join neighbours that are shown alike: fewer pieces to write down."""
+    found: list[Token] = []
+    for text, string in line:
+        if found and not string and not found[-1].string:
+            found[-1] = Token(found[-1].text + text)
+        else:
+            found.append(Token(text, string))
+    return tuple(found)
 
 
 def indent_json(text: str) -> tuple[tuple[Line, ...], bool]:
@@ -325,9 +341,37 @@ def indent_msgpack(value: bytes) -> tuple[tuple[Line, ...], bool]:
     return indenter.finish(""), False
 
 
+def msgpack_line(value: bytes, most: int) -> str | None:
+    """
+    Write the beginning of MessagePack in one line; work ends with the line.
+
+    Args:
+        value: One whole value.
+        most: Most characters.
+
+    Returns:
+        The line; None when it is not MessagePack.
+    """
+    try:
+        item = _unpack(value)
+    except (ValueError, msgpack.UnpackException, RecursionError, TypeError, OverflowError):
+        return None
+    text = ""
+    for kind, token in _msgpack_tokens(item):
+        text += visible(token) + (" " if kind in {"comma", "colon"} else "")
+        if len(text) > most:
+            return text[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    return text
+
+
+def begins_as_msgpack(value: bytes) -> bool:
+    """Whether the first byte is that of a MessagePack map or array."""
+    return bool(value) and (value[0] & 0xE0 == 0x80 or 0xDC <= value[0] <= 0xDF)
+
+
 def is_msgpack(value: bytes) -> bool:
     """Whether bytes are one whole MessagePack map or array."""
-    if not value or not (value[0] & 0xE0 == 0x80 or 0xDC <= value[0] <= 0xDF):
+    if not begins_as_msgpack(value):
         return False
     try:
         _unpack(value)

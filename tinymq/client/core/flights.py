@@ -48,9 +48,9 @@ class Flights:
         batch.keys = None if key is None else [key]
         batch.tokens = [token]
         batch.size = len(value) + len(key or b"") + 2 * ITEM_OVERHEAD
-        link = core.link(lane)
+        link = core.sending.link(lane)
         lane.launch(batch)
-        return Flight(lane, batch, link, batch.encode(core.codec, lane.identity))
+        return Flight(lane, batch, link, batch.encode(core.sending.codec, lane.identity))
 
     def landed(self, flight: Flight) -> None:
         """

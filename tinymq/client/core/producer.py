@@ -10,27 +10,23 @@ from typing import Any
 
 from tinymq.client.core.batches import BATCH_OVERHEAD, Batch, Group, cut
 from tinymq.client.core.cluster import Cluster
-from tinymq.client.core.config import ACKS, CODECS, ProducerConfig
+from tinymq.client.core.config import ProducerConfig
 from tinymq.client.core.exits import WATCH
-from tinymq.client.core.identities import Identities
 from tinymq.client.core.intake import Row, Rows, many_records, one_record
 from tinymq.client.core.lane import Lane
 from tinymq.client.core.ledger import Deliver, Ledger
-from tinymq.client.core.link import Link
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.partitioners import Key
 from tinymq.client.core.routes import Parked, Route
+from tinymq.client.core.sending import Sending
 from tinymq.errors import (
     ClosedError,
     DeadlineExceeded,
     InvalidName,
     TinyMQError,
-    UnknownPartition,
     UsageError,
 )
-from tinymq.wire.frames import Bytes
-from tinymq.wire.header import MessageType
-from tinymq.wire.messages import NAME_BYTES, Produce
+from tinymq.wire.messages import NAME_BYTES
 
 
 class ProducerCore:
@@ -44,8 +40,7 @@ class ProducerCore:
 
     Attributes:
         ledger: What it holds, and what became of it.
-        acks: The level, as it travels.
-        codec: The compression.
+        sending: How its batches travel.
         closed: Whether it takes no more records.
         finished: Whether it was closed and every message is settled.
     """
@@ -55,16 +50,12 @@ class ProducerCore:
         self.closed = False
         self.finished = False
         self._cluster = cluster
-        self.acks = ACKS[config.acks]
-        self._quiet = config.acks == "none"
-        self.codec = CODECS[config.codec]
-        self._idempotent = config.idempotent and not self._quiet
-        self.ledger = Ledger(config.buffer_bytes, deliver, quiet=self._quiet)
+        quiet = config.acks == "none"
+        self.ledger = Ledger(config.buffer_bytes, deliver, quiet=quiet)
+        self.sending = Sending(cluster, config, self.ledger)
         self._linger = config.linger_ms / 1000
         self._routes: dict[str, Route] = {}
-        self._lanes: list[Lane] = []
         self._open: dict[Lane, None] = {}
-        self._identities = Identities(cluster, config.deadline_s, self.ledger.fire)
         self._stamp = 0
         self._batch_bytes = self._batch_records = 0
         self._apply_limits()
@@ -231,6 +222,10 @@ class ProducerCore:
                 one.place(now)
             except TinyMQError as error:
                 self.ledger.lose(route.topic, one.batch, error)
+            except Exception as error:  # noqa: BLE001 - of the caller's own partitioner
+                wrong = UsageError(f"the partitioner failed: {error!r}")
+                wrong.__cause__ = error
+                self.ledger.lose(route.topic, one.batch, wrong)
         if self._stamp != self.ledger.generation:
             self._seal_all(route)
             self._stamp = self.ledger.generation
@@ -245,7 +240,7 @@ class ProducerCore:
             partition = route.choose(key)
         lane = route.lanes.get(partition)
         if lane is None:
-            lane = self._lane(route, partition)
+            lane = self.sending.lane(route, partition)
         batch = lane.open
         if batch is not None and (
             batch.size + size > self._batch_bytes or len(batch.values) >= self._batch_records
@@ -305,24 +300,8 @@ class ProducerCore:
             batch.headers = headers and headers[start:end]
             batch.size = sum(sizes[start:end])
             number = route.next_batch() if partition is None else partition
-            lane = route.lanes.get(number)
-            made.append((lane or self._lane(route, number), batch))
+            made.append((self.sending.lane(route, number), batch))
             start = end
-
-    def _lane(self, route: Route, partition: int) -> Lane:
-        info = route.info
-        assert info is not None
-        if type(partition) is not int or partition < 0:
-            raise UsageError(f"a partition is a number from 0, not {partition!r}")
-        if partition >= info.partitions:
-            raise _no_partition(info, partition)
-        window = min(self.config.in_flight, self._cluster.limits.producer_window)
-        if not self._idempotent:
-            window = self.config.in_flight
-        lane = Lane(route.topic, info.id, partition, self, window, idempotent=self._idempotent)
-        route.lanes[partition] = lane
-        self._lanes.append(lane)
-        return lane
 
     def _seal(self, route: Route, lane: Lane) -> None:
         lane.seal()
@@ -355,26 +334,6 @@ class ProducerCore:
             lane.drain(now)
         self.ledger.fire()
 
-    def fly(self, lane: Lane, batch: Batch, now: float) -> None:
-        """
-        Write a batch.
-
-        Args:
-            lane: Its lane.
-            batch: The batch.
-            now: The time.
-        """
-        data = batch.encode(self.codec, lane.identity)
-
-        def answered(reply: Any, _payload: Bytes, error: TinyMQError | None, now: float) -> None:
-            lane.answered(batch, reply, error, now)
-            self.ledger.fire()
-
-        meta = Produce(topic_id=lane.topic_id, partition=lane.partition, acks=self.acks).to_meta()
-        self.link(lane).request(
-            MessageType.PRODUCE, meta, (data,), batch.deadline, answered, now, quiet=self._quiet
-        )
-
     # --- one record at a time ----------------------------------------------------
 
     def calm_lane(self, topic: str, key: bytes | None) -> Lane | None:
@@ -389,7 +348,13 @@ class ProducerCore:
             None unless everything is known and the record may be written at once.
         """
         route = self._routes.get(topic)
-        if route is None or route.info is None or self.closed or self.ledger.pending or self._quiet:
+        if (
+            route is None
+            or route.info is None
+            or self.closed
+            or self.ledger.pending
+            or self.sending.quiet
+        ):
             return None
         partition = route.choose(key)
         lane = route.lanes.get(partition)
@@ -398,94 +363,12 @@ class ProducerCore:
         route.sealed(partition)
         return lane
 
-    def clear(self, lane: Lane) -> bool:
-        """
-        Say whether the link takes more.
-
-        Args:
-            lane: Whose link.
-        """
-        return not self.link(lane).paused
-
-    def link(self, lane: Lane) -> Link:
-        """
-        Find the link to the leader of a partition.
-
-        Args:
-            lane: The partition.
-        """
-        info = self._routes[lane.topic].info
-        leader = -1
-        if info is not None and lane.partition < info.partitions:
-            leader = info.leaders[lane.partition]
-        return self._cluster.link(leader if leader >= 0 else None)
-
-    def settled(self, lane: Lane, batch: Batch) -> None:
-        """
-        Note that a batch is stored, or failed for good.
-
-        Args:
-            lane: Its lane.
-            batch: The batch.
-        """
-        self.ledger.settle(lane.topic, lane.partition, batch)
-
-    def identify(self, lane: Lane, now: float) -> None:
-        """
-        Get a producer id that a lane never had.
-
-        Args:
-            lane: The lane.
-            now: The time.
-        """
-        self._identities.give(lane, now)
-
-    def locate(self, lane: Lane, now: float) -> None:
-        """
-        Look a topic up anew.
-
-        Args:
-            lane: The lane that asks.
-            now: The time.
-        """
-
-        def found(info: TopicInfo | None, error: TinyMQError | None, now: float) -> None:
-            if info is None:
-                assert error is not None
-                lane.give_up(error)
-            elif lane.partition >= info.partitions:
-                lane.give_up(_no_partition(info, lane.partition))
-            else:
-                lane.located(info.id, now)
-            self.ledger.fire()
-
-        deadline = now + self.config.deadline_s
-        self._cluster.topic(lane.topic, deadline, found, now, fresh=True)
-
-    def refresh(self, now: float) -> None:
-        """
-        Ask for the leaders anew.
-
-        Args:
-            now: The time.
-        """
-        self._cluster.refresh(now)
-
-    def delay(self, attempt: int) -> float:
-        """
-        Say how long to wait.
-
-        Args:
-            attempt: How many attempts have failed.
-        """
-        return self.config.backoff.delay(attempt, self._cluster.chance())
-
     # --- the cluster's calls ---------------------------------------------------
 
     @property
     def wake_at(self) -> float:
         """When `tick` has something to do."""
-        return min((lane.wake_at for lane in self._lanes), default=inf)
+        return min((lane.wake_at for lane in self.sending.lanes), default=inf)
 
     def tick(self, now: float) -> None:
         """
@@ -495,7 +378,7 @@ class ProducerCore:
             now: The time.
         """
         self.drain(now)
-        for lane in self._lanes:
+        for lane in self.sending.lanes:
             if lane.wake_at <= now:
                 lane.tick(now)
         self.ledger.fire()
@@ -507,7 +390,7 @@ class ProducerCore:
         Args:
             now: The time.
         """
-        for lane in self._lanes:
+        for lane in self.sending.lanes:
             lane.drain(now)
         self.ledger.fire()
 
@@ -543,7 +426,7 @@ class ProducerCore:
         for route in tuple(self._routes.values()):
             while route.parked:
                 self.ledger.lose(route.topic, route.parked.popleft().batch, error)
-        for lane in self._lanes:
+        for lane in self.sending.lanes:
             lane.give_up(error)
         self._open.clear()
         self.ledger.fire()
@@ -584,11 +467,3 @@ class ProducerCore:
         limits = self._cluster.limits
         self._batch_bytes = max(1, min(self.config.batch_bytes, limits.batch) - BATCH_OVERHEAD)
         self._batch_records = limits.records
-
-
-def _no_partition(info: TopicInfo, partition: int) -> TinyMQError:
-    return UnknownPartition(
-        f"topic {info.name} has {info.partitions} partitions and no number {partition}",
-        topic=info.name,
-        partition=partition,
-    )

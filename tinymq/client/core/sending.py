@@ -1,0 +1,188 @@
+"""How the batches of a producer travel: lanes, links, producer ids, look-ups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tinymq.client.core.batches import Batch
+from tinymq.client.core.cluster import Cluster
+from tinymq.client.core.config import ACKS, CODECS, ProducerConfig
+from tinymq.client.core.identities import Identities
+from tinymq.client.core.lane import Lane
+from tinymq.client.core.ledger import Ledger
+from tinymq.client.core.link import Link
+from tinymq.client.core.metadata import TopicInfo
+from tinymq.client.core.routes import Route
+from tinymq.errors import TinyMQError, UnknownPartition, UsageError
+from tinymq.wire.frames import Bytes
+from tinymq.wire.header import MessageType
+from tinymq.wire.messages import Produce
+
+
+class Sending:
+    """
+    What the lanes of one producer need.
+
+    Args:
+        cluster: The brokers.
+        config: Settings.
+        ledger: Told of settled batches.
+
+    Attributes:
+        lanes: Every lane.
+        acks: The level, as it travels.
+        codec: The compression.
+        quiet: Nobody confirms anything.
+    """
+
+    def __init__(self, cluster: Cluster, config: ProducerConfig, ledger: Ledger) -> None:
+        self.lanes: list[Lane] = []
+        self.acks = ACKS[config.acks]
+        self.codec = CODECS[config.codec]
+        self.quiet = config.acks == "none"
+        self._cluster = cluster
+        self._config = config
+        self._ledger = ledger
+        self._idempotent = config.idempotent and not self.quiet
+        self._identities = Identities(cluster, config.deadline_s, ledger.fire)
+
+    def lane(self, route: Route, partition: int) -> Lane:
+        """
+        Find or make the lane to a partition.
+
+        Args:
+            route: Of a topic that is known.
+            partition: Number of the partition.
+
+        Raises:
+            UnknownPartition: The topic has no such partition.
+            UsageError: It is no number.
+        """
+        known = route.lanes.get(partition)
+        if known is not None:
+            return known
+        info = route.info
+        assert info is not None
+        if type(partition) is not int or partition < 0:
+            raise UsageError(f"a partition is a number from 0, not {partition!r}")
+        if partition >= info.partitions:
+            raise _no_partition(info, partition)
+        window = self._config.in_flight
+        if self._idempotent:
+            window = min(window, self._cluster.limits.producer_window)
+        lane = Lane(route.topic, info.id, partition, self, window, idempotent=self._idempotent)
+        route.lanes[partition] = lane
+        self.lanes.append(lane)
+        return lane
+
+    # --- the lanes' calls --------------------------------------------------------
+
+    def fly(self, lane: Lane, batch: Batch, now: float) -> None:
+        """
+        Write a batch.
+
+        Args:
+            lane: Its lane.
+            batch: The batch.
+            now: The time.
+        """
+        data = batch.encode(self.codec, lane.identity)
+
+        def answered(reply: Any, _payload: Bytes, error: TinyMQError | None, now: float) -> None:
+            lane.answered(batch, reply, error, now)
+            self._ledger.fire()
+
+        meta = Produce(topic_id=lane.topic_id, partition=lane.partition, acks=self.acks).to_meta()
+        self.link(lane).request(
+            MessageType.PRODUCE, meta, (data,), batch.deadline, answered, now, quiet=self.quiet
+        )
+
+    def clear(self, lane: Lane) -> bool:
+        """
+        Say whether the link takes more.
+
+        Args:
+            lane: Whose link.
+        """
+        return not self.link(lane).paused
+
+    def link(self, lane: Lane) -> Link:
+        """
+        Find the link to the leader of a partition.
+
+        Args:
+            lane: The partition.
+        """
+        info = self._cluster.metadata.get(lane.topic)
+        leader = -1
+        if info is not None and lane.partition < info.partitions:
+            leader = info.leaders[lane.partition]
+        return self._cluster.link(leader if leader >= 0 else None)
+
+    def settled(self, lane: Lane, batch: Batch) -> None:
+        """
+        Note that a batch is stored, or failed for good.
+
+        Args:
+            lane: Its lane.
+            batch: The batch.
+        """
+        self._ledger.settle(lane.topic, lane.partition, batch)
+
+    def identify(self, lane: Lane, now: float) -> None:
+        """
+        Get a producer id that a lane never had.
+
+        Args:
+            lane: The lane.
+            now: The time.
+        """
+        self._identities.give(lane, now)
+
+    def locate(self, lane: Lane, now: float) -> None:
+        """
+        Look a topic up anew.
+
+        Args:
+            lane: The lane that asks.
+            now: The time.
+        """
+
+        def found(info: TopicInfo | None, error: TinyMQError | None, now: float) -> None:
+            if info is None:
+                assert error is not None
+                lane.give_up(error)
+            elif lane.partition >= info.partitions:
+                lane.give_up(_no_partition(info, lane.partition))
+            else:
+                lane.located(info.id, now)
+            self._ledger.fire()
+
+        deadline = now + self._config.deadline_s
+        self._cluster.topic(lane.topic, deadline, found, now, fresh=True)
+
+    def refresh(self, now: float) -> None:
+        """
+        Ask for the leaders anew.
+
+        Args:
+            now: The time.
+        """
+        self._cluster.refresh(now)
+
+    def delay(self, attempt: int) -> float:
+        """
+        Say how long to wait.
+
+        Args:
+            attempt: How many attempts have failed.
+        """
+        return self._config.backoff.delay(attempt, self._cluster.chance())
+
+
+def _no_partition(info: TopicInfo, partition: int) -> TinyMQError:
+    return UnknownPartition(
+        f"topic {info.name} has {info.partitions} partitions and no number {partition}",
+        topic=info.name,
+        partition=partition,
+    )
