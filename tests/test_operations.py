@@ -263,7 +263,7 @@ class TestPurge:
         ],
     )
     def test_start(self, fixture: BrokerFixture, arguments: dict[str, int], start: int) -> None:
-        """Records before an offset or a time, or all but the last, go; of one partition if asked."""
+        """Records before an offset or a time, or all but the last, go; where it was asked."""
         self.filled(fixture)
         plan = run(fixture, "topic.purge", name="t", partition=0, **arguments)["plan"]
         (row,) = plan["partitions"]

@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgpack
 import pytest
@@ -82,7 +83,7 @@ class TestOptions:
         file.write_text('[broker]\nname = "from-file"\n[logging]\nlevel = "warn"\n')
         config = self.parsed(
             *("--config", str(file), "--name", "mine", "--data", "/d", "--http", "none"),
-            *("--listen", "tcp:1:interface=::1", "-l", "tcp:2:interface=127.0.0.1"),
+            *("--listen", "tcp:1:interface=127.0.0.1", "-l", "unix:/run/tinymq"),
             *("--set", "storage.reserve_bytes=1000", "--log-format", "json"),
         ).configuration()
         assert config.broker.name == "mine"
@@ -240,14 +241,14 @@ class TestService:
             peer.socket.close()
             peers.stop()
             for connection in tuple(service.factory.connections):
-                assert connection.transport is not None
-                connection.transport.abortConnection()
+                transport: Any = connection.transport
+                transport.abortConnection()
 
         real(body)
 
     @pytest.mark.parametrize("content", [b"one", b""])
     def test_broker_id(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes
+        self, tmp_path: Path, capfd: pytest.CaptureFixture[str], content: bytes
     ) -> None:
         """A file of the broker's number that holds none is told, and not overwritten."""
         data = tmp_path / "data"
@@ -256,8 +257,20 @@ class TestService:
         service = BrokerService(SelectReactor(), config_of(data))
         with pytest.raises(SystemExit):
             service.startService()
-        assert "does not hold a broker's number" in capsys.readouterr().err
+        assert "does not hold a broker's number" in capfd.readouterr().err
         assert (data / "broker.id").read_bytes() == content
+
+    def test_unreadable(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        """Whatever the disk says at the start is told in one line (X9)."""
+        data = tmp_path / "data"
+        DataFolder.open(str(data)).close()
+        (data / "broker.id").mkdir()
+        service = BrokerService(SelectReactor(), config_of(data))
+        with pytest.raises(SystemExit):
+            service.startService()
+        error = capfd.readouterr().err
+        assert "the data folder cannot be used" in error
+        assert error.count("\n") == 1
 
 
 # --- real processes -------------------------------------------------------------------
@@ -338,7 +351,7 @@ class TestRefusals:
     def test_settings(self, tmp_path: Path) -> None:
         """Wrong settings are told by name, from wherever they come."""
         assert "no.such" in give_up(f"--data={tmp_path}", "--set=no.such=1")
-        assert "--insecure" in give_up(f"--data={tmp_path}", "--listen=tcp:7800")
+        assert "network.insecure" in give_up(f"--data={tmp_path}", "--listen=tcp:7800")
 
 
 @pytest.mark.process
@@ -367,12 +380,11 @@ class TestLife:
             publish(peer, topic, b"a")
             peer.post(Fetch(topics=[(topic, [(0, 1, -1)])], max_wait_ms=60_000))
             peer.ask(Ping())
-            os.kill(daemon.pid, signal.SIGTERM)
+            daemon.stop()
             frames = []
             while (frame := peer.frame()) is not None:
                 frames.append(frame.type)
             assert frames == [MessageType.ERROR, MessageType.GOODBYE]
-        daemon.stop()
         assert not (daemon.data / "broker.json").exists()
         daemon.start()
         log = daemon.log.read_text()
@@ -422,6 +434,6 @@ class TestLife:
             process.kill()
             process.wait()
         assert err == ""
-        assert process.returncode == 0
+        assert process.returncode == -signal.SIGTERM  # so twistd ends, once all is done
         assert {"time", "level", "source", "message"} <= set(seen[0])
         assert seen[-1]["level"] == "info"
