@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fakes.broker import BEGIN_MS, BrokerFixture, HeldSyncer, only
+from tests.fakes.broker import BEGIN_MS, BrokerDisk, BrokerFixture, HeldSyncer, only
 from tinymq.errors import (
     InvalidName,
     InvalidRequest,
     NothingToUndo,
     StateError,
+    StorageError,
     StorageFull,
     TopicExists,
     UnknownPartition,
@@ -293,6 +295,17 @@ class TestPurge:
         fixture.housekeeping.apply_retention()
         assert isinstance(refusal(fixture, "topic.undo_purge", name="t"), NothingToUndo)
         assert only(fixture.produce(b"new")).base_offset == 10
+
+    def test_disk_fails(self, fixture: BrokerFixture) -> None:
+        """When the disk fails the operation says so, and nothing was purged."""
+        self.filled(fixture)
+        disk = fixture.disk
+        assert isinstance(disk, BrokerDisk)
+        disk.failing["fdatasync"] = errno.EIO
+        error = refusal(fixture, "topic.purge", name="t", partition=0)
+        assert isinstance(error, StorageError)
+        assert "Input/output error" in error.text
+        assert len(fixture.values()) == 10
 
     def test_memory(self, fixture: BrokerFixture) -> None:
         """A topic in memory is purged and brought back likewise."""

@@ -17,7 +17,7 @@ from attrs import frozen
 
 from tinymq.broker.broker import Broker
 from tinymq.broker.partition import Partition
-from tinymq.errors import InvalidRequest, NothingToUndo, StateError, UnknownPartition
+from tinymq.errors import InvalidRequest, NothingToUndo, StateError, StorageError, UnknownPartition
 from tinymq.logs import LEVELS, Logs
 from tinymq.wire.fields import I64, Check, boolean, choice, integer, mapping, optional, text
 
@@ -129,6 +129,7 @@ class Operations:
         Raises:
             InvalidRequest: There is no such operation, or an argument is wrong.
             WireError: What the operation itself can fail with.
+            StorageError: The disk failed.
         """
         operation = OPERATIONS.get(name)
         if operation is None:
@@ -136,7 +137,10 @@ class Operations:
                 f"there is no operation {name[:40]!r}; there are {', '.join(OPERATIONS)}",
                 field="name",
             )
-        return operation.run(self, **operation.arguments(arguments))
+        try:
+            return operation.run(self, **operation.arguments(arguments))
+        except OSError as error:
+            raise StorageError(f"{name} failed: {error.strerror or error}") from error
 
     # --- topics -----------------------------------------------------------------
 
