@@ -405,10 +405,16 @@ class Console(Protocol):
         """
 
     async def create_topic(
-        self, name: str, partitions: int, config: Mapping[str, str], *, dry_run: bool
+        self, name: str, partitions: int | None, config: Mapping[str, str], *, dry_run: bool
     ) -> Plan:
         """
         Make a topic. One that exists with the same settings is no error.
+
+        Args:
+            name: Its name.
+            partitions: How many; as the broker is set when None.
+            config: Settings that differ from the broker's defaults.
+            dry_run: Only say what would happen.
 
         Raises:
             InvalidName: The name breaks the rule.
