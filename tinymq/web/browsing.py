@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from attrs import frozen
 
@@ -13,9 +13,9 @@ from tinymq.web.port import At, Newest, Oldest, Page, RecordView, Since, Start
 from tinymq.web.viewers import begins_as_msgpack, msgpack_line, one_line
 
 Where = Literal["newest", "oldest", "offset", "time"]
-WHERES: Final[tuple[Where, ...]] = ("newest", "oldest", "offset", "time")
+WHERES: Final[tuple[Where, ...]] = get_args(Where)
 As = Literal["auto", "text", "json", "msgpack", "hex"]
-KINDS: Final[tuple[As, ...]] = ("auto", "text", "json", "msgpack", "hex")
+KINDS: Final[tuple[As, ...]] = get_args(As)
 MOST_RECORDS: Final = 500
 #: Bytes read from disk for one page.
 MOST_BYTES: Final = 4 * 1024 * 1024

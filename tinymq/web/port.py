@@ -10,7 +10,7 @@ counted and no offset moves because somebody looked.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, Protocol, get_args
 
 from attrs import frozen
 
@@ -19,15 +19,7 @@ from tinymq.stats import ClusterSnapshot, TopicRow, TopicSnapshot
 SortField = Literal[
     "name", "partitions", "messages", "bytes", "messages_in", "messages_out", "last_write_ms"
 ]
-SORT_FIELDS: Final[tuple[SortField, ...]] = (
-    "name",
-    "partitions",
-    "messages",
-    "bytes",
-    "messages_in",
-    "messages_out",
-    "last_write_ms",
-)
+SORT_FIELDS: Final[tuple[SortField, ...]] = get_args(SortField)
 MAX_PAGE_SIZE: Final = 500
 
 Headers = tuple[tuple[str, bytes], ...]
