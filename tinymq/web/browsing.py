@@ -9,8 +9,9 @@ from attrs import frozen
 
 from tinymq.web.format import number, plural
 from tinymq.web.input import MOST_OFFSET, BadInput, choice, integer, moment
+from tinymq.web.msgpack_lines import begins_as_msgpack, msgpack_line
+from tinymq.web.plaintext import one_line
 from tinymq.web.port import At, Newest, Oldest, Page, RecordView, Since, Start
-from tinymq.web.viewers import begins_as_msgpack, msgpack_line, one_line
 
 Where = Literal["newest", "oldest", "offset", "time"]
 WHERES: Final[tuple[Where, ...]] = get_args(Where)
