@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinymq.stats import IDLE, Counters, History, PartitionSnapshot, Rates, TopicSnapshot
+from tinymq.history import History
+from tinymq.stats import IDLE, Counters, Rates
 
 START = 1_000_000
 
@@ -135,14 +136,3 @@ def test_nothing_is_lost_or_negative_whatever_the_clock_does(
     assert sum(values) * 2 <= total + 1e-3 * total
     if end - START < 600_000:
         assert abs(sum(values) * 2 - total) <= 1e-3 * total
-
-
-def test_topic_adds_up_its_partitions() -> None:
-    """Totals of a topic are those of its partitions; unknown times do not count."""
-    parts = (
-        PartitionSnapshot(index=0, leader="a", start=5, end=9, bytes=10, oldest_ms=7),
-        PartitionSnapshot(index=1, leader="a", start=0, end=2, bytes=1, last_write_ms=8),
-    )
-    topic = TopicSnapshot(id="0", name="t", created_ms=0, sync="always", partitions=parts)
-
-    assert (topic.messages, topic.bytes, topic.oldest_ms, topic.last_write_ms) == (6, 11, 7, 8)
