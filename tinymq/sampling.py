@@ -9,7 +9,8 @@ from typing import Final
 from tinymq.broker.broker import Broker
 from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Timer
-from tinymq.stats import Counters, History
+from tinymq.history import History
+from tinymq.stats import Counters
 
 #: Seconds between two samples of the counters.
 SAMPLE_SECONDS: Final = 1.0
