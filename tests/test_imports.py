@@ -23,6 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "wire": set(),
     "storage": {"wire"},
     "stats": {"wire"},
+    "history": {"stats"},
     "meta": {"wire", "storage"},
     "broker": {"wire", "storage", "meta", "stats"},
     "operations": {"wire", "storage", "meta", "broker", "stats", "logs"},
@@ -36,7 +37,7 @@ ALLOWED: dict[str, set[str]] = {
     "web": {"wire", "stats", "operations"},
     "logs": set(),
     "process": set(),
-    "sampling": {"wire", "broker", "stats"},
+    "sampling": {"wire", "broker", "stats", "history"},
     "console": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
     | {"sampling", "client"},
     "verify": {"wire", "storage", "client", "sync"},

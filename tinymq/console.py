@@ -389,7 +389,7 @@ class BrokerConsole:
     # --- changes ----------------------------------------------------------------
 
     async def create_topic(
-        self, name: str, partitions: int, config: Mapping[str, str], *, dry_run: bool
+        self, name: str, partitions: int | None, config: Mapping[str, str], *, dry_run: bool
     ) -> Plan:
         """Make a topic."""
         result = self._operations.run(
@@ -397,6 +397,8 @@ class BrokerConsole:
             {"name": name, "partitions": partitions, "config": dict(config), "dry_run": dry_run},
         )
         topic = result["topic"]
+        made = topic["partitions"]
+        count = made if isinstance(made, int) else len(made)
         default = self._broker.config.defaults.to_mapping()
         changes = [
             SettingChange(name=key, before=None, after=_text(value))
@@ -409,7 +411,7 @@ class BrokerConsole:
             topic=name,
             applied=not dry_run,
             changes=(
-                SettingChange(name="partitions", before=None, after=str(partitions)),
+                SettingChange(name="partitions", before=None, after=str(count)),
                 *changes,
             ),
             warnings=warnings,

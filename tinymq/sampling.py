@@ -9,7 +9,8 @@ from typing import Final
 from tinymq.broker.broker import Broker
 from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Timer
-from tinymq.stats import Counters, History
+from tinymq.history import History
+from tinymq.stats import Counters
 
 #: Seconds between two samples of the counters.
 SAMPLE_SECONDS: Final = 1.0
@@ -68,6 +69,7 @@ class Sampler:
 
     def sample(self) -> None:
         """Take the counters of every partition that did something."""
+        self.forget(list(self._last.keys() - set(self._broker.partitions())))
         self.history.sample(self._broker.wall(), self._changed())
 
     def _changed(self) -> Iterator[tuple[object, Counters]]:
@@ -75,8 +77,7 @@ class Sampler:
         whole = list(self._gone)
         moved: set[bytes] = set()
         for partition in self._broker.partitions():
-            live = partition.counters
-            now = Counters(live.records_in, live.records_out, live.bytes_in, live.bytes_out)
+            now = _counters(partition)
             if not any(now):
                 continue
             total = topics.setdefault(partition.topic.id, [0, 0, 0, 0])
@@ -93,17 +94,15 @@ class Sampler:
 
     def forget(self, partitions: list[Partition]) -> None:
         """
-        Drop everything about partitions of a deleted topic.
+        Drop everything about partitions of a deleted topic, but for the broker's sum.
 
         Args:
             partitions: As they were.
         """
         for partition in partitions:
-            last = self._last.pop(partition, None)
-            if last is not None:
-                self._gone = Counters(
-                    *(old + new for old, new in zip(self._gone, last, strict=True))
-                )
+            self._last.pop(partition, None)
+            done = zip(self._gone, _counters(partition), strict=True)
+            self._gone = Counters(*(old + new for old, new in done))
             self.history.forget((partition.topic.id, partition.index))
             self.history.forget(partition.topic.id)
 
@@ -114,3 +113,8 @@ class Sampler:
             return None
         ordered = sorted(self._lateness)
         return max(0.0, ordered[int(len(ordered) * 0.99)] * 1000)
+
+
+def _counters(partition: Partition) -> Counters:
+    live = partition.counters
+    return Counters(live.records_in, live.records_out, live.bytes_in, live.bytes_out)

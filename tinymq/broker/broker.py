@@ -83,6 +83,7 @@ class Broker:
         self._world = world
         self._partitions: dict[tuple[bytes, int], Partition] = {}
         self._producer_ids: Iterator[int] = iter(())
+        self._saving = False
 
     # --- partitions -----------------------------------------------------------
 
@@ -132,6 +133,20 @@ class Broker:
 
         # A sync under way would fail, for all its partitions, if the folders went.
         self.committer.after_sync(remove)
+
+    def save_points(self) -> None:
+        """Store where the logs stand on the disk, so that recovery need not look before."""
+        if self._saving:
+            return
+        points = self.store.points(self.partitions())
+        if points is None:
+            return
+        self._saving = True
+
+        def done() -> None:
+            self._saving = False
+
+        self._world.background.submit(lambda: self.store.save_points(points), done)
 
     def _empty_deleted(self) -> None:
         """Free the space of deleted topics, which may take long."""

@@ -155,6 +155,7 @@ class Housekeeping:
         """Bring to the disk what no policy did, and keep the next recovery short."""
         partitions = self._broker.partitions()
         self._broker.store.store_producers(partitions)
+        self._broker.save_points()
         self._broker.committer.sync_all(
             [each for each in partitions if each.failure is None and each.unsynced]
         )
