@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tinymq.broker.broker import Broker
 from tinymq.wire.batch import split
+from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import Fetch, FetchReply, error_from_meta
 from tinymq.wire.records import Record, RecordBatch
 
@@ -21,12 +22,8 @@ def read_records(broker: Broker, topic_id: bytes, number: int) -> list[Record]:
     records: list[Record] = []
     offset = partition.log.start_offset
     while offset < partition.high_watermark:
-        answers: list[tuple[FetchReply, bytes]] = []
         request = Fetch(topics=[(topic_id, [(number, offset, -1)])], max_wait_ms=0)
-        broker.fetch(
-            request, lambda *answer: answers.append((answer[0], b"".join(answer[1]))), _never
-        )
-        ((reply, payload),) = answers
+        reply, payload = _fetch(broker, request)
         error = reply.topics[0][1][0][4]
         if error is not None:
             raise error_from_meta(error)
@@ -39,6 +36,13 @@ def read_records(broker: Broker, topic_id: bytes, number: int) -> list[Record]:
     return [record for record in records if record.offset >= partition.log.start_offset]
 
 
-def _never() -> bool:
-    """The reader always takes more."""
-    return False
+def _fetch(broker: Broker, request: Fetch) -> tuple[FetchReply, bytes]:
+    """Carry out a request that does not wait."""
+    answers: list[tuple[FetchReply, bytes]] = []
+
+    def take(reply: FetchReply, payload: list[Bytes]) -> None:
+        answers.append((reply, b"".join(payload)))
+
+    broker.fetch(request, take, lambda: False)
+    (answer,) = answers
+    return answer
