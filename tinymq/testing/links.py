@@ -52,10 +52,6 @@ class Acknowledgement:
     client_id: str
 
 
-#: Whether an acknowledgement gets lost; what to do then: cut the link or not.
-Loses = Callable[[Acknowledgement], bool]
-
-
 class End:
     """
     One end of a link; the transport of a protocol.
