@@ -263,6 +263,7 @@ class Operations:
         if not dry_run:
             for each in undoable:
                 each.log.undo_purge()
+                each.moved.add(each)
         return {"topic": self.describe(topic), "dry_run": dry_run}
 
     def chosen(self, topic: Topic, partition: int | None) -> list[Partition]:
