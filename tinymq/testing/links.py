@@ -263,7 +263,8 @@ class Link:
     def carry_heartbeats(self) -> None:
         """Let both ends hear from each other, as they did all the time that is jumped over."""
         broker: BrokerProtocol = self._broker_end.protocol
-        if self.alive and broker.hello is not None and not self._client_end.outbox:
+        under_way = self._client_end.outbox or self._broker_end.outbox
+        if self.alive and broker.hello is not None and not under_way:
             broker.dataReceived(_PING)
             self._client_end.protocol.dataReceived(_PING)
 
