@@ -52,7 +52,7 @@ ALLOWED: dict[str, set[str]] = {
 }
 
 #: Rooms, and one inner room, that do not know Twisted.
-PURE = ["wire", "storage", "meta", "client/core", *sorted(BASE)]
+PURE = ["wire", "storage", "meta", "client/core", "aio", "sync", *sorted(BASE)]
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
