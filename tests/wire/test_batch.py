@@ -197,7 +197,7 @@ def test_good_batches_are_taken(count: int, kind: Any) -> None:
     ],
 )
 def test_headers_that_producers_may_not_send(fields: dict[str, Any], named: str) -> None:
-    """Reserved bits, other codecs, gaps and half an identity are refused by name (X2)."""
+    """Reserved bits, other codecs, gaps and half an identity are refused by name."""
     with pytest.raises(InvalidRequest) as caught:
         check_produced(altered(good(), **fields), DEFAULT_LIMITS)
     assert caught.value.data == {"field": named}
@@ -286,7 +286,7 @@ LIMITS = Limits(batch=4 * KIB, value=64 * KIB)
 
 
 def test_several_records_are_held_to_the_batch_limit() -> None:
-    """Just at the limit is taken; a byte more names the batch limit (D83)."""
+    """Just at the limit is taken; a byte more names the batch limit."""
     check_produced(valued(LIMITS.batch, 3), LIMITS)
 
     with pytest.raises(BatchTooLarge, match="batch limit is 4096") as caught:
@@ -295,7 +295,7 @@ def test_several_records_are_held_to_the_batch_limit() -> None:
 
 
 def test_one_record_is_held_to_the_value_limit() -> None:
-    """A value over the batch limit travels alone; beyond its own limit, that one is named (D83)."""
+    """A value over the batch limit travels alone; beyond its own limit, that one is named."""
     value, key, headers = bytes(LIMITS.value), bytes(LIMITS.key), bytes(LIMITS.headers - 1)
     check_produced(encode_batch([value]), LIMITS)
     check_produced(encode_batch([value], keys=[key], headers=[[("h", headers)]]), LIMITS)
