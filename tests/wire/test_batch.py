@@ -37,7 +37,6 @@ from tinymq.wire.batch import (
     checked_header,
     column_spans,
     read_header,
-    record_overhead,
     sequence,
     split,
     stamp,
@@ -303,16 +302,6 @@ def test_one_record_is_held_to_the_value_limit() -> None:
     with pytest.raises(ValueTooLarge, match="value limit is 65536") as caught:
         check_produced(encode_batch([bytes(LIMITS.payload)]), LIMITS)
     assert caught.value.data == {"limit": 65536, "name": "value"}
-
-
-def test_overhead_of_a_record_is_an_upper_bound() -> None:
-    """A batch of records is never longer than its contents and this bound for each."""
-    headers = [("name", b"x" * 70_000), ("n" * 70_000, b"")]
-    batch = encode_batch([b"v" * 70_000], keys=[b"k" * 70_000], headers=[headers], times=[2**40])
-    bound = 210_000 + record_overhead(headers)
-
-    assert len(batch) - HEADER_SIZE - 40 <= bound
-    assert record_overhead(None) == record_overhead([]) == 24
 
 
 # --- stamping ------------------------------------------------------------------
