@@ -6,6 +6,7 @@ import psutil
 
 from tinymq.broker.broker import Broker
 from tinymq.broker.housekeeping import Housekeeping
+from tinymq.listing import Listing
 from tinymq.operations import Operations
 from tinymq.protocol import BrokerFactory
 from tinymq.sampling import Sampler
@@ -34,6 +35,7 @@ class Base:
         self._factory = factory
         self._housekeeping = housekeeping
         self._sampler = Sampler(broker)
+        self._listing = Listing(broker, self._sampler)
         self._process = psutil.Process()
         self._next = 0
 

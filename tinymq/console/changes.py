@@ -61,10 +61,7 @@ class Changes(Base):
 
     async def delete_topic(self, name: str, *, dry_run: bool) -> Plan:
         """Remove a topic with all its records."""
-        gone = self._broker.partitions_of(self._operations.find(name))
         result = self._operations.run("topic.delete", {"name": name, "dry_run": dry_run})
-        if not dry_run:
-            self._sampler.forget(gone)
         return _plan("delete", result["plan"])
 
     async def purge(

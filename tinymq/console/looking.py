@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import resource
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import psutil
-from attrs import evolve
 
 from tinymq import __version__
 from tinymq.broker.housekeeping import reserve_of
 from tinymq.broker.partition import Partition
 from tinymq.console.base import Base
+from tinymq.listing import sync_of
 from tinymq.sampling import WHOLE
 from tinymq.stats import (
     BrokerSnapshot,
@@ -21,15 +21,10 @@ from tinymq.stats import (
     Gap,
     OfflinePartition,
     PartitionSnapshot,
-    Sync,
-    TopicRow,
     TopicSnapshot,
     UndoWindow,
 )
 from tinymq.web.port import TopicPage, TopicQuery, select
-
-if TYPE_CHECKING:
-    from tinymq.meta.registry import Topic
 
 #: Most names of offline partitions, and of damaged topics, in one snapshot.
 _LISTED: Final = 20
@@ -43,17 +38,14 @@ class Looking(Base):
     def cluster(self) -> ClusterSnapshot:
         """Look at the whole cluster."""
         broker, history, now = self._broker, self._sampler.history, self._broker.wall()
-        rows = [self._row(topic) for topic in broker.meta.registry.topics.values()]
-        partitions = broker.partitions()
-        offline = [each for each in partitions if each.failure is not None]
-        damaged = sorted({each.topic.name for each in partitions if each.log.report.damaged})
+        rows, offline = self._listing.rows(), self._listing.offline()
         return ClusterSnapshot(
             name=broker.config.cluster.name,
             label=broker.config.cluster.env,
             taken_ms=now,
             brokers=(self._snapshot(now),),
             topics=len(rows),
-            partitions=len(partitions),
+            partitions=sum(row.partitions for row in rows),
             messages=sum(row.messages for row in rows),
             bytes=sum(row.bytes for row in rows),
             offline=tuple(
@@ -63,19 +55,12 @@ class Looking(Base):
                 for each in offline[:_LISTED]
             ),
             offline_count=len(offline),
-            damaged=tuple(damaged[:_LISTED]),
-            largest=self._top(rows, "bytes"),
-            busiest=self._top(rows, "messages_in"),
+            damaged=tuple(self._listing.damaged()[:_LISTED]),
+            largest=self._listing.top("bytes", _TOP),
+            busiest=self._listing.top("messages_in", _TOP),
             rates=history.rates(WHOLE, now),
             recent=history.trail(WHOLE, now),
             long=history.trail(WHOLE, now, "long"),
-        )
-
-    def _top(self, rows: list[TopicRow], field: Any) -> tuple[TopicRow, ...]:
-        query = TopicQuery(sort=field, reverse=True, page_size=_TOP)
-        items = select(rows, query, self._enriched).items
-        return tuple(
-            row for row in items if (row.bytes if field == "bytes" else row.rates.messages_in)
         )
 
     def _snapshot(self, now: int) -> BrokerSnapshot:
@@ -111,27 +96,7 @@ class Looking(Base):
 
     def topics(self, query: TopicQuery) -> TopicPage:
         """List topics."""
-        rows = [self._row(topic) for topic in self._broker.meta.registry.topics.values()]
-        return select(rows, query, self._enriched)
-
-    def _row(self, topic: Topic) -> TopicRow:
-        partitions = self._broker.partitions_of(topic)
-        newest = max((each.log.max_timestamp for each in partitions), default=-1)
-        return TopicRow(
-            name=topic.name,
-            partitions=topic.partitions,
-            messages=sum(each.high_watermark - each.log.start_offset for each in partitions),
-            bytes=sum(each.log.size_bytes for each in partitions),
-            sync=_sync(topic),
-            rates=self._sampler.history.rates(topic.id, self._broker.wall()),
-            last_write_ms=newest if newest >= 0 else None,
-            offline=sum(each.failure is not None for each in partitions),
-        )
-
-    def _enriched(self, row: TopicRow) -> TopicRow:
-        topic = self._broker.meta.registry.topic(row.name)
-        series = self._sampler.history.series(topic.id, self._broker.wall())
-        return evolve(row, series=series)
+        return select(self._listing.rows(), query, self._listing.with_series)
 
     def topic(self, name: str) -> TopicSnapshot:
         """Look at one topic."""
@@ -150,7 +115,7 @@ class Looking(Base):
             id=topic.id.hex(),
             name=topic.name,
             created_ms=topic.created_ms,
-            sync=_sync(topic),
+            sync=sync_of(topic),
             config=tuple(
                 ConfigRow(row.name, row.value, row.default)
                 for row in topic.config.rows(self._broker.config.defaults)
@@ -180,7 +145,3 @@ class Looking(Base):
                 Gap(first=gap.start, end=gap.end, reason=gap.reason) for gap in log.report.damaged
             ),
         )
-
-
-def _sync(topic: Topic) -> Sync:
-    return "memory" if topic.config.storage == "memory" else topic.config.sync
