@@ -43,6 +43,7 @@ from tinymq.errors import (
     UsageError,
     ValueTooLarge,
 )
+from tinymq.operations import OPERATIONS
 from tinymq.wire.header import MessageType
 
 
@@ -348,8 +349,7 @@ def test_admin() -> None:
         calls.append((name, more))
         return {"is": name}
 
-    names = ["create", "alter", "delete", "list", "info", "purge", "undo_purge"]
-    for name in ["broker.info", *[f"topic.{name}" for name in names]]:
+    for name in OPERATIONS:
         stage.puppet.operations[name] = partial(note, name)
     settings = {"sync": "os"}
     admin = stage.client.admin
@@ -361,6 +361,7 @@ def test_admin() -> None:
         admin.topic("t"),
         admin.purge("t", before=5),
         admin.undo_purge("t"),
+        admin.log_level("debug", dry_run=True),
     ):
         stage.done(call)
     assert stage.done(admin.broker_info()) == {"is": "broker.info"}
@@ -372,12 +373,16 @@ def test_admin() -> None:
         ),
         ("topic.alter", {"name": "t", "config": settings, "partitions": 3, "dry_run": False}),
         ("topic.delete", {"name": "t", "dry_run": True}),
-        ("topic.list", {"filter": "t*", "after": "", "limit": 500, "sort": "name"}),
+        ("topic.list", {"filter": "t*", "after": "", "limit": 500}),
         ("topic.info", {"name": "t"}),
         ("topic.purge", {"name": "t", "before": 5, "dry_run": False}),
-        ("topic.undo_purge", {"name": "t"}),
+        ("topic.undo_purge", {"name": "t", "dry_run": False}),
+        ("broker.log_level", {"level": "debug", "dry_run": True}),
         ("broker.info", {}),
     ]
+    assert set(OPERATIONS) == {name for name, _ in calls}, "every operation has its method"
+    for name, arguments in calls:  # as a broker reads them
+        OPERATIONS[name].arguments(arguments)
     stage.end()
 
 

@@ -93,6 +93,7 @@ class Cluster:
         metadata: What is known about topics.
         seed: The link to whichever broker of `addresses` answers.
         closed: Whether `close` was called.
+        report: Logs an error of the caller's own code.
     """
 
     def __init__(
@@ -106,6 +107,7 @@ class Cluster:
         self.chance = chance
         self.metadata = MetadataCache()
         self.closed = False
+        self.report = network.report
         self._network = network
         self._parts: list[Part] = []
         self._others: dict[int, Link] = {}

@@ -48,13 +48,16 @@ class Wire(Protocol):
 
 
 class Network(Protocol):
-    """What a face does for all links."""
+    """What a face does for the core."""
 
     def dial(self, link: Link, address: Address, now: float) -> None:
         """Connect, and tell by `Link.connected` or `Link.failed`, now or later."""
 
     def hang_up(self, link: Link) -> None:
         """Give up connecting; nothing more is reported about it."""
+
+    def report(self, what: str, error: Exception) -> None:
+        """Log an error of the caller's own code, which is nobody else's concern."""
 
 
 class Phase(Enum):

@@ -7,7 +7,6 @@ from typing import Any, Final, NamedTuple
 from attrs import frozen
 
 from tinymq.errors import ClientError, TinyMQError
-from tinymq.wire.messages import EARLIEST, LATEST
 
 #: Most failed messages that an account keeps in full; the count goes on.
 MOST_FAILURES_KEPT: Final = 10_000
@@ -93,33 +92,5 @@ class PartlySent(ClientError):
         self.failed = failed
 
 
-@frozen
-class At:
-    """
-    Start with the first record appended at or after a time.
-
-    Attributes:
-        ms: Milliseconds since the epoch.
-    """
-
-    ms: int
-
-
-#: Where reading starts: `EARLIEST`, `LATEST`, an offset, or `At`.
-Start = int | At
-
 #: What one administrative operation returned.
 Result = dict[str, Any]
-
-__all__ = [
-    "EARLIEST",
-    "LATEST",
-    "Account",
-    "At",
-    "Failed",
-    "PartlySent",
-    "Position",
-    "Result",
-    "Sent",
-    "Start",
-]
