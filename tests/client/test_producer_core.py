@@ -582,7 +582,7 @@ def test_acks_none() -> None:
     sender.go()
     assert len(sender.values()) == 100
     assert sender.core.ledger.account.unconfirmed == 100
-    assert {-1} == {base for group in sender.groups for _, base, _ in group.positions}
+    assert {-1} == {base for group in sender.groups for _, base, _ in group.runs}
     assert {0} == {request.acks for request in produced(sender)}
 
     sender.net.up = False

@@ -280,6 +280,7 @@ class MemorySent:
 
     count: int
     positions: list[tuple[int, int, int]]
+    volatile: bool
 
 
 @frozen
@@ -400,7 +401,8 @@ class MemoryProducer:
                 )
                 for number, value in enumerate(values)
             ]
-        return MemorySent(len(values), [(place, offsets[0], len(offsets))])
+            volatile = broker.topics[topic].config["storage"] == "memory"
+        return MemorySent(len(values), [(place, offsets[0], len(offsets))], volatile)
 
     def close(self) -> None:
         """Do nothing."""

@@ -173,9 +173,7 @@ class AdminCalls(ABC, Generic[R]):
             dry_run=dry_run,
         )
 
-    def undo_purge(
-        self, name: str, *, partition: int | None = None, dry_run: bool = False
-    ) -> R:
+    def undo_purge(self, name: str, *, partition: int | None = None, dry_run: bool = False) -> R:
         """
         Take back the last purge.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
-from tinymq.client.core.results import Failed, PartlySent, Sent
+from tinymq.client.core.results import Failed, PartlySent, Run, Sent, joined
 from tinymq.errors import InvalidRequest, TinyMQError, UsageError, ValueTooLarge
 from tinymq.limits import Limits
 from tinymq.wire.batch import NO_PRODUCER, Codec
@@ -123,15 +123,16 @@ class Group:
         expected: Batches that are not settled, or -1 before they are cut.
     """
 
-    __slots__ = ("count", "done", "expected", "failed", "positions", "topic")
+    __slots__ = ("count", "done", "expected", "failed", "runs", "topic", "volatile")
 
     def __init__(self, topic: str, count: int, done: Callable[[Group], None]) -> None:
         self.topic = topic
         self.count = count
         self.done = done
         self.expected = -1
-        self.positions: list[tuple[int, int, int]] = []
+        self.runs: list[Run] = []
         self.failed: list[Failed] = []
+        self.volatile = False
 
     def settle(self, batch: Batch, partition: int) -> None:
         """
@@ -143,7 +144,8 @@ class Group:
         """
         self.expected -= 1
         if batch.error is None:
-            self.positions.append((partition, batch.base_offset, len(batch.values)))
+            self.runs.append((partition, batch.base_offset, len(batch.values)))
+            self.volatile = self.volatile or batch.volatile
         else:
             error = batch.error
             self.failed += [Failed(self.topic, value, error) for value in batch.values]
@@ -158,11 +160,11 @@ class Group:
             TinyMQError: Nothing was stored; the first error.
             PartlySent: Some was stored and some was not.
         """
-        stored = sum(count for _, _, count in self.positions)
-        sent = Sent(stored, self.positions)
+        stored = sum(count for _, _, count in self.runs)
+        sent = Sent(stored, joined(self.runs), self.volatile)
         if not self.failed:
             return sent
-        if not self.positions:
+        if not self.runs:
             raise self.failed[0].error
         raise PartlySent(sent, self.failed)
 
