@@ -20,6 +20,7 @@ from tinymq.client import (
     LATEST,
     Account,
     Client,
+    ClientConfig,
     ConsumerBatch,
     ConsumerConfig,
     Position,
@@ -27,6 +28,7 @@ from tinymq.client import (
     Sent,
 )
 from tinymq.client.core.fork import Home, Process
+from tinymq.client.network import TwistedNetwork
 from tinymq.errors import (
     BufferFull,
     ClientError,
@@ -475,6 +477,21 @@ def test_silence_during_each_request(kind: MessageType) -> None:
 
     (error,) = results.errors
     assert isinstance(error, (DeadlineExceeded, UnreachableError, ConnectionLost))
+    stage.end()
+
+
+def test_errors_of_the_caller_are_logged() -> None:
+    """What a function of the caller does wrong is in the log, with its traceback."""
+    stage = Stage()
+    events: list[Any] = []
+    observer = cast(ILogObserver, events.append)
+    globalLogPublisher.addObserver(observer)
+    TwistedNetwork(stage.clock, ClientConfig(), None).report("on_gap failed", LookupError("oh"))
+    globalLogPublisher.removeObserver(observer)
+    (event,) = events
+
+    assert event["what"] == "on_gap failed"
+    assert event["log_failure"].check(LookupError)
     stage.end()
 
 

@@ -121,6 +121,7 @@ class Cluster:
         self._why: TinyMQError | None = None
         self._refresh_at = inf
         self.seed = self._link(addresses)
+        self.seed.patient = config.wait_for_broker
 
     @property
     def limits(self) -> Limits:

@@ -98,13 +98,12 @@ class ProducerCore:
             ValueTooLarge: Over a limit.
         """
         row = one_record(value, key, headers, self._cluster.limits)
-        route = self._route(topic, now)
+        route = self._route(topic)
         self.ledger.admit(row.size, 1)
         if route.info is None:
             batch = self._to_park([row.value], row.size, now)
             batch.tokens = [token]
-            place = partial(self._place, route, row, partition, token)
-            route.parked.append(Parked(batch, place))
+            self._park(route, batch, partial(self._place, route, row, partition, token), now)
             return
         try:
             self._place(route, row, partition, token, now)
@@ -142,14 +141,13 @@ class ProducerCore:
         """
         rows = many_records(values, keys, headers, self._cluster.limits)
         count, total = len(rows.values), sum(rows.sizes)
-        route = self._route(topic, now)
+        route = self._route(topic)
         self.ledger.admit(total, count)
         group = Group(topic, count, done)
         if route.info is None:
             batch = self._to_park(rows.values, total, now)
             batch.group = group
-            place = partial(self._place_many, route, rows, partition, group)
-            route.parked.append(Parked(batch, place))
+            self._park(route, batch, partial(self._place_many, route, rows, partition, group), now)
             return
         try:
             self._place_many(route, rows, partition, group, now)
@@ -159,13 +157,13 @@ class ProducerCore:
 
     # --- placing ---------------------------------------------------------------
 
-    def _route(self, topic: str, now: float) -> Route:
+    def _route(self, topic: str) -> Route:
         if self.closed:
             raise ClosedError("the producer was closed")
         route = self._routes.get(topic)
-        return self._meet(topic, now) if route is None else route
+        return self._meet(topic) if route is None else route
 
-    def _meet(self, topic: str, now: float) -> Route:
+    def _meet(self, topic: str) -> Route:
         """See a topic for the first time."""
         if type(topic) is not str or not topic or len(topic.encode()) > NAME_BYTES:
             raise InvalidName(
@@ -175,9 +173,16 @@ class ProducerCore:
         known = self._cluster.metadata.get(topic)
         if known is not None:
             route.learn(known)
-        else:
-            self._look_up(route, now, create=self.config.create_topics)
         return route
+
+    def _park(
+        self, route: Route, batch: Batch, place: Callable[[float], None], now: float
+    ) -> None:
+        """Keep records until their topic is known; the first asks for it, and may hear at once."""
+        route.parked.append(Parked(batch, place))
+        if not route.sought:
+            route.sought = True
+            self._look_up(route, now, create=self.config.create_topics)
 
     def _look_up(self, route: Route, now: float, *, create: bool) -> None:
         def found(info: TopicInfo | None, error: TinyMQError | None, now: float) -> None:

@@ -42,6 +42,7 @@ class Route:
         info: What is known about the topic, or None.
         lanes: The ways to its partitions.
         parked: What waits for `info`.
+        sought: Whether it was asked for.
         by_record: Whether records without key choose one by one.
     """
 
@@ -50,6 +51,7 @@ class Route:
         self.info: TopicInfo | None = None
         self.lanes: dict[int, Lane] = {}
         self.parked: deque[Parked] = deque()
+        self.sought = False
         self.by_record = partitioner == "round_robin" or callable(partitioner)
         self._function = partitioner if callable(partitioner) else None
         self._turn = Turn(chance())
