@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from typing import Any
 
 import pytest
 from click.testing import _NamedTextIOWrapper
@@ -176,7 +177,8 @@ def test_settings_in_units(broker: MemoryBroker, run: Run) -> None:
 
 def test_none_is_shown_in_one_way(broker: MemoryBroker, run: Run) -> None:
     """A setting without a value is none: in facts, as old and as new, in tables and CSV."""
-    broker.make("t", **{"retention.ms": None, "retention.bytes": 5})
+    settings: dict[str, Any] = {"retention.ms": None, "retention.bytes": 5}
+    broker.make("t", **settings)
     facts = run("topic", "info", "t").output
     assert "retention.ms     none\n" in facts
     edits = ("topic", "edit", "t", "-s", "retention.ms=1s", "--dry-run")

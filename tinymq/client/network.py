@@ -205,7 +205,7 @@ class TwistedNetwork:
             what: What failed.
             error: How.
         """
-        self._log.failure("{what}", Failure(error), what=what)
+        self._log.failure("{what}", Failure(error), what=what)  # type: ignore[no-untyped-call]
 
     # --- the clock -------------------------------------------------------------
 

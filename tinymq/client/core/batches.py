@@ -38,6 +38,7 @@ class Batch:
         sequence: Sequence of its first record, when it has one.
         flying: Written, and not answered.
         refused: The last answer said for certain that it is not stored.
+        lost: The answer to some attempt was lost, so it may be stored.
         attempts: How often it was written.
         data: The encoded batch, or None.
         error: Why it failed, or None.
@@ -57,6 +58,7 @@ class Batch:
         "group",
         "headers",
         "keys",
+        "lost",
         "refused",
         "sequence",
         "size",
@@ -78,6 +80,7 @@ class Batch:
         self.sequence = -1
         self.flying = False
         self.refused = False
+        self.lost = False
         self.attempts = 0
         self.data: bytes | None = None
         self.error: TinyMQError | None = None

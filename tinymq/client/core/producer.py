@@ -175,9 +175,7 @@ class ProducerCore:
             route.learn(known)
         return route
 
-    def _park(
-        self, route: Route, batch: Batch, place: Callable[[float], None], now: float
-    ) -> None:
+    def _park(self, route: Route, batch: Batch, place: Callable[[float], None], now: float) -> None:
         """Keep records until their topic is known; the first asks for it, and may hear at once."""
         route.parked.append(Parked(batch, place))
         if not route.sought:
