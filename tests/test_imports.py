@@ -23,6 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "wire": set(),
     "storage": {"wire"},
     "stats": {"wire"},
+    "history": {"stats"},
     "meta": {"wire", "storage"},
     "broker": {"wire", "storage", "meta", "stats"},
     "operations": {"wire", "storage", "meta", "broker", "stats", "logs"},
@@ -36,9 +37,10 @@ ALLOWED: dict[str, set[str]] = {
     "web": {"wire", "stats", "operations"},
     "logs": set(),
     "process": set(),
-    "sampling": {"wire", "broker", "stats"},
+    "listing": {"broker", "meta", "stats", "sampling"},
+    "sampling": {"wire", "broker", "stats", "history"},
     "console": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
-    | {"sampling", "client"},
+    | {"sampling", "listing", "client"},
     "verify": {"wire", "storage", "client", "sync"},
     "cli": {"wire", "storage", "meta", "stats", "operations", "client", "aio", "sync", "verify"},
     "service": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import psutil
-from attrs import evolve
 from twisted.internet.defer import Deferred
 
 from tinymq import __version__
@@ -23,6 +22,7 @@ from tinymq.broker.partition import Appended, Partition
 from tinymq.broker.peek import Seen, look
 from tinymq.client.core.partitioners import key_partition
 from tinymq.errors import OffsetOutOfRange, ValueTooLarge, WireError
+from tinymq.listing import Listing, sync_of
 from tinymq.operations import Operations, Result
 from tinymq.protocol import BrokerFactory
 from tinymq.sampling import WHOLE, Sampler
@@ -33,8 +33,6 @@ from tinymq.stats import (
     Gap,
     OfflinePartition,
     PartitionSnapshot,
-    Sync,
-    TopicRow,
     TopicSnapshot,
     UndoWindow,
 )
@@ -92,6 +90,7 @@ class BrokerConsole:
         self._factory = factory
         self._housekeeping = housekeeping
         self._sampler = Sampler(broker)
+        self._listing = Listing(broker, self._sampler)
         self._process = psutil.Process()
         self._next = 0
 
@@ -108,17 +107,14 @@ class BrokerConsole:
     def cluster(self) -> ClusterSnapshot:
         """Look at the whole cluster."""
         broker, history, now = self._broker, self._sampler.history, self._broker.wall()
-        rows = [self._row(topic) for topic in broker.meta.registry.topics.values()]
-        partitions = broker.partitions()
-        offline = [each for each in partitions if each.failure is not None]
-        damaged = sorted({each.topic.name for each in partitions if each.log.report.damaged})
+        rows, offline = self._listing.rows(), self._listing.offline()
         return ClusterSnapshot(
             name=broker.config.cluster.name,
             label=broker.config.cluster.env,
             taken_ms=now,
             brokers=(self._snapshot(now),),
             topics=len(rows),
-            partitions=len(partitions),
+            partitions=sum(row.partitions for row in rows),
             messages=sum(row.messages for row in rows),
             bytes=sum(row.bytes for row in rows),
             offline=tuple(
@@ -128,19 +124,12 @@ class BrokerConsole:
                 for each in offline[:_LISTED]
             ),
             offline_count=len(offline),
-            damaged=tuple(damaged[:_LISTED]),
-            largest=self._top(rows, "bytes"),
-            busiest=self._top(rows, "messages_in"),
+            damaged=tuple(self._listing.damaged()[:_LISTED]),
+            largest=self._listing.top("bytes", _TOP),
+            busiest=self._listing.top("messages_in", _TOP),
             rates=history.rates(WHOLE, now),
             recent=history.trail(WHOLE, now),
             long=history.trail(WHOLE, now, "long"),
-        )
-
-    def _top(self, rows: list[TopicRow], field: Any) -> tuple[TopicRow, ...]:
-        query = TopicQuery(sort=field, reverse=True, page_size=_TOP)
-        items = select(rows, query, self._enriched).items
-        return tuple(
-            row for row in items if (row.bytes if field == "bytes" else row.rates.messages_in)
         )
 
     def _snapshot(self, now: int) -> BrokerSnapshot:
@@ -176,27 +165,7 @@ class BrokerConsole:
 
     def topics(self, query: TopicQuery) -> TopicPage:
         """List topics."""
-        rows = [self._row(topic) for topic in self._broker.meta.registry.topics.values()]
-        return select(rows, query, self._enriched)
-
-    def _row(self, topic: Topic) -> TopicRow:
-        partitions = self._broker.partitions_of(topic)
-        newest = max((each.log.max_timestamp for each in partitions), default=-1)
-        return TopicRow(
-            name=topic.name,
-            partitions=topic.partitions,
-            messages=sum(each.high_watermark - each.log.start_offset for each in partitions),
-            bytes=sum(each.log.size_bytes for each in partitions),
-            sync=_sync(topic),
-            rates=self._sampler.history.rates(topic.id, self._broker.wall()),
-            last_write_ms=newest if newest >= 0 else None,
-            offline=sum(each.failure is not None for each in partitions),
-        )
-
-    def _enriched(self, row: TopicRow) -> TopicRow:
-        topic = self._broker.meta.registry.topic(row.name)
-        series = self._sampler.history.series(topic.id, self._broker.wall())
-        return evolve(row, series=series)
+        return select(self._listing.rows(), query, self._listing.with_series)
 
     def topic(self, name: str) -> TopicSnapshot:
         """Look at one topic."""
@@ -215,7 +184,7 @@ class BrokerConsole:
             id=topic.id.hex(),
             name=topic.name,
             created_ms=topic.created_ms,
-            sync=_sync(topic),
+            sync=sync_of(topic),
             config=tuple(
                 ConfigRow(row.name, row.value, row.default)
                 for row in topic.config.rows(self._broker.config.defaults)
@@ -389,7 +358,7 @@ class BrokerConsole:
     # --- changes ----------------------------------------------------------------
 
     async def create_topic(
-        self, name: str, partitions: int, config: Mapping[str, str], *, dry_run: bool
+        self, name: str, partitions: int | None, config: Mapping[str, str], *, dry_run: bool
     ) -> Plan:
         """Make a topic."""
         result = self._operations.run(
@@ -397,6 +366,8 @@ class BrokerConsole:
             {"name": name, "partitions": partitions, "config": dict(config), "dry_run": dry_run},
         )
         topic = result["topic"]
+        made = topic["partitions"]
+        count = made if isinstance(made, int) else len(made)
         default = self._broker.config.defaults.to_mapping()
         changes = [
             SettingChange(name=key, before=None, after=_text(value))
@@ -409,7 +380,7 @@ class BrokerConsole:
             topic=name,
             applied=not dry_run,
             changes=(
-                SettingChange(name="partitions", before=None, after=str(partitions)),
+                SettingChange(name="partitions", before=None, after=str(count)),
                 *changes,
             ),
             warnings=warnings,
@@ -434,10 +405,7 @@ class BrokerConsole:
 
     async def delete_topic(self, name: str, *, dry_run: bool) -> Plan:
         """Remove a topic with all its records."""
-        gone = self._broker.partitions_of(self._operations.find(name))
         result = self._operations.run("topic.delete", {"name": name, "dry_run": dry_run})
-        if not dry_run:
-            self._sampler.forget(gone)
         return _plan("delete", result["plan"])
 
     async def purge(
@@ -463,10 +431,6 @@ class BrokerConsole:
             records=result["messages"] - before["messages"],
             bytes=result["bytes"] - before["bytes"],
         )
-
-
-def _sync(topic: Topic) -> Sync:
-    return "memory" if topic.config.storage == "memory" else topic.config.sync
 
 
 def _first(partition: Partition, start: Start, limit: int, notes: list[str]) -> int:

@@ -121,6 +121,8 @@ class BrokerService(Service):
                 f"cannot listen on {error.interface or '*'}:{error.port}: {error.socketError}; "
                 "stop what listens there, or choose another port with --listen or --http"
             )
+        except OSError as error:
+            self._give_up(f"the data folder cannot be used: {error}")
         self._housekeeping.start(self._registration)
         self._console.start()
         super().startService()
@@ -213,7 +215,8 @@ class BrokerService(Service):
 
     def _give_up(self, reason: str) -> NoReturn:
         """End the process with one clear line; used before the reactor runs."""
-        sys.stderr.write(f"tinymq: error: {reason}\n")
+        # twistd has sent what goes to sys.stderr into the log by now.
+        (sys.__stderr__ or sys.stderr).write(f"tinymq: error: {reason}\n")
         if self._logs is not None and not self._logs.on_console:
             self._log.critical("{reason}", reason=reason)
         raise SystemExit(1)

@@ -197,7 +197,7 @@ def test_crimes_at_a_kill(tmp_path: Path, crime: Crime, figure: str) -> None:
 )
 def test_crimes_at_a_power_loss(tmp_path: Path, crime: Crime) -> None:
     """A power cut excuses nothing of what was synced, and no hole anywhere."""
-    assert not attempt(tmp_path, crime, power_losses=1).held
+    assert not attempt(tmp_path, crime, power_losses=1, patience=0.1).held
 
 
 def test_a_power_loss_excuses_a_lost_end(tmp_path: Path) -> None:

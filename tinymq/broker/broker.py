@@ -78,11 +78,14 @@ class Broker:
         self.committer = Committer(world.scheduler, syncer)
         self.id = 0
         self.address: tuple[str, int] = ("127.0.0.1", 7800)
+        #: Partitions whose figures changed since somebody emptied the set.
+        self.moved: set[Partition] = set()
         #: Why publishing is refused, or None.
         self.refusing: WireError | None = None
         self._world = world
         self._partitions: dict[tuple[bytes, int], Partition] = {}
         self._producer_ids: Iterator[int] = iter(())
+        self._saving = False
 
     # --- partitions -----------------------------------------------------------
 
@@ -106,7 +109,8 @@ class Broker:
             if key in self._partitions:
                 self._altered(self._partitions[key], topic)
             elif topic.leaders[index] == self.id:
-                self._partitions[key] = self.store.open(topic, index)
+                partition = self._partitions[key] = self.store.open(topic, index)
+                partition.moved = self.moved
 
     def _altered(self, partition: Partition, topic: Topic) -> None:
         policy, partition.topic = partition.topic.config.sync, topic
@@ -132,6 +136,20 @@ class Broker:
 
         # A sync under way would fail, for all its partitions, if the folders went.
         self.committer.after_sync(remove)
+
+    def save_points(self) -> None:
+        """Store where the logs stand on the disk, so that recovery need not look before."""
+        if self._saving:
+            return
+        points = self.store.points(self.partitions())
+        if points is None:
+            return
+        self._saving = True
+
+        def done() -> None:
+            self._saving = False
+
+        self._world.background.submit(lambda: self.store.save_points(points), done)
 
     def _empty_deleted(self) -> None:
         """Free the space of deleted topics, which may take long."""
