@@ -12,7 +12,14 @@ from tinymq.client.core.batches import BATCH_OVERHEAD, Batch, Group, cut
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import ProducerConfig
 from tinymq.client.core.exits import WATCH
-from tinymq.client.core.intake import Row, Rows, many_records, one_record
+from tinymq.client.core.intake import (
+    PLAIN_OVERHEAD,
+    SURELY_FINE,
+    Row,
+    Rows,
+    many_records,
+    one_record,
+)
 from tinymq.client.core.lane import Lane
 from tinymq.client.core.ledger import Deliver, Ledger
 from tinymq.client.core.metadata import TopicInfo
@@ -97,6 +104,11 @@ class ProducerCore:
             UsageError: A field is of the wrong type.
             ValueTooLarge: Over a limit.
         """
+        known = self._routes.get(topic)
+        if known is not None and key is None and headers is None and partition is None:
+            lane = known.sticky
+            if lane is not None and type(value) is bytes and self._join(lane, value, token):
+                return
         row = one_record(value, key, headers, self._cluster.limits)
         route = self._route(topic)
         self.ledger.admit(row.size, 1)
@@ -110,6 +122,25 @@ class ProducerCore:
         except BaseException:
             self.ledger.dismiss(row.size, 1, self.ledger.generation)
             raise
+
+    def _join(self, lane: Lane, value: bytes, token: Any) -> bool:
+        """Put a plain record to the others of an open batch, if nothing speaks against it."""
+        batch = lane.open
+        size = PLAIN_OVERHEAD + len(value)
+        if (
+            batch is None
+            or size > SURELY_FINE
+            or batch.size + size > self._batch_bytes
+            or batch.keys is not None
+            or batch.headers is not None
+            or len(batch.values) >= self._batch_records
+        ):
+            return False
+        self.ledger.admit(size, 1)
+        batch.size += size
+        batch.values.append(value)
+        batch.tokens.append(token)  # type: ignore[union-attr]
+        return True
 
     def append_many(  # noqa: PLR0913, PLR0917 - the fields of records
         self,
@@ -239,11 +270,14 @@ class ProducerCore:
 
     def _place(self, route: Route, row: Row, partition: int | None, token: Any, now: float) -> None:
         value, key, headers, size = row
+        plain = partition is None and key is None
         if partition is None:
             partition = route.choose(key)
         lane = route.lanes.get(partition)
         if lane is None:
             lane = self.sending.lane(route, partition)
+        if plain and not route.by_record:
+            route.sticky = lane
         batch = lane.open
         if batch is not None and (
             batch.size + size > self._batch_bytes or len(batch.values) >= self._batch_records
