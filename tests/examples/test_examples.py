@@ -63,6 +63,21 @@ def test_quickstart_twisted(url: str) -> None:
     ]
 
 
+def test_tests_of_a_program() -> None:
+    """Tests that a user writes run without a broker, and quickly."""
+    options = ("-q", "-pno:cacheprovider", "-pno:twisted", "-ptinymq.testing.plugin")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "pytest", *options, "examples/test_orders.py"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert "5 passed" in done.stdout
+
+
 def test_the_standard_library(url: str) -> None:
     """Every line of the files comes out byte for byte, in order."""
     lines = example("stdlib_stream.py", f"--url={url}", *FILES).splitlines()
