@@ -13,7 +13,7 @@ from tinymq.client.core.config import ConsumerConfig
 from tinymq.client.core.consumer import ConsumerCore
 from tinymq.client.core.delivered import ConsumerBatch
 from tinymq.client.core.offsets import OffsetSearch
-from tinymq.client.core.results import EARLIEST, LATEST, Start
+from tinymq.client.core.starts import EARLIEST, LATEST, Start
 from tinymq.errors import ClosedError, DeadlineExceeded, TinyMQError
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from math import inf
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from typing_extensions import override
 
@@ -24,6 +25,8 @@ _FLUSH_S = 2.0
 
 #: Connects the protocol that the function makes, as `loop.create_connection` does.
 Connect = Callable[[Callable[[], asyncio.BufferedProtocol], Address], Awaitable[object]]
+
+_log: Final = logging.getLogger(__name__)
 
 
 def give(waiting: asyncio.Future[T], result: T) -> None:
@@ -293,6 +296,16 @@ class LoopNetwork:
             if error is not None:
                 link.failed(error, self.seconds())
                 self.stir()
+
+    def report(self, what: str, error: Exception) -> None:
+        """
+        Log an error of the caller's own code.
+
+        Args:
+            what: What failed.
+            error: How.
+        """
+        _log.error("%s", what, exc_info=error)
 
     def hang_up(self, link: Link) -> None:
         """
