@@ -23,7 +23,6 @@ from tinymq.errors import (
     ShuttingDown,
     StorageFull,
     UnknownTopicId,
-    ValueTooLarge,
     WireError,
 )
 from tinymq.meta.server import MetaServer
@@ -114,6 +113,7 @@ class Broker:
 
     def _altered(self, partition: Partition, topic: Topic) -> None:
         policy, partition.topic = partition.topic.config.sync, topic
+        self.store.configure(partition)
         if policy != topic.config.sync and (partition.unsynced or not partition.idle):
             self.committer.sync_all([partition])
 
@@ -216,14 +216,6 @@ class Broker:
                 # Not raised: it is kept, and would gather the frames of all who hear it.
                 answer(refusing)
                 return
-            most = partition.topic.config.max_value_bytes
-            if len(batch) > self.limits.batch and len(batch) > most + self.limits.overhead:
-                raise ValueTooLarge(
-                    f"the record has {len(batch)} bytes; value.max_bytes of {partition.topic.name} "
-                    f"is {most}",
-                    limit=most,
-                    name="value",
-                )
         except WireError as error:
             answer(error)
             return
@@ -250,7 +242,7 @@ class Broker:
                 except WireError as failure:
                     partition, error = None, failure
                 wanted.append(Wanted(topic_id, index, partition, offset, epoch, error))
-        request.max_bytes = min(request.max_bytes, self.limits.fetch)
+        request.max_bytes = min(request.max_bytes, self.limits.fetch, self.limits.outgoing)
         reader = Reader(request, wanted, answer, full, self._world)
         reader.start()
         return reader

@@ -129,6 +129,19 @@ class PartitionStore:
                 reason=gap.reason,
             )
 
+    def configure(self, partition: Partition) -> None:
+        """
+        Let a partition's log follow its topic's settings.
+
+        Args:
+            partition: Its topic was altered.
+        """
+        config = partition.topic.config
+        if isinstance(partition.log, MemoryLog):
+            partition.log.max_bytes = config.memory_bytes
+        else:
+            partition.log.config = LogConfig(segment_bytes=config.segment_bytes)
+
     def delete(self, topic: Topic, partitions: Iterable[Partition] = ()) -> None:
         """
         Take away the files of a topic, whose partitions are closed; `empty` frees the space.
