@@ -75,6 +75,7 @@ class Broker:
         self.store = store
         self.scheduler = world.scheduler
         self.wall = world.wall
+        self.syncer = syncer
         self.committer = Committer(world.scheduler, syncer)
         self.id = 0
         self.address: tuple[str, int] = ("127.0.0.1", 7800)
@@ -93,6 +94,7 @@ class Broker:
         self.meta.forget_deleted(self.wall() - DELETED_MS)
         for topic in self.meta.registry.topics.values():
             self.open_topic(topic)
+        self.store.opened(self.partitions())
 
     def open_topic(self, topic: Topic) -> None:
         """

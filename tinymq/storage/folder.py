@@ -204,8 +204,10 @@ class DataFolder:
         Raises:
             OSError: Likewise, or it could not be renamed.
         """
-        if self._lock is not None:  # or another broker may be at work here
+        if self._lock is not None:
             self._checkpoint.end(ticket, error)
+        else:  # another broker may be at work here
+            self.disk.close(ticket.files[0].descriptor)
 
     def checkpoint(self, path: str) -> LogPoint | None:
         """

@@ -1,5 +1,5 @@
 """
-What a write leaves that a power cut kept from the disk: zeros where sectors should be, or a short file.
+What a write leaves that a power cut kept from the disk: zeros, or a short file.
 
 A file's length and its later pages may reach the disk before earlier ones. A
 sector that did not holds what was there before: behind the old end of the file,
