@@ -205,17 +205,3 @@ class TestCheckpoint:
         fixture.clock.advance(0.2)
         syncer.release()
         assert not fixture.partition().unsynced
-
-    def test_snapshot_once_a_segment(self, fixture: BrokerFixture) -> None:
-        """Producers are stored once a new segment was begun, and not each time."""
-        fixture.topic(segment_bytes=4096)
-        path = f"{fixture.path}/topics/{fixture.meta.describe('t').id.hex()}/0/producers"
-        fixture.produce(b"a", producer=(7, 0, 0))
-        fixture.housekeeping.checkpoint()
-        assert not fixture.disk.exists(path)
-        fixture.produce(b"x" * 4000, producer=(7, 0, 1))
-        fixture.housekeeping.checkpoint()
-        assert fixture.disk.exists(path)
-        fixture.disk.unlink(path)
-        fixture.housekeeping.checkpoint()
-        assert not fixture.disk.exists(path)

@@ -142,13 +142,12 @@ class Model:
 
     def _do_cut(self) -> None:
         self._do_end()
-        cut = self.log.end_offset - 1
-        self.log.truncate_to(cut)
+        self.log.truncate_to(self.log.end_offset - 1)
         self._do_checkpoint()
         self.batches = {
             base: each
             for base, each in self.batches.items()
-            if read_header(each).next_offset <= cut and base < self.log.end_offset
+            if read_header(each).next_offset <= self.log.end_offset
         }
 
 

@@ -97,7 +97,9 @@ def test_what_was_synced_is_never_cut(new_log: MakeLog, known: bool) -> None:
 @pytest.mark.parametrize("size", [20, 40, 460, 700, 3000])
 @pytest.mark.parametrize("config", [WIDE, SMALL], ids=["one", "rolled"])
 @pytest.mark.parametrize("synced", [0, 1, 3])
-def test_every_sector(new_log: MakeLog, tmp_path: Path, size: int, config: LogConfig, synced: int) -> None:
+def test_every_sector(
+    new_log: MakeLog, tmp_path: Path, size: int, config: LogConfig, synced: int
+) -> None:
     """Whichever sector is lost, in whichever file: what is left is a prefix without a gap."""
     log = new_log(config)
     made = fill(log, synced, size=size)

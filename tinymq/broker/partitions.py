@@ -260,7 +260,9 @@ class PartitionStore:
             self.folder.disk.syncfs(self.folder.path)
         except OSError as error:
             clean = False
-            self._log.warn("{data} could not be synced: {error}", data=self.folder.path, error=error)
+            self._log.warn(
+                "{data} could not be synced: {error}", data=self.folder.path, error=error
+            )
         for partition in partitions:
             log = partition.log
             if isinstance(log, Log):

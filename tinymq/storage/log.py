@@ -460,8 +460,9 @@ class Log(Tail):
         last = self._synced_last
         points = []
         for segment in self._segments.all:
-            if last is not None and segment.base >= last.base:
-                points.append(segment.point if self.synced_offset == segment.end else last)
+            if segment.end > self.synced_offset:
+                if last is not None and last.base == segment.base:
+                    points.append(last)
                 break
             points.append(segment.point)
         time = max((each.max_time for each in points), default=-1)
