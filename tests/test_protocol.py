@@ -463,7 +463,7 @@ class TestHeartbeats:
         connection.lose()
         fixture.clock.advance(1)
         assert fixture.clock.getDelayedCalls() == []
-        assert fixture.factory.connections == set()
+        assert fixture.factory.connections == {}
 
 
 # --- back-pressure -------------------------------------------------------------------

@@ -9,6 +9,7 @@ command line all come here, so that they cannot differ.
 from __future__ import annotations
 
 import fnmatch
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -16,7 +17,7 @@ from attrs import frozen
 
 from tinymq.broker.broker import Broker
 from tinymq.broker.partition import Partition
-from tinymq.errors import InvalidRequest, NothingToUndo, StateError, UnknownPartition
+from tinymq.errors import InvalidRequest, NothingToUndo, StateError, StorageError, UnknownPartition
 from tinymq.logs import LEVELS, Logs
 from tinymq.wire.fields import I64, Check, boolean, choice, integer, mapping, optional, text
 
@@ -128,6 +129,7 @@ class Operations:
         Raises:
             InvalidRequest: There is no such operation, or an argument is wrong.
             WireError: What the operation itself can fail with.
+            StorageError: The disk failed.
         """
         operation = OPERATIONS.get(name)
         if operation is None:
@@ -135,7 +137,10 @@ class Operations:
                 f"there is no operation {name[:40]!r}; there are {', '.join(OPERATIONS)}",
                 field="name",
             )
-        return operation.run(self, **operation.arguments(arguments))
+        try:
+            return operation.run(self, **operation.arguments(arguments))
+        except OSError as error:
+            raise StorageError(f"{name} failed: {error.strerror or error}") from error
 
     # --- topics -----------------------------------------------------------------
 
@@ -188,9 +193,12 @@ class Operations:
 
     def search(self, filter: str, after: str, limit: int) -> Result:  # noqa: A002 - the API's word
         """List topics in order of their names."""
-        every = self._broker.meta.registry.by_name.values()
-        matching = [each for each in every if not filter or fnmatch.fnmatchcase(each.name, filter)]
-        page = [each for each in matching if each.name > after][: limit + 1]
+        registry = self._broker.meta.registry
+        matching = [
+            name for name in registry.names if not filter or fnmatch.fnmatchcase(name, filter)
+        ]
+        first = bisect_right(matching, after)
+        page = [registry.by_name[name] for name in matching[first : first + limit + 1]]
         rows = [
             {
                 **topic_facts(topic),
@@ -255,6 +263,7 @@ class Operations:
         if not dry_run:
             for each in undoable:
                 each.log.undo_purge()
+                each.moved.add(each)
         return {"topic": self.describe(topic), "dry_run": dry_run}
 
     def chosen(self, topic: Topic, partition: int | None) -> list[Partition]:

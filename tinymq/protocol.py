@@ -478,7 +478,8 @@ class BrokerFactory(Factory):
         self.broker = broker
         self.operations = operations
         self.scheduler = broker.scheduler
-        self.connections: set[BrokerProtocol] = set()
+        #: In the order in which they came, so that runs on a fake clock are alike.
+        self.connections: dict[BrokerProtocol, None] = {}
         self.refusing: str | None = None
         self._sweep: Any = None
 
@@ -492,13 +493,13 @@ class BrokerFactory(Factory):
 
     def joined(self, connection: BrokerProtocol) -> None:
         """A connection was made."""
-        self.connections.add(connection)
+        self.connections[connection] = None
         if self._sweep is None:
             self._sweep = self.scheduler.callLater(1, self._check)
 
     def left(self, connection: BrokerProtocol) -> None:
         """A connection ended."""
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
 
     def _check(self) -> None:
         self._sweep = None

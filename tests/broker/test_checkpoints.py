@@ -111,6 +111,25 @@ def test_stop_in_between(fixture: BrokerFixture) -> None:
     assert not clock.calls
 
 
+def test_one_at_a_time(held: BrokerFixture, syncer: HeldSyncer) -> None:
+    """While one is on its way to the disk no other is written."""
+    held.topic()
+    path = f"{held.path}/checkpoint"
+    for _ in range(2):
+        held.produce(b"a")
+        syncer.groups.reverse()
+        syncer.release()
+        held.housekeeping.checkpoint()
+    assert len(syncer.groups) == 1
+    before = held.disk.read_file(path)
+    syncer.release()
+    first = held.disk.read_file(path)
+    assert first != before
+    held.housekeeping.checkpoint()
+    syncer.release()
+    assert held.disk.read_file(path) != first
+
+
 @pytest.mark.parametrize("name", ["fdatasync", "writev"])
 def test_failing_disk(fixture: BrokerFixture, logged: LogKeeper, name: str) -> None:
     """When it cannot be written or synced, the old one stays, and the next one is tried."""

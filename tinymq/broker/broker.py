@@ -79,6 +79,8 @@ class Broker:
         self.committer = Committer(world.scheduler, syncer)
         self.id = 0
         self.address: tuple[str, int] = ("127.0.0.1", 7800)
+        #: Partitions whose figures changed since somebody emptied the set.
+        self.moved: set[Partition] = set()
         #: Why publishing is refused, or None.
         self.refusing: WireError | None = None
         self._world = world
@@ -108,7 +110,8 @@ class Broker:
             if key in self._partitions:
                 self._altered(self._partitions[key], topic)
             elif topic.leaders[index] == self.id:
-                self._partitions[key] = self.store.open(topic, index)
+                partition = self._partitions[key] = self.store.open(topic, index)
+                partition.moved = self.moved
 
     def _altered(self, partition: Partition, topic: Topic) -> None:
         policy, partition.topic = partition.topic.config.sync, topic

@@ -129,6 +129,7 @@ class Housekeeping:
                 continue
             try:
                 partition.log.finish_purges(window[0])
+                partition.moved.add(partition)
             except (OSError, TinyMQError) as error:
                 self._log.warn(
                     "{partition}: what was purged could not be removed: {error}",
@@ -147,9 +148,13 @@ class Housekeeping:
         for partition in self._broker.partitions():
             config = partition.topic.config
             try:
-                partition.log.finish_purges(now)
+                removed = partition.log.finish_purges(now)
                 if partition.failure is None:
-                    partition.log.expire(now, config.retention_ms, config.retention_bytes)
+                    removed += partition.log.expire(
+                        now, config.retention_ms, config.retention_bytes
+                    )
+                if removed:
+                    partition.moved.add(partition)
                 partition.producers.forget_idle(now)
             except (OSError, TinyMQError) as error:
                 self._log.error(

@@ -109,6 +109,8 @@ class Partition:
         self.counters = Counters()
         #: Who is told when the high watermark rises or the partition goes away.
         self.watchers: set[Callable[[], None]] = set()
+        #: Where it says that its figures changed; the broker's set once it is open.
+        self.moved: set[Partition] = set()
         #: Set when the start was unclean: the next append opens a new epoch.
         self.epoch_due = False
         self.closed: WireError | None = None
@@ -196,6 +198,7 @@ class Partition:
         self._waiting.append(
             (following, Appended(base, timestamp, duplicate=False, volatile=self.volatile), answer)
         )
+        self.moved.add(self)
         self.counters.records_in += header.records
         self.counters.bytes_in += header.size
 
@@ -249,6 +252,7 @@ class Partition:
 
     def advance(self) -> None:
         """Acknowledge what became visible, wake who waits for it, or tell all of the failure."""
+        self.moved.add(self)
         visible = self.high_watermark
         waiting = self._waiting
         if waiting and waiting[0][0] <= visible:
@@ -352,6 +356,7 @@ class Partition:
             offset: Where it asked to read.
             chunk: What was read for it.
         """
+        self.moved.add(self)
         self.counters.bytes_out += len(chunk.data)
         self.counters.records_out += max(0, chunk.next_offset - offset)
 
@@ -399,6 +404,7 @@ class Partition:
         try:
             return self.log.purge(start, now_ms, self.topic.config.undo_ms)
         finally:
+            self.moved.add(self)
             self.advance()
 
     # --- life ---------------------------------------------------------------

@@ -71,7 +71,7 @@ class Tail:
         self._staged: list[_Staged] = []
         self._dirty: list[OpenFile] = []
         self._dirty_folders: list[str] = []
-        self._under_way: list[SyncTicket] = []
+        self._syncing: list[SyncTicket] = []
         self._made = self._named = bool(segments.all)
         #: Up to here a checkpoint knows the log, or will in a moment.
         self._noted = end
@@ -257,25 +257,25 @@ class Tail:
         """
         Say what must be synced so that everything written so far is on the disk.
 
-        What an earlier ticket is still to sync is part of it: it may end first.
-
         Returns:
             A ticket for a `Syncer`, then for `end_sync`; None when there is
-            nothing to do.
+            nothing to do. What another ticket is at work on is in it too: that
+            one may fail, or end later.
         """
         if self.written_offset == self.synced_offset and not self._dirty:
             return None
-        wanted, named = self._dirty, self._dirty_folders
-        for earlier in self._under_way:
-            wanted, named = [*earlier.files, *wanted], [*earlier.folders, *named]
-        files = tuple(each for each in dict.fromkeys(wanted) if not each.forgotten)
+        waiting = [file for ticket in self._syncing for file in ticket.files]
+        files = tuple(each for each in (*waiting, *self._dirty) if not each.forgotten)
+        files = tuple({id(each): each for each in files}.values())
         for file in files:
             self._segments.files.pin(file)
+        entered = [folder for ticket in self._syncing for folder in ticket.folders]
+        folders = tuple(dict.fromkeys((*entered, *self._dirty_folders)))
         self._dirty, self._dirty_folders = [], []
         last = self._segments.last
         point = last.point if last is not None else None
-        ticket = SyncTicket(files, tuple(dict.fromkeys(named)), self.written_offset, point)
-        self._under_way.append(ticket)
+        ticket = SyncTicket(files, folders, self.written_offset, point)
+        self._syncing.append(ticket)
         return ticket
 
     def end_sync(self, ticket: SyncTicket, error: OSError | None = None) -> None:
@@ -288,7 +288,8 @@ class Tail:
                 kernel could not write is gone, and a second try would succeed
                 without it.
         """
-        self._under_way.remove(ticket)
+        if ticket in self._syncing:
+            self._syncing.remove(ticket)
         for file in ticket.files:
             self._segments.files.unpin(file)
         if error is not None:
@@ -321,7 +322,7 @@ class Tail:
         except TooManyOpenFiles:
             self._dirty_folders[:0] = ticket.folders
             self._mark_dirty(ticket.files)
-            ticket.end = -1
+            ticket.end = -1  # it made nothing certain
             self.end_sync(ticket)
             raise
         self.end_sync(ticket, failed)
