@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -146,22 +147,23 @@ class BrokerService(Service):
         record = os.environ.get(RECORD_VARIABLE)
         disk = RecordingDisk(record, config.storage.data) if record else Disk()
         self._folder = DataFolder.open(config.storage.data, disk, config.storage.max_open_files)
-        try:
+        with ExitStack() as opened:  # whatever fails here leaves nothing open
+            opened.callback(self._folder.close)
             self._meta_store = Store(
                 Path(config.storage.data) / META_FILE,
                 create=not self._folder.topics(),
                 monotonic=reactor.seconds,
             )
+            opened.callback(self._meta_store.close)
             meta = MetaServer(self._meta_store, config)
-        except BaseException:
-            self._folder.close()
-            raise
+            broker_id = self._broker_id(meta)
+            opened.pop_all()
         self._background = ThreadBackground(reactor)
         self._syncer = PoolSyncer(disk, reactor.callFromThread, config.storage.sync_threads)
         world = World(reactor, _wall, self._background)
         store = PartitionStore(self._folder, config.limits, config.producers)
         self.broker = Broker(config, meta, store, world, self._syncer)
-        self.broker.id = self._broker_id(meta)
+        self.broker.id = broker_id
         self.operations = Operations(self.broker, self._logs)
         self.factory = BrokerFactory(self.broker, self.operations)
         self._housekeeping = Housekeeping(self.broker)
@@ -324,7 +326,7 @@ class BrokerService(Service):
         partitions = self.broker.partitions()
         for partition in partitions:
             partition.close(ShuttingDown("the broker is stopping"))
-        self._withdraw()
+        self._withdraw()  # before the folder is unlocked, and another broker writes its own
         try:
             self.broker.store.close(partitions)
         finally:
