@@ -20,7 +20,7 @@ from tinymq import __version__
 from tinymq.broker.broker import Broker
 from tinymq.broker.housekeeping import Housekeeping, reserve_of
 from tinymq.broker.partition import Appended, Partition
-from tinymq.broker.peek import Seen, look
+from tinymq.broker.peek import Effort, Seen, look
 from tinymq.client.core.partitioners import key_partition
 from tinymq.errors import OffsetOutOfRange, ValueTooLarge, WireError
 from tinymq.operations import Operations, Result
@@ -257,10 +257,11 @@ class BrokerConsole:
         share = max(64 * 1024, max_bytes // max(1, len(chosen)))
         notes: list[str] = []
         looked: list[tuple[Partition, Seen]] = []
+        effort = Effort()
         for each in chosen:
             first = _first(each, start, limit, notes)
             try:
-                looked.append((each, look(each, first, limit, share)))
+                looked.append((each, look(each, first, limit, share, effort)))
             except WireError as error:
                 notes.append(f"partition {each.index} cannot be read: {error.text}")
         newest = isinstance(start, Newest)
@@ -269,6 +270,8 @@ class BrokerConsole:
         skipped = sum(seen.skipped for _, seen in looked)
         if skipped:
             notes.append(f"{skipped} batches cannot be shown")
+        if effort.left <= 0 and not all(seen.complete for _, seen in looked):
+            notes.append("only a part of the compressed batches is shown")
         return Page(
             records=tuple(views[:limit]),
             scanned=tuple(
