@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from tinymq.config import DEFAULT_CONFIG, ProducersConfig
 from tinymq.errors import StorageError, TinyMQError
 from tinymq.limits import Limits
 from tinymq.storage.epochs import EpochFile
-from tinymq.storage.facts import LogConfig
+from tinymq.storage.facts import Gap, LogConfig
 from tinymq.storage.folder import DataFolder
 from tinymq.storage.log import Log
 from tinymq.storage.memory import MemoryLog
@@ -119,13 +120,18 @@ class PartitionStore:
                 end=log.end_offset,
             )
         for gap in report.damaged:
-            self._log.error(
-                "{partition}: offsets {start} to {end} are {reason}; later records are readable",
-                partition=partition,
-                start=gap.start,
-                end=gap.end - 1,
-                reason=gap.reason,
-            )
+            self._tell(partition, gap)
+        # What no start looks at shows when somebody reads there.
+        report.on_gap = partial(self._tell, partition)
+
+    def _tell(self, partition: Partition, gap: Gap) -> None:
+        self._log.error(
+            "{partition}: offsets {start} to {end} are {reason}; later records are readable",
+            partition=partition,
+            start=gap.start,
+            end=gap.end - 1,
+            reason=gap.reason,
+        )
 
     def delete(self, topic: Topic, partitions: Iterable[Partition] = ()) -> None:
         """
@@ -178,11 +184,12 @@ class PartitionStore:
 
         Args:
             partitions: Those to look at.
-            every: Store all that know any producer.
+            every: Store those of all that have records.
         """
         for partition in partitions:
             log = partition.log
-            if not isinstance(log, Log) or not len(partition.producers):
+            # That nobody is known is worth storing, too: otherwise each start looks for them.
+            if not isinstance(log, Log) or not log.written_offset:
                 continue
             if every or log.segment_count != self._stored.get(partition, 1):
                 try:

@@ -27,7 +27,7 @@ class _Search(NamedTuple):
 
 class Searches:
     """
-    Answers OFFSETS requests of all connections, one after the other.
+    Answers OFFSETS requests of all connections, each for a turn.
 
     Args:
         broker: Has the partitions.
@@ -41,7 +41,7 @@ class Searches:
         self, request: Offsets, wanted: Callable[[], bool], answer: Callable[[OffsetsReply], None]
     ) -> None:
         """
-        Answer a request, at once if it is short and none is before it.
+        Answer a request, at once if it is short and nothing else is under way.
 
         Args:
             request: What is asked.
@@ -63,6 +63,7 @@ class Searches:
             queries, results = search.request.queries, search.results
             while len(results) < len(queries):
                 if scheduler.seconds() > until:
+                    self._waiting.rotate(-1)
                     scheduler.callLater(0, self._turn)
                     return
                 one = [queries[len(results)]]
