@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -93,6 +94,15 @@ def _close(reactor: SelectReactor) -> list[IDelayedCall]:
     for selectable in (*reactor.removeAll(), reactor.waker):
         selectable.connectionLost(Failure(ConnectionDone()))
     return left
+
+
+@pytest.fixture(autouse=True)
+def _no_broker_is_left() -> Iterator[None]:
+    """Kill the brokers in memory that a test left, so that none holds files."""
+    yield
+    fakes = sys.modules.get("tests.fakes.broker")
+    while fakes is not None and fakes.RUNNING:
+        fakes.RUNNING[-1].kill()
 
 
 @pytest.fixture

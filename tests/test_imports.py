@@ -23,6 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "wire": set(),
     "storage": {"wire"},
     "stats": {"wire"},
+    "history": {"stats"},
     "meta": {"wire", "storage"},
     "broker": {"wire", "storage", "meta", "stats"},
     "operations": {"wire", "storage", "meta", "broker", "stats", "logs"},
@@ -35,21 +36,23 @@ ALLOWED: dict[str, set[str]] = {
     "gateways": {"wire", "storage", "broker", "meta", "stats", "operations", "protocol"},
     "web": {"wire", "stats", "operations"},
     "logs": set(),
-    "sampling": {"wire", "broker", "stats"},
+    "process": set(),
+    "listing": {"broker", "meta", "stats", "sampling"},
+    "sampling": {"wire", "broker", "stats", "history"},
     "console": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
-    | {"sampling", "client"},
+    | {"sampling", "listing", "client"},
     "verify": {"wire", "storage", "client", "sync"},
     "cli": {"wire", "storage", "meta", "stats", "operations", "client", "aio", "sync", "verify"},
     "service": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
     | {"client", "gateways", "console", "sampling", "logs"},
     "testing": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol"}
     | {"client", "aio", "sync", "console", "logs", "service"},
-    "tap": {"logs", "service"},
+    "tap": {"logs", "service", "process"},
     "__init__": {"client"},
 }
 
 #: Rooms, and one inner room, that do not know Twisted.
-PURE = ["wire", "storage", "meta", "client/core", *sorted(BASE)]
+PURE = ["wire", "storage", "meta", "client/core", "aio", "sync", *sorted(BASE)]
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

@@ -41,7 +41,7 @@ def test_good_names(name: str) -> None:
     ],
 )
 def test_bad_names(name: str) -> None:
-    """A name outside the rule is refused with the rule in words (D112)."""
+    """A name outside the rule is refused with the rule in words."""
     with pytest.raises(InvalidName, match=re.escape(RULE)):
         valid_name(name)
 
@@ -58,7 +58,7 @@ def test_what_is_no_text(given_: object) -> None:
     [("a" * 201, 201), ("a" * 256, 256), ("ä" * 101, 202), ("a" * 100000, 100000)],
 )
 def test_long_names(name: str, length: int) -> None:
-    """The bound is in bytes, and the error does not repeat the whole name (D115)."""
+    """The bound is in bytes, and the error does not repeat the whole name."""
     with pytest.raises(InvalidName, match=f"is {length} bytes long") as caught:
         valid_name(name)
     assert caught.value.data == {"length": length}
@@ -88,5 +88,5 @@ def test_accepted_names_are_plain(name: str) -> None:
 
 
 def test_case_is_kept() -> None:
-    """Names that differ only in case are two names (X3)."""
+    """Names that differ only in case are two names."""
     assert valid_name("Orders") != valid_name("orders")

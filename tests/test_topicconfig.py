@@ -117,11 +117,6 @@ def test_stored_settings_of_a_newer_version_are_left_out() -> None:
     assert TopicConfig.from_stored({"sync": "os", "shiny": 1}) == TopicConfig(sync="os")
 
 
-def test_difference() -> None:
-    """The difference of two configurations is a list of external names."""
-    assert TopicConfig().difference(TopicConfig(sync="os", undo_ms=1)) == ("sync", "undo.ms")
-
-
 def test_rows() -> None:
     """The table for people shows the value, the broker's default and the range."""
     rows = TopicConfig(retention_ms=None).rows(TopicConfig(undo_ms=3))

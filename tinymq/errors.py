@@ -13,6 +13,7 @@ Every error of tinymq, in one tree.
     │   ├── DeadlineExceeded    no answer within the deadline
     │   ├── BufferFull          the producer's memory bound was reached
     │   └── UnreachableError    no broker answered at all
+    │       └── NoBroker        nor is anybody waited for
     └── WireError               has a code and travels in an error frame
         ├── ProtocolError       the peer's bytes are wrong; fatal
         ├── RequestError        the request is wrong; the connection lives
@@ -71,6 +72,12 @@ class BufferFull(ClientError):
 
 class UnreachableError(ClientError):
     """No address answered."""
+
+
+class NoBroker(UnreachableError):
+    """No address answered, and the settings of the client say not to wait."""
+
+    retriable = False
 
 
 class WireError(TinyMQError):

@@ -5,6 +5,7 @@ Log lines: text for people or JSON for machines, from a level on that can be cha
 from __future__ import annotations
 
 import json
+import math
 import sys
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
@@ -62,6 +63,16 @@ def _when(event: LogEvent) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def _escaped(text: str) -> str:
+    """The text on one line, without what a terminal obeys or UTF-8 cannot hold."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode("ascii")
+        for each in text
+    )
+
+
 def _text(event: LogEvent) -> str:
     """The line itself; empty for what Twisted says of ports, which the broker says better."""
     if event.get("log_namespace") == "log_legacy" and not event.get("isError"):
@@ -70,10 +81,12 @@ def _text(event: LogEvent) -> str:
 
 
 def _text_line(event: LogEvent) -> str | None:
-    text = _text(event)
+    text = _escaped(_text(event))
     failure = event.get("log_failure")
     if failure is not None:
-        text = f"{text}\n{failure.getTraceback().rstrip()}"
+        # Indented, so that no message within can pass for a line of its own.
+        lines = failure.getTraceback().rstrip().splitlines()
+        text = "\n    ".join([text, *map(_escaped, lines)])
     if not text:
         return None
     level = event.get("log_level", LogLevel.info).name
@@ -92,7 +105,7 @@ def _json_line(event: LogEvent) -> str | None:
         "message": text,
     }
     facts = {
-        name: value if isinstance(value, (int, float, bool)) else str(value)
+        name: _fact(value)
         for name, value in event.items()
         if not name.startswith("log_") and name not in _FRAME
     }
@@ -100,4 +113,11 @@ def _json_line(event: LogEvent) -> str | None:
         line["facts"] = facts
     if failure is not None:
         line["traceback"] = failure.getTraceback()
-    return json.dumps(line, ensure_ascii=False) + "\n"
+    return json.dumps(line) + "\n"
+
+
+def _fact(value: object) -> object:
+    """A value as JSON holds it; it has neither infinity nor objects."""
+    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return str(value)

@@ -9,7 +9,8 @@ from typing import Final
 from tinymq.broker.broker import Broker
 from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Timer
-from tinymq.stats import Counters, History
+from tinymq.history import History
+from tinymq.stats import Counters
 
 #: Seconds between two samples of the counters.
 SAMPLE_SECONDS: Final = 1.0
@@ -35,8 +36,12 @@ class Sampler:
         self.started_ms = broker.wall()
         self.history = History(self.started_ms)
         self._lateness: deque[float] = deque(maxlen=LAG_LOOKS)
+        #: Topics whose figures changed; whoever shows them empties the set.
+        self.moved_topics: set[bytes] = set()
         self._last: dict[Partition, Counters] = {}
-        self._gone = Counters()
+        self._topics: dict[bytes, Counters] = {}
+        self._whole = Counters()
+        self._known = broker.meta.registry.topics
         self._timers: dict[str, Timer] = {}
 
     def start(self) -> None:
@@ -67,43 +72,43 @@ class Sampler:
         arm()
 
     def sample(self) -> None:
-        """Take the counters of every partition that did something."""
-        self.history.sample(self._broker.wall(), self._changed())
+        """Take the counters of the partitions that did something since the last time."""
+        moved = list(self._broker.moved)
+        self._broker.moved.clear()
+        self.moved_topics.update(partition.topic.id for partition in moved)
+        self.history.sample(self._broker.wall(), self._growth(moved))
+        topics = self._broker.meta.registry.topics
+        if topics is not self._known:
+            self._known = topics
+            self._forget_deleted()
 
-    def _changed(self) -> Iterator[tuple[object, Counters]]:
-        topics: dict[bytes, list[int]] = {}
-        whole = list(self._gone)
-        moved: set[bytes] = set()
-        for partition in self._broker.partitions():
-            live = partition.counters
-            now = Counters(live.records_in, live.records_out, live.bytes_in, live.bytes_out)
-            if not any(now):
+    def _growth(self, moved: list[Partition]) -> Iterator[tuple[object, Counters]]:
+        topics: set[bytes] = set()
+        for partition in moved:
+            now, before = _counters(partition), self._last.get(partition, Counters())
+            if now == before:
                 continue
-            total = topics.setdefault(partition.topic.id, [0, 0, 0, 0])
-            for place, value in enumerate(now):
-                total[place] += value
-                whole[place] += value
-            if self._last.get(partition) != now:
-                self._last[partition] = now
-                moved.add(partition.topic.id)
-                yield (partition.topic.id, partition.index), now
-        for topic_id in moved:
-            yield topic_id, Counters(*topics[topic_id])
-        yield WHOLE, Counters(*whole)
+            topic_id = partition.topic.id
+            growth = Counters(*(new - old for new, old in zip(now, before, strict=True)))
+            self._whole = _sum(self._whole, growth)
+            if not self._is_here(partition):
+                continue  # deleted meanwhile: it counts for the whole alone
+            self._last[partition] = now
+            self._topics[topic_id] = _sum(self._topics.get(topic_id, Counters()), growth)
+            topics.add(topic_id)
+            yield (topic_id, partition.index), now
+        for topic_id in topics:
+            yield topic_id, self._topics[topic_id]
+        yield WHOLE, self._whole
 
-    def forget(self, partitions: list[Partition]) -> None:
-        """
-        Drop everything about partitions of a deleted topic.
+    def _is_here(self, partition: Partition) -> bool:
+        return partition.topic.id in self._broker.meta.registry.topics
 
-        Args:
-            partitions: As they were.
-        """
-        for partition in partitions:
-            last = self._last.pop(partition, None)
-            if last is not None:
-                self._gone = Counters(
-                    *(old + new for old, new in zip(self._gone, last, strict=True))
-                )
+    def _forget_deleted(self) -> None:
+        """Drop everything about deleted topics, but for the broker's sum."""
+        for partition in [each for each in self._last if not self._is_here(each)]:
+            del self._last[partition]
+            self._topics.pop(partition.topic.id, None)
             self.history.forget((partition.topic.id, partition.index))
             self.history.forget(partition.topic.id)
 
@@ -114,3 +119,12 @@ class Sampler:
             return None
         ordered = sorted(self._lateness)
         return max(0.0, ordered[int(len(ordered) * 0.99)] * 1000)
+
+
+def _sum(one: Counters, other: Counters) -> Counters:
+    return Counters(*(left + right for left, right in zip(one, other, strict=True)))
+
+
+def _counters(partition: Partition) -> Counters:
+    live = partition.counters
+    return Counters(live.records_in, live.records_out, live.bytes_in, live.bytes_out)

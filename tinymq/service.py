@@ -62,21 +62,35 @@ _ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - recognised, not bound
 
 
 class ThreadBackground:
-    """Runs calls that wait for the disk in a few threads."""
+    """
+    Runs calls that wait for the disk in a few threads.
+
+    Args:
+        reactor: Twisted's reactor.
+    """
+
+    _log = Logger()
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="tinymq-read")
 
     def submit(self, work: Callable[[], None], done: Callable[[], None]) -> None:
-        """Run `work` in a thread, then `done` on the reactor's."""
+        """Run `work` in a thread, then, however it ended, `done` on the reactor's."""
 
         def run() -> None:
-            with suppress(OSError):
+            try:
                 work()
+            except OSError:
+                pass  # who reads again on the reactor's thread hears of it
+            except Exception as error:  # noqa: BLE001 - a reader waits for `done`
+                self._reactor.callFromThread(self._told, Failure(error))
             self._reactor.callFromThread(done)
 
         self._pool.submit(run)
+
+    def _told(self, failure: Failure) -> None:
+        self._log.failure("work in the background failed", failure)
 
     def stop(self) -> None:
         """End the threads."""
@@ -123,6 +137,8 @@ class BrokerService(Service):
                 f"cannot listen on {error.interface or '*'}:{error.port}: {error.socketError}; "
                 "stop what listens there, or choose another port with --listen or --http"
             )
+        except OSError as error:
+            self._give_up(f"the data folder cannot be used: {error}")
         self._housekeeping.start(self._registration)
         self._console.start()
         super().startService()
@@ -235,7 +251,8 @@ class BrokerService(Service):
 
     def _give_up(self, reason: str) -> NoReturn:
         """End the process with one clear line; used before the reactor runs."""
-        sys.stderr.write(f"tinymq: error: {reason}\n")
+        # twistd has sent what goes to sys.stderr into the log by now.
+        (sys.__stderr__ or sys.stderr).write(f"tinymq: error: {reason}\n")
         if self._logs is not None and not self._logs.on_console:
             self._log.critical("{reason}", reason=reason)
         raise SystemExit(1)

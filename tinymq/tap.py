@@ -125,8 +125,10 @@ def makeService(options: Options, reactor: Any = None) -> IService:
         # when somebody sets it.
         reactor = installed
         reactor.seconds = time.monotonic
+    from tinymq.process import tune
     from tinymq.service import BrokerService
 
+    reactor.callWhenRunning(tune)
     output = _log_output(options)
     _listen_to_signals(output)
     logs = Logs(output, config.logging.format, config.logging.level)

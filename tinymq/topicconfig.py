@@ -146,11 +146,6 @@ class TopicConfig:
             raise InvalidRequest("storage is fixed when a topic is created", field="storage")
         return new
 
-    def difference(self, other: TopicConfig) -> tuple[str, ...]:
-        """Return the external names of the settings in which two differ."""
-        mine, its = self.to_mapping(), other.to_mapping()
-        return tuple(name for name in mine if mine[name] != its[name])
-
     def rows(self, defaults: TopicConfig | None = None) -> tuple[Row, ...]:
         """
         Return the table of all settings, for pages and the command line.

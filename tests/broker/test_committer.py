@@ -241,6 +241,37 @@ class TestFull:
         assert only(answers).base_offset == 1
         assert held.values() == [b"b"]
 
+    def test_purge_during_a_sync(self, held: BrokerFixture, syncer: HeldSyncer) -> None:
+        """A purge while a sync runs makes nothing certain that it did not sync itself."""
+        disk = held.disk
+        assert isinstance(disk, BrokerDisk)
+        held.topic()
+        held.produce(b"a")
+        syncer.release()
+        running = held.produce(b"b")
+        before = disk.calls["fdatasync"]
+        held.operations.run("topic.purge", {"name": "t"})
+        assert disk.calls["fdatasync"] - before == 2  # the log, and its new start
+        syncer.release()
+        assert only(running).base_offset == 1
+        assert held.broker.committer.idle
+
+    def test_purge_whose_sync_fails(self, held: BrokerFixture, syncer: HeldSyncer) -> None:
+        """When the disk fails under a purge, nobody who waits is told of success."""
+        disk = held.disk
+        assert isinstance(disk, BrokerDisk)
+        held.topic()
+        held.produce(b"a")
+        syncer.release()
+        running = held.produce(b"b")
+        disk.failing["fdatasync"] = errno.EIO
+        with pytest.raises(PartitionOffline):
+            held.operations.run("topic.purge", {"name": "t"})
+        assert isinstance(refused(running), PartitionOffline)
+        syncer.release()
+        assert held.partition().high_watermark == 1
+        assert held.broker.committer.idle
+
 
 class TestOther:
     def test_os(self, held: BrokerFixture, syncer: HeldSyncer) -> None:

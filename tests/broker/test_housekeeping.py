@@ -11,6 +11,7 @@ from tests.fakes.broker import (
     BEGIN_MS,
     BrokerDisk,
     BrokerFixture,
+    HeldBackground,
     HeldSyncer,
     LogKeeper,
     changed,
@@ -194,6 +195,51 @@ class TestRegistration:
 
 
 class TestCheckpoint:
+    def test_recovery_begins_there(self, fixture: BrokerFixture) -> None:
+        """After a kill only what came behind the last checkpoint is looked at."""
+        fixture.topic(partitions=2)
+        for _ in range(20):
+            fixture.produce(b"x" * 5000)
+        fixture.produce(b"other", partition=1)
+        fixture.housekeeping.checkpoint()
+        fixture.produce(b"behind", producer=(7, 0, 0))
+        fixture.kill()
+        after = fixture.again()
+        scanned = [each.log.report.scanned_bytes for each in after.broker.partitions()]
+        assert (0 < scanned[0] < 1000, scanned[1]) == (True, 0)
+        assert after.values()[-1] == b"behind"
+        assert len(after.values()) == 21
+        assert only(after.produce(b"behind", producer=(7, 0, 0))).duplicate
+
+    def test_nothing_new(self, fixture: BrokerFixture) -> None:
+        """An idle broker stores nothing anew."""
+        fixture.topic()
+        fixture.produce(b"a")
+        fixture.housekeeping.checkpoint()
+        before = disk_of(fixture).calls["writev"]
+        fixture.housekeeping.checkpoint()
+        assert disk_of(fixture).calls["writev"] == before
+
+    def test_one_at_a_time(self, make: MakeBroker) -> None:
+        """While one is being stored no other is begun; a full disk costs nothing but time."""
+        background = HeldBackground()
+        fixture = make(background=background)
+        background.waiting.clear()
+        fixture.topic()
+        for _ in range(2):
+            fixture.produce(b"a")
+            fixture.housekeeping.checkpoint()
+        assert len(background.waiting) == 1
+        disk_of(fixture).room = 0
+        background.release()
+        disk_of(fixture).room = None
+        fixture.produce(b"a")
+        fixture.housekeeping.checkpoint()
+        assert len(background.waiting) == 1
+        background.release()
+        fixture.kill()
+        assert len(fixture.again().values()) == 3
+
     def test_syncs(self, make: MakeBroker, syncer: HeldSyncer) -> None:
         """What the policy os left unsynced is on the disk after the interval."""
         fixture = make(syncer=syncer, config=changed(storage__checkpoint_seconds=7))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from typing import Any
@@ -13,8 +14,8 @@ from click.testing import CliRunner
 import tinymq
 from tests.cli.conftest import Run
 from tests.fakes.memory_broker import MemoryBroker
-from tinymq import errors
-from tinymq.cli import failure
+from tinymq import errors, logs
+from tinymq.cli import about, failure
 from tinymq.cli.app import VERBS, LazyGroup, end, root
 from tinymq.cli.session import Session
 
@@ -69,8 +70,8 @@ def test_usage_errors_name_the_verb(run: Run) -> None:
 @pytest.mark.parametrize(
     ("error", "status", "hint"),
     [
-        (errors.UnreachableError("no broker at x:1"), 3, "is a broker running there?"),
-        (errors.ConnectionLost("it went away"), 3, "is a broker running there?"),
+        (errors.UnreachableError("no broker at x:1"), 3, "start one with `twistd -n tinymq`"),
+        (errors.ConnectionLost("it went away"), 3, "is the broker still running?"),
         (errors.DeadlineExceeded("10 s passed"), 3, "--timeout allows more time"),
         (errors.StorageFull("the disk is full"), 1, "`tinymq topic purge`"),
         (errors.BufferFull("full"), 1, ""),
@@ -170,6 +171,27 @@ def test_info(broker: MemoryBroker, run: Run) -> None:
     assert result.exit_code == 1
     assert "no: the disk is full" in result.output
     assert run("info", "-o", "json").exit_code == 1
+
+
+def test_log_level(broker: MemoryBroker, run: Run) -> None:
+    """The level is shown, changed, or only looked at."""
+    assert run("log-level").output == "info\n"
+    assert run("log-level", "debug", "--dry-run").output == (
+        "the broker would write log lines from debug on; before from info on\n"
+    )
+    assert broker.log_level == "info"
+    assert run("log-level", "debug").output == (
+        "the broker writes log lines from debug on; before from info on\n"
+    )
+    assert broker.log_level == "debug"
+    assert json.loads(run("log-level", "-o", "json").output) == {"level": "debug"}
+    assert json.loads(run("log-level", "warn", "-o", "json").output) == {
+        "level": "warn",
+        "before": "debug",
+        "dry_run": False,
+    }
+    assert run("log-level", "loud").exit_code == 2
+    assert about.LEVELS == logs.LEVELS
 
 
 def test_client_is_closed_at_the_end(broker: MemoryBroker) -> None:

@@ -83,5 +83,5 @@ def test_nested_facts() -> None:
         "disk.free_bytes": "2.0 KiB",
         "started": "2025-06-15T15:06:40.000Z",
         "listen": "a, b",
-        "none": "-",
+        "none": "none",
     }

@@ -115,10 +115,15 @@ def test_ctrl_c(broker: BrokerProcess, verb: str) -> None:
 
 
 def test_nobody_answers(broker: BrokerProcess) -> None:
-    """Where no broker is the status is 3."""
-    result = tinymq_run(broker, "--url", "tinymq://127.0.0.1:1", "topic", "ls", "--timeout", "1s")
-    assert result.returncode == 3
-    assert result.stderr.startswith(b"error: no broker answered at 127.0.0.1:1")
+    """Where no broker is the status is 3, at once, with what to do about it."""
+    url = "tinymq://127.0.0.1:1"
+    for verb in (["topic", "ls"], ["pub", "t", "x"], ["tail", "t"]):
+        result = tinymq_run(broker, "--url", url, *verb, "--timeout", "60s")
+        assert result.returncode == 3
+        assert result.stderr.decode() == (
+            f"error: no broker answers at {url} "
+            "(hint: start one with `twistd -n tinymq`, or name another with --url)\n"
+        )
 
 
 def test_a_table_on_a_terminal(broker: BrokerProcess) -> None:

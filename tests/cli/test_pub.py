@@ -30,6 +30,8 @@ def test_pub_to_memory(broker: MemoryBroker, run: Run) -> None:
     """An acknowledgement from memory says so."""
     broker.make("fleeting", storage="memory")
     assert run("pub", "fleeting", "x").output.endswith("at 0@0, in memory only\n")
+    lines = run("pub", "fleeting", "-l", stdin=b"y\nz\n").output
+    assert lines.endswith("at 0@1..2, in memory only\n")
 
 
 def test_pub_stdin_whole(broker: MemoryBroker, run: Run) -> None:

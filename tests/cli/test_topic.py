@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from typing import Any
 
 import pytest
 from click.testing import _NamedTextIOWrapper
@@ -152,6 +153,41 @@ def test_edit(broker: MemoryBroker, run: Run) -> None:
         "orders has these settings already; nothing changed\n"
     )
     assert run("topic", "edit", "orders").exit_code == 2
+
+
+def test_settings_in_units(broker: MemoryBroker, run: Run) -> None:
+    """Settings that count milliseconds or bytes take durations and sizes; none stays none."""
+    result = run(
+        *("topic", "edit", "orders"),
+        *("-s", "retention.ms=7d", "-s", "segment.bytes=64MB", "-s", "undo.ms=1500"),
+        *("-s", "memory.bytes=none", "-s", "sync=os"),
+    )
+    assert result.exit_code == 0
+    assert broker.calls[-1][1]["config"] == {
+        "retention.ms": "604800000",
+        "segment.bytes": "67108864",
+        "undo.ms": "1500",
+        "memory.bytes": "none",
+        "sync": "os",
+    }
+    wrong = run("topic", "create", "new", "-s", "retention.ms=soon")
+    assert wrong.exit_code == 2
+    assert "retention.ms: 'soon' is no duration; write 250ms" in wrong.stderr
+
+
+def test_none_is_shown_in_one_way(broker: MemoryBroker, run: Run) -> None:
+    """A setting without a value is none: in facts, as old and as new, in tables and CSV."""
+    settings: dict[str, Any] = {"retention.ms": None, "retention.bytes": 5}
+    broker.make("t", **settings)
+    facts = run("topic", "info", "t").output
+    assert "retention.ms     none\n" in facts
+    edits = ("topic", "edit", "t", "-s", "retention.ms=1s", "--dry-run")
+    assert run(*edits).output.splitlines()[1].split() == ["retention.ms", "none", "1000"]
+    unset = ("topic", "edit", "orders", "-s", "sync=os", "--dry-run", "-o", "csv")
+    assert run(*unset).output.splitlines()[1] == "sync,always,os"
+    broker.topics["t"].config["retention.ms"] = 1000
+    gone = run("topic", "edit", "t", "--unset", "retention.ms", "-o", "csv").output
+    assert gone.splitlines()[1] == "retention.ms,1000,none"
 
 
 def test_remove_asks_for_yes_where_nobody_can_be_asked(broker: MemoryBroker, run: Run) -> None:

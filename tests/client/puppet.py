@@ -395,6 +395,7 @@ class CoreNetwork:
         now: The time.
         puppets: By address.
         up: Whether anybody can be reached.
+        reports: Errors of the caller's own code.
     """
 
     def __init__(self, puppet: Puppet | None = None) -> None:
@@ -405,6 +406,7 @@ class CoreNetwork:
         self.hang = False
         self.wires: list[CoreWire] = []
         self.dialed: list[Address] = []
+        self.reports: list[tuple[str, Exception]] = []
         self._dialing: list[tuple[Link, Address]] = []
 
     def cluster(self, config: ClientConfig | None = None, *more: Address) -> Cluster:
@@ -420,6 +422,10 @@ class CoreNetwork:
     def hang_up(self, link: Link) -> None:
         """Stop connecting."""
         self._dialing = [one for one in self._dialing if one[0] is not link]
+
+    def report(self, what: str, error: Exception) -> None:
+        """Note it."""
+        self.reports.append((what, error))
 
     def pump(self) -> None:
         """Move bytes both ways until nothing moves."""

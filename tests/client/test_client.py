@@ -20,6 +20,7 @@ from tinymq.client import (
     LATEST,
     Account,
     Client,
+    ClientConfig,
     ConsumerBatch,
     ConsumerConfig,
     Position,
@@ -27,6 +28,7 @@ from tinymq.client import (
     Sent,
 )
 from tinymq.client.core.fork import Home, Process
+from tinymq.client.network import TwistedNetwork
 from tinymq.errors import (
     BufferFull,
     ClientError,
@@ -43,6 +45,7 @@ from tinymq.errors import (
     UsageError,
     ValueTooLarge,
 )
+from tinymq.operations import OPERATIONS
 from tinymq.wire.header import MessageType
 
 
@@ -348,8 +351,7 @@ def test_admin() -> None:
         calls.append((name, more))
         return {"is": name}
 
-    names = ["create", "alter", "delete", "list", "info", "purge", "undo_purge"]
-    for name in ["broker.info", *[f"topic.{name}" for name in names]]:
+    for name in OPERATIONS:
         stage.puppet.operations[name] = partial(note, name)
     settings = {"sync": "os"}
     admin = stage.client.admin
@@ -361,6 +363,7 @@ def test_admin() -> None:
         admin.topic("t"),
         admin.purge("t", before=5),
         admin.undo_purge("t"),
+        admin.log_level("debug", dry_run=True),
     ):
         stage.done(call)
     assert stage.done(admin.broker_info()) == {"is": "broker.info"}
@@ -372,12 +375,16 @@ def test_admin() -> None:
         ),
         ("topic.alter", {"name": "t", "config": settings, "partitions": 3, "dry_run": False}),
         ("topic.delete", {"name": "t", "dry_run": True}),
-        ("topic.list", {"filter": "t*", "after": "", "limit": 500, "sort": "name"}),
+        ("topic.list", {"filter": "t*", "after": "", "limit": 500}),
         ("topic.info", {"name": "t"}),
         ("topic.purge", {"name": "t", "before": 5, "dry_run": False}),
-        ("topic.undo_purge", {"name": "t"}),
+        ("topic.undo_purge", {"name": "t", "dry_run": False}),
+        ("broker.log_level", {"level": "debug", "dry_run": True}),
         ("broker.info", {}),
     ]
+    assert set(OPERATIONS) == {name for name, _ in calls}, "every operation has its method"
+    for name, arguments in calls:  # as a broker reads them
+        OPERATIONS[name].arguments(arguments)
     stage.end()
 
 
@@ -470,6 +477,21 @@ def test_silence_during_each_request(kind: MessageType) -> None:
 
     (error,) = results.errors
     assert isinstance(error, (DeadlineExceeded, UnreachableError, ConnectionLost))
+    stage.end()
+
+
+def test_errors_of_the_caller_are_logged() -> None:
+    """What a function of the caller does wrong is in the log, with its traceback."""
+    stage = Stage()
+    events: list[Any] = []
+    observer = cast(ILogObserver, events.append)
+    globalLogPublisher.addObserver(observer)
+    TwistedNetwork(stage.clock, ClientConfig(), None).report("on_gap failed", LookupError("oh"))
+    globalLogPublisher.removeObserver(observer)
+    (event,) = events
+
+    assert event["what"] == "on_gap failed"
+    assert event["log_failure"].check(LookupError)
     stage.end()
 
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.client.puppet import APPENDED_MS, CoreNetwork, PuppetLog
+from tests.client.puppet import ADDRESS, APPENDED_MS, CoreNetwork, PuppetLog
 from tinymq.client.core.config import ConsumerConfig
 from tinymq.client.core.consumer import ConsumerCore
 from tinymq.client.core.delivered import ConsumerBatch
 from tinymq.client.core.offsets import OffsetSearch
-from tinymq.client.core.results import EARLIEST, LATEST, At
+from tinymq.client.core.starts import EARLIEST, LATEST, At
 from tinymq.errors import (
     ClosedError,
     ConnectionLost,
@@ -125,6 +125,10 @@ def test_starts_inside_a_batch() -> None:
         (At(APPENDED_MS), [b"a", b"b", b"new"]),
         (At(APPENDED_MS + 1), [b"new"]),
         ({0: 1}, [b"b", b"new"]),
+        ("earliest", [b"a", b"b", b"new"]),
+        ("latest", [b"new"]),
+        ({0: "latest"}, [b"new"]),
+        ({}, [b"a", b"b", b"new"]),
     ],
 )
 def test_starts(start: Any, expected: list[bytes]) -> None:
@@ -138,7 +142,9 @@ def test_starts(start: Any, expected: list[bytes]) -> None:
     assert expected == reader.drain()
 
 
-@pytest.mark.parametrize("start", [-3, "earliest", At(-1), {0: None}, True, None])
+@pytest.mark.parametrize(
+    "start", [-3, "end", b"latest", At(-1), {0: None}, {"0": 1}, {-1: 1}, True, None]
+)
 def test_wrong_start(start: Any) -> None:
     """What is no start is refused."""
     reader = Reader()
@@ -146,8 +152,41 @@ def test_wrong_start(start: Any) -> None:
         with pytest.raises(UsageError, match="at least one"):
             reader.assign(partitions=[])
         return
-    with pytest.raises(UsageError, match="a start is"):
+    with pytest.raises(UsageError, match=r"a start is .*'latest'|starts are given by partition"):
         reader.assign(start)
+
+
+@pytest.mark.parametrize(
+    ("start", "partitions", "expected"),
+    [
+        ({1: 1}, None, [0, 1, 0]),
+        ({1: 1, 2: LATEST}, [0, 1], [0, 1, None]),
+        ({1: 1, 9: 5}, [0, 1], [0, 1, None]),
+        ({}, [2], [None, None, 0]),
+    ],
+)
+def test_starts_of_some(start: Any, partitions: Any, expected: list[int | None]) -> None:
+    """A mapping says where some partitions start; all others start at their first record."""
+    reader = Reader(partitions=3)
+    for number in range(3):
+        reader.put(b"a", partition=number)
+        reader.put(b"b", partition=number)
+    reader.assign(start, partitions)
+    reading = [number for _, number in reader.core.assigned]
+
+    assert reader.assigned == [None]
+    assert expected == [
+        reader.core.position("t", number) if number in reading else None for number in range(3)
+    ]
+
+
+def test_starts_of_partitions_that_are_not_there() -> None:
+    """A position of a partition that the topic does not have fails the assignment."""
+    reader = Reader()
+    reader.assign({0: 0, 1: 7})
+
+    assert [type(error) for error in reader.assigned] == [UnknownPartition]
+    assert reader.core.assigned == []
 
 
 def test_assignment_fails() -> None:
@@ -459,6 +498,24 @@ def test_gaps_are_counted() -> None:
     assert reader.drain() == [b"a", b"c"]
     assert gaps == [("t", 0, 1, 2)]
     assert reader.core.gaps == 1
+
+
+def test_a_wrong_gap_report_costs_nothing() -> None:
+    """An error in the caller's own function is logged, and reading goes on."""
+
+    def report(topic: str, partition: int, expected: int, found: int) -> None:
+        raise LookupError("of the caller")
+
+    reader = Reader(on_gap=report)
+    for value in (b"a", b"b", b"c"):
+        reader.put(value)
+    log = reader.topic.logs[0]
+    del log.batches[1], log.headers[1]
+    reader.assign()
+
+    assert reader.drain() == [b"a", b"c"]
+    assert [str(error) for _, error in reader.net.reports] == ["of the caller"]
+    assert reader.net.dialed == [ADDRESS]
 
 
 def test_control_batches_are_passed() -> None:

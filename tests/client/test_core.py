@@ -21,6 +21,7 @@ from tinymq.errors import (
     ConfigError,
     ConnectionLost,
     DeadlineExceeded,
+    NoBroker,
     Overloaded,
     TinyMQError,
     UnknownTopic,
@@ -173,6 +174,44 @@ def test_unreachable_within_the_deadline() -> None:
     assert isinstance(outcome.errors[0], UnreachableError)
     assert "127.0.0.1:7800 refused" in str(outcome.errors[0])
     assert 5 < len(net.dialed) < 12
+
+
+def test_nobody_is_waited_for() -> None:
+    """If the settings say so, a call ends as soon as every address was tried in vain."""
+    net = CoreNetwork()
+    net.up = False
+    other = Address("b", 1)
+    cluster = net.cluster(ClientConfig(wait_for_broker=False), other)
+    outcome = Outcome()
+    for _ in range(2):
+        cluster.topic("t", net.now + 100, outcome.found, net.now)
+        cluster.ask(InitProducer(), net.now + 100, outcome.done, net.now)
+        net.advance(1)
+
+        assert [NoBroker, NoBroker] == [type(error) for error in outcome.errors]
+        assert str(outcome.errors[0]).startswith(
+            "no broker answers at tinymq://127.0.0.1:7800,b:1: "
+        )
+        outcome.errors.clear()
+    assert net.dialed == [ADDRESS, other] * 2
+
+
+def test_a_broker_that_answered_once_is_waited_for() -> None:
+    """Not to wait is for the first contact: a restart is ridden over in any case."""
+    net = CoreNetwork()
+    cluster = net.cluster(ClientConfig(wait_for_broker=False))
+    outcome = Outcome()
+    cluster.ask(InitProducer(), net.now + 5, outcome.done, net.now)
+    net.pump()
+    net.up = False
+    net.cut()
+    cluster.ask(InitProducer(), net.now + 5, outcome.done, net.now)
+    net.advance(3)
+    assert outcome.errors == []
+    net.up = True
+    net.advance(3)
+
+    assert len(outcome.replies) == 2
 
 
 def test_connecting_takes_too_long() -> None:

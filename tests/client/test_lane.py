@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,6 +40,7 @@ class FakeWay:
         self.lane = Lane("t", TOPIC, 0, self, window, idempotent=idempotent)
         self.flights: list[Batch] = []
         self.replies: list[tuple[Batch, ProduceReply | WireError]] = []
+        self.stuck: list[list[bytes]] = []
         self.done: list[Batch] = []
         self.asked = 0
         self.located = 0
@@ -128,15 +130,24 @@ class FakeWay:
             self.lane.answered(batch, result, None, self.now)
         self.lane.check_invariants()
 
-    def lose(self, *, arrived: int = 0) -> None:
-        """Lose the link after so many flights arrived; no answer comes."""
+    def lose(self, *, arrived: int = 0, stuck: bool = False) -> None:
+        """Lose the link after so many flights arrived; the others may be stuck in it."""
         flights, self.flights = self.flights, []
         replies, self.replies = self.replies, []
         for batch in flights[:arrived]:
             self.store(batch)
+        if stuck:
+            self.stuck.append([batch.data for batch in flights[arrived:] if batch.data])
         for batch in [*(batch for batch, _ in replies), *flights]:
             self.lane.answered(batch, None, ConnectionLost(), self.now)
         self.lane.check_invariants()
+
+    def thaw(self, most: int, at: int = 0) -> None:
+        """Let some of what is stuck in a lost link arrive, in its order."""
+        for data in self.stuck[at][:most]:
+            with suppress(WireError):
+                self.log.append(data)
+        del self.stuck[at][:most]
 
     def advance(self, seconds: float) -> None:
         """Let time pass."""
@@ -271,7 +282,7 @@ def test_renewing_waits_for_certainty() -> None:
 
 
 def test_given_up_behind_a_gap() -> None:
-    """What follows a batch that was given up is stored once, under a new id."""
+    """A batch that was given up without a word keeps its place for the one behind it."""
     way = FakeWay()
     lost = way.add(b"0", deadline=5)
     way.add(b"1")
@@ -284,7 +295,9 @@ def test_given_up_behind_a_gap() -> None:
     assert "cut" in str(lost.error)
 
     way.settle()
-    assert way.log.values() == [b"1"]
+    assert way.log.values() == [b"0", b"1"]
+    assert [batch.values for batch in way.done] == [[b"0"], [b"1"]]
+    assert way.asked == 1
 
 
 def test_deadline_while_flying() -> None:
@@ -295,8 +308,95 @@ def test_deadline_while_flying() -> None:
     way.answer(DeadlineExceeded())
     way.settle()
 
+    assert way.log.values() == [b"0", b"1"]
+    assert [type(batch.error) for batch in way.done] == [DeadlineExceeded, type(None)]
+
+
+def test_late_bytes_find_no_gap() -> None:
+    """Bytes of a half-dead connection that arrive late are duplicates of what was told."""
+    way = FakeWay()
+    way.add(b"0", deadline=5)
+    way.add(b"1")
+    way.add(b"2")
+    way.lose(stuck=True)
+    way.advance(6)
+    way.settle()
+    way.thaw(2)
+    way.thaw(1)
+
+    assert way.log.values() == [b"0", b"1", b"2"]
+    assert [batch.error is None for batch in way.done] == [False, True, True]
+
+
+def test_late_bytes_after_all_were_given_up() -> None:
+    """When nothing live is left the lane goes on under an id that nothing late can disturb."""
+    way = FakeWay()
+    way.add(b"0", deadline=5)
+    way.add(b"1", deadline=6)
+    way.lose(stuck=True)
+    way.advance(5)
+    way.lose(stuck=True)
+    assert way.lane.unacked == 2
+    way.advance(1)
+    assert way.lane.unacked == 0
+    assert way.lane.renewed
+    way.add(b"2")
+    way.advance(1000)
+    way.lose(stuck=True)
+    way.settle()
+    for at in (0, 1, 2):
+        way.thaw(3, at)
+
+    assert sorted(filter(None, way.log.values())) == [b"0", b"1", b"2"]
+    assert [batch.error is None for batch in way.done] == [False, False, True]
+
+
+def test_given_up_and_certainly_not_stored() -> None:
+    """What the broker refused each time leaves its place, and the told reason is the broker's."""
+    way = FakeWay()
+    way.add(b"0", deadline=5)
+    way.answer(StorageFull("no space"))
+    way.advance(5)
+    way.add(b"1")
+    way.settle()
+
     assert way.log.values() == [b"1"]
+    assert isinstance(way.done[0].error, StorageFull)
+    assert way.asked == 1
+
+
+def test_refused_after_a_lost_answer() -> None:
+    """The broker's reason is not told as the last word when an earlier answer was lost."""
+    way = FakeWay()
+    way.add(b"0", deadline=5)
+    way.lose(arrived=1)
+    way.advance(2)
+    way.answer(StorageFull("no space"))
+    way.advance(5)
+
     assert isinstance(way.done[0].error, DeadlineExceeded)
+    assert "no space" in str(way.done[0].error)
+
+
+def test_answer_to_one_that_was_given_up() -> None:
+    """A last word that comes late is no second end, and frees what only waited for it."""
+    way = FakeWay()
+    way.add(b"0", deadline=5)
+    way.add(b"1", deadline=9)
+    way.add(b"2", deadline=5)
+    way.lose()
+    way.advance(5)
+    assert [batch.values for batch in way.done] == [[b"0"], [b"2"]]
+    way.answer()
+    assert way.lane.unacked == 2
+    way.answer()
+
+    assert [batch.values for batch in way.done] == [[b"0"], [b"2"], [b"1"]]
+    assert way.lane.unacked == 0
+    way.add(b"3")
+    way.settle()
+    assert way.log.values() == [b"0", b"1", b"2", b"3"]
+    assert len(way.done) == 4
 
 
 def test_deadline_in_the_queue() -> None:
@@ -416,7 +516,7 @@ def test_sequence_wraps() -> None:
     key = way.lane.identity
     assert key is not None
     way.log.producers[key].append((0, SEQUENCE_MODULUS - 1, 0))
-    way.lane._next_sequence = SEQUENCE_MODULUS - 1
+    way.lane._window._next = SEQUENCE_MODULUS - 1
     way.add(b"1", b"2")
     way.add(b"3")
     way.settle()
@@ -523,3 +623,37 @@ def test_never_twice_with_deadlines(seed: int, steps: int) -> None:
     for batch in way.done:
         if batch.error is None:
             assert batch.values[0] in stored
+
+
+@given(st.integers(0, 2**32), st.integers(5, 80))
+def test_never_twice_with_half_dead_links(seed: int, steps: int) -> None:
+    """Whatever arrives late from links that were lost: nothing twice, what was told in order."""
+    rng = random.Random(seed)
+    way = FakeWay(window=4)
+    sent: list[bytes] = []
+    for step in range(steps):
+        match rng.randrange(8):
+            case 0 | 1:
+                sent.append(b"%d" % step)
+                way.add(sent[-1], deadline=way.now + rng.randint(1, 20))
+            case 2 if way.flights:
+                way.answer()
+            case 3:
+                way.lose(arrived=rng.randint(0, len(way.flights)), stuck=True)
+            case 4 if way.flights:
+                way.answer(StorageFull())
+            case 5 if way.flights:
+                way.answer(DeadlineExceeded())
+            case 6 if way.stuck:
+                way.thaw(rng.randint(1, 3), rng.randrange(len(way.stuck)))
+            case _:
+                way.advance(rng.random() * 8)
+    way.settle()
+    for at in sorted(range(len(way.stuck)), key=lambda _: rng.random()):
+        way.thaw(100, at)
+    stored = way.log.values()
+    told = {batch.values[0] for batch in way.done if batch.error is None}
+
+    assert len(set(stored)) == len(stored)
+    assert [value for value in sent if value in told] == [one for one in stored if one in told]
+    assert len({id(batch) for batch in way.done}) == len(way.done)

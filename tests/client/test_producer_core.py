@@ -582,7 +582,7 @@ def test_acks_none() -> None:
     sender.go()
     assert len(sender.values()) == 100
     assert sender.core.ledger.account.unconfirmed == 100
-    assert {-1} == {base for group in sender.groups for _, base, _ in group.positions}
+    assert {-1} == {base for group in sender.groups for _, base, _ in group.runs}
     assert {0} == {request.acks for request in produced(sender)}
 
     sender.net.up = False
@@ -738,4 +738,69 @@ def test_random_network(data: st.DataObject) -> None:
 
     assert [sent[0], sent[1]] == [sender.values(0), sender.values(1)]
     assert not sender.failed
+    sender.check()
+
+
+# --- the short way in ----------------------------------------------------------
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([b"", b"v", b"x" * 90, None, bytearray(b"y")]),
+            st.sampled_from([None, None, None, "k"]),
+            st.sampled_from([None, None, None, {"h": b"1"}]),
+            st.sampled_from([None, None, None, 1]),
+        ),
+        max_size=40,
+    ),
+    st.sampled_from(["sticky", "round_robin"]),
+)
+def test_every_mixture_is_stored(
+    records: list[tuple[Any, Any, Any, Any]], partitioner: str
+) -> None:
+    """Plain records share batches with others, and each keeps its value, key and headers."""
+    sender = Sender(topics=[("t", 3)], batch_bytes=600, partitioner=partitioner)
+    sender.send(b"first")
+    sender.go()
+    for number, (value, key, headers, partition) in enumerate(records):
+        sender.send(value, key=key, headers=headers, partition=partition)
+        if number % 7 == 6:
+            sender.flush()
+    sender.go()
+    found = [
+        (record.value, record.key, tuple(record.headers))
+        for log in sender.net.puppet.topics["t"].logs
+        for batch in log.batches
+        for record in RecordBatch(batch)
+    ]
+    expected = [
+        (
+            None if value is None else bytes(value),
+            None if key is None else key.encode(),
+            () if headers is None else tuple(headers.items()),
+        )
+        for value, key, headers, _ in [(b"first", None, None, None), *records]
+    ]
+
+    assert sorted(map(repr, found)) == sorted(map(repr, expected))
+    assert len(sender.stored) == len(expected)
+    assert all(
+        len(batch) <= 600 for log in sender.net.puppet.topics["t"].logs for batch in log.batches
+    )
+    sender.check()
+
+
+def test_a_full_buffer_on_the_short_way() -> None:
+    """A plain record that joins others is counted, and refused when too much is held."""
+    sender = Sender(buffer_bytes=400)
+    sender.send(b"first")
+    sender.go()
+    for _ in range(3):
+        sender.send(b"x" * 100)
+    with pytest.raises(BufferFull):
+        sender.send(b"x" * 100)
+    sender.go()
+
+    assert len(sender.stored) == 4
     sender.check()

@@ -63,6 +63,61 @@ def test_quickstart_twisted(url: str) -> None:
     ]
 
 
+def test_tests_of_a_program() -> None:
+    """Tests that a user writes run without a broker, and quickly."""
+    options = ("-q", "-pno:cacheprovider", "-pno:twisted", "-ptinymq.testing.plugin")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "pytest", *options, "examples/test_orders.py"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert "5 passed" in done.stdout
+
+
+def test_asgi_app(url: str) -> None:
+    """The web application stores orders and packs them, within one asyncio process."""
+    assert example("asgi_app.py", url).splitlines() == [
+        "stored at [0, 1, 2]",
+        "{'packed': ['tea', 'milk', 'sugar']}",
+    ]
+
+
+def test_asgi_app_serves(url: str) -> None:
+    """A server that speaks ASGI starts it, passes requests on, and stops it cleanly."""
+    program = f"""
+import asyncio, sys
+sys.path.insert(0, {str(ROOT / "examples")!r})
+from asgi_app import Shop, request
+
+async def serve(shop):
+    events, told = asyncio.Queue(), asyncio.Queue()
+    life = asyncio.create_task(shop({{"type": "lifespan"}}, events.get, told.put))
+    await events.put({{"type": "lifespan.startup"}})
+    print((await told.get())["type"], await request(shop, "POST", b"tea") != {{}})
+    await events.put({{"type": "lifespan.shutdown"}})
+    print((await told.get())["type"])
+    await life
+
+asyncio.run(serve(Shop({url!r})))
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        check=False,
+    )
+    assert (done.stdout.splitlines(), done.stderr) == (
+        ["lifespan.startup.complete True", "lifespan.shutdown.complete"],
+        "",
+    )
+
+
 def test_the_standard_library(url: str) -> None:
     """Every line of the files comes out byte for byte, in order."""
     lines = example("stdlib_stream.py", f"--url={url}", *FILES).splitlines()

@@ -165,6 +165,10 @@ class Fetched:
         return None if meta is None else error_from_meta(meta)
 
 
+#: Brokers that no test has stopped or killed yet; each test's end kills the rest.
+RUNNING: list[BrokerFixture] = []
+
+
 class BrokerFixture:
     """
     The rooms of a broker, put together without a reactor.
@@ -211,17 +215,20 @@ class BrokerFixture:
         self.registration: BrokerInfo = self.meta.register(
             1, "one", ("127.0.0.1", 7800), takeover=True
         )
+        RUNNING.append(self)
         self.broker.open()
 
     # --- life -----------------------------------------------------------------
 
     def kill(self) -> None:
         """Leave everything as `kill -9` would; only the lock and descriptors go."""
+        RUNNING.remove(self)
         self.folder.close()
         self.meta_store.close()
 
     def stop(self) -> None:
         """Stop in order, as the service does."""
+        RUNNING.remove(self)
         self.broker.refuse(ShuttingDown())
         self.broker.committer.sync_all(self.broker.partitions())
         self.broker.committer.stop()

@@ -82,6 +82,7 @@ class MemoryBroker:
         topics: By name.
         calls: Each operation with its arguments, in order.
         ready: Whether publishing is taken.
+        log_level: Of the least important log lines that are written.
         down: Every call fails with `ConnectionLost`.
         idle: What happens each time a reader has read everything; when there is
             nothing left to happen the reader is interrupted as by Ctrl-C.
@@ -94,6 +95,7 @@ class MemoryBroker:
         self.topics: dict[str, MemoryTopic] = {}
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.ready = True
+        self.log_level = "info"
         self.down = False
         self.idle: list[Callable[[], None]] = []
         self.failure: Exception | None = None
@@ -263,6 +265,12 @@ class MemoryBroker:
                 each.start, each.purged_from = each.purged_from or 0, None
         return {"topic": topic.facts(), "dry_run": dry_run}
 
+    def _broker_log_level(self, level: str, *, dry_run: bool = False) -> dict[str, Any]:
+        before = self.log_level
+        if not dry_run:
+            self.log_level = level
+        return {"level": level, "before": before, "dry_run": dry_run}
+
     def _broker_info(self) -> dict[str, Any]:
         return {
             "broker": {"id": 1, "name": "memory", "topics": len(self.topics)},
@@ -280,6 +288,7 @@ class MemorySent:
 
     count: int
     positions: list[tuple[int, int, int]]
+    volatile: bool
 
 
 @frozen
@@ -400,7 +409,8 @@ class MemoryProducer:
                 )
                 for number, value in enumerate(values)
             ]
-        return MemorySent(len(values), [(place, offsets[0], len(offsets))])
+            volatile = broker.topics[topic].config["storage"] == "memory"
+        return MemorySent(len(values), [(place, offsets[0], len(offsets))], volatile)
 
     def close(self) -> None:
         """Do nothing."""

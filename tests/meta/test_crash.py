@@ -46,7 +46,7 @@ def killed_run(file: Path, lines: int) -> list[str]:
 
 @pytest.mark.process
 def test_acknowledged_topics_survive_kills(file: Path, request: pytest.FixtureRequest) -> None:
-    """Every topic and producer id that was acknowledged is there after each kill (D08)."""
+    """Every topic and producer id that was acknowledged is there after each kill."""
     chance = random.Random(int(request.config.option.hypothesis_seed))
     acknowledged: dict[str, str] = {}
     spent: set[int] = set()

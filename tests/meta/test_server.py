@@ -82,7 +82,7 @@ def test_create_something_else(
 
 @pytest.mark.parametrize("count", [0, -1, 1001, 1_000_000_000, True, "3", 1.5])
 def test_partition_counts(server: MetaServer, count: int) -> None:
-    """A number of partitions out of bounds is refused with the bounds (X6)."""
+    """A number of partitions out of bounds is refused with the bounds."""
     with pytest.raises(InvalidRequest, match="1 to 1000 partitions") as caught:
         server.create_topic("a", count)
     assert caught.value.data == {"field": "partitions", "low": 1, "high": 1000}
@@ -95,7 +95,7 @@ def test_most_partitions(server: MetaServer) -> None:
 
 
 def test_bad_names(server: MetaServer) -> None:
-    """Every operation that takes a name refuses a bad one in the same way (D112)."""
+    """Every operation that takes a name refuses a bad one in the same way."""
     for call in (
         server.create_topic,
         server.ensure_topic,
@@ -116,7 +116,7 @@ def test_bad_settings_create_nothing(server: MetaServer) -> None:
 
 
 def test_names_in_two_cases(server: MetaServer) -> None:
-    """Names that differ in case are two topics with two ids (X3)."""
+    """Names that differ in case are two topics with two ids."""
     assert server.create_topic("Orders").id != server.create_topic("orders").id
     assert server.registry.names == ("Orders", "orders")
 
@@ -136,7 +136,7 @@ def test_alter(server: MetaServer) -> None:
 
 
 def test_add_partitions(server: MetaServer) -> None:
-    """Partitions can be added, up to the bound, and never taken away (X6)."""
+    """Partitions can be added, up to the bound, and never taken away."""
     topic = server.create_topic("a", 2)
     assert server.alter_topic("a", partitions=2) == topic
     grown = server.alter_topic("a", partitions=4)
@@ -229,7 +229,7 @@ def test_everything_survives(server: MetaServer, store: Store, file: Path) -> No
 
 
 def test_snapshots_do_not_change(server: MetaServer) -> None:
-    """A snapshot that somebody holds stays what it was (A14.1)."""
+    """A snapshot that somebody holds stays what it was."""
     server.create_topic("a")
     held = server.registry
     server.create_topic("b")

@@ -172,7 +172,7 @@ def test_renamed_folder(tmp_path: Path) -> None:
 
 
 def test_failed_replace_leaves_the_old_file(tmp_path: Path, disk: FaultyDisk) -> None:
-    """D19: a full disk leaves the old state and no temporary file."""
+    """A full disk leaves the old state and no temporary file."""
     path = str(tmp_path / "a")
     disk.replace_file(path, b"old")
     disk.room = 2
@@ -221,7 +221,7 @@ def no_descriptors() -> Iterator[None]:
 def test_no_descriptor_is_never_taken_for_absence(
     tmp_path: Path, use: Callable[[Disk, str], object]
 ) -> None:
-    """D17: whatever is opened, running out of descriptors is its own error."""
+    """Whatever is opened, running out of descriptors is its own error."""
     with pytest.raises(TooManyOpenFiles, match="ulimit"):
         use(Disk(), str(tmp_path))
 

@@ -54,7 +54,7 @@ def test_forgotten_while_pinned(disk: FaultyDisk, tmp_path: Path) -> None:
 
 
 def test_no_descriptor_left(new_log: MakeLog, disk: FaultyDisk) -> None:
-    """D17: many logs on few descriptors fail for a while, lose nothing and recover."""
+    """Many logs on few descriptors fail for a while, lose nothing and recover."""
     logs = [new_log(name=f"{place}/data", max_open=1000) for place in range(40)]
     disk.descriptors = 10
     made: dict[int, list[bytes]] = {}
@@ -84,7 +84,7 @@ def test_no_descriptor_left(new_log: MakeLog, disk: FaultyDisk) -> None:
 
 
 def test_reading_without_a_descriptor(new_log: MakeLog, disk: FaultyDisk) -> None:
-    """D17: a reader hears of it as a passing error, and nothing is called damaged."""
+    """A reader hears of it as a passing error, and nothing is called damaged."""
     log = new_log(max_open=2)
     made = fill(log, 40)
     disk.descriptors = 0

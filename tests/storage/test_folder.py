@@ -27,7 +27,7 @@ def listing(path: Path) -> dict[str, bytes]:
 
 
 def test_new_folder(tmp_path: Path, disk: FaultyDisk) -> None:
-    """A folder is made with its parents, on paths with spaces and other scripts (X9)."""
+    """A folder is made with its parents, on paths with spaces and other scripts."""
     path = tmp_path / "a b" / "Größe データ"
     folder = DataFolder.open(str(path), disk)
     assert {"format", "lock", "topics", "deleted"} == set(os.listdir(path))
@@ -49,7 +49,7 @@ def test_second_broker_is_refused(tmp_path: Path, disk: FaultyDisk) -> None:
 
 @pytest.mark.parametrize("content", [b"tinymq 2\n", b"tinymq 99\n", b"", b"other"])
 def test_other_format_is_refused(tmp_path: Path, disk: FaultyDisk, content: bytes) -> None:
-    """X11: a folder of another version is refused with a reason, and not touched."""
+    """A folder of another version is refused with a reason, and not touched."""
     DataFolder.open(str(tmp_path), disk).close()
     (tmp_path / "format").write_bytes(content)
     (tmp_path / "clean").write_bytes(b"x")
@@ -60,7 +60,7 @@ def test_other_format_is_refused(tmp_path: Path, disk: FaultyDisk, content: byte
 
 
 def test_strange_folder_is_refused(tmp_path: Path, disk: FaultyDisk) -> None:
-    """X9: a folder with other people's files is not taken for a new data folder."""
+    """A folder with other people's files is not taken for a new data folder."""
     (tmp_path / "thesis.txt").write_bytes(b"")
     with pytest.raises(ConfigError, match=r"thesis\.txt"):
         DataFolder.open(str(tmp_path), disk)
@@ -68,7 +68,7 @@ def test_strange_folder_is_refused(tmp_path: Path, disk: FaultyDisk) -> None:
 
 
 def test_file_instead_of_folder(tmp_path: Path, disk: FaultyDisk) -> None:
-    """X9: a path that is a file is one clear line."""
+    """A path that is a file is one clear line."""
     (tmp_path / "file").write_bytes(b"")
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(ConfigError, match="is a file"):
@@ -77,7 +77,7 @@ def test_file_instead_of_folder(tmp_path: Path, disk: FaultyDisk) -> None:
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.EIO, errno.ENOSPC])
 def test_folder_that_cannot_be_made(tmp_path: Path, disk: FaultyDisk, number: int) -> None:
-    """X9: a disk that is read-only, forbidden, broken or full is one clear line."""
+    """A disk that is read-only, forbidden, broken or full is one clear line."""
     disk.failing["mkdir"] = number
     with pytest.raises(
         ConfigError, match=r"^the data folder .* cannot be (written|used): "
@@ -87,7 +87,7 @@ def test_folder_that_cannot_be_made(tmp_path: Path, disk: FaultyDisk, number: in
 
 
 def test_half_written_files_go(tmp_path: Path, disk: FaultyDisk) -> None:
-    """D19: temporary files are removed and noted."""
+    """Temporary files are removed and noted."""
     DataFolder.open(str(tmp_path), disk).close()
     (tmp_path / "checkpoint.tmp").write_bytes(b"")
     folder = DataFolder.open(str(tmp_path), disk)
@@ -158,7 +158,7 @@ def test_damaged_checkpoint(tmp_path: Path, disk: FaultyDisk, name: str) -> None
 
 
 def test_topics(tmp_path: Path, disk: FaultyDisk) -> None:
-    """Topics are named by id, come back after a restart, and go in two steps (D08)."""
+    """Topics are named by id, come back after a restart, and go in two steps."""
     folder = DataFolder.open(str(tmp_path), disk)
     folder.create_topic(TOPIC, 3)
     folder.create_topic(TOPIC, 4)
@@ -180,7 +180,7 @@ def test_topics(tmp_path: Path, disk: FaultyDisk) -> None:
 
 
 def test_paths_are_never_user_text(tmp_path: Path, disk: FaultyDisk) -> None:
-    """D112: nothing but a 16-byte id and a number makes a path."""
+    """Nothing but a 16-byte id and a number makes a path."""
     folder = DataFolder.open(str(tmp_path), disk)
     for topic in (b"../../x", b"", b"x" * 17):
         with pytest.raises(AssertionError):

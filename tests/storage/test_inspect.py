@@ -74,7 +74,7 @@ def test_copied_log(tmp_path: Path, log_path: str) -> None:
 
 
 def test_verify_sound(data: Path) -> None:
-    """D21: records, bytes and times of each topic."""
+    """Records, bytes and times of each topic."""
     facts, ledger = inspect.verify(str(data))
     assert facts.sound
     assert (facts.start, facts.end, facts.records, facts.batches) == (0, 48, 48, 24)

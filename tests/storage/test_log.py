@@ -236,7 +236,7 @@ def test_time_reads_headers(new_log: MakeLog, disk: FaultyDisk) -> None:
 
 
 def test_times_never_fall(log: Log) -> None:
-    """D43: a clock that steps back lowers no time of the log, and seeking stays right."""
+    """A clock that steps back lowers no time of the log, and seeking stays right."""
     put(log, time=5000)
     put(log, time=1000)
     assert log.max_timestamp == 5000
@@ -245,7 +245,7 @@ def test_times_never_fall(log: Log) -> None:
 
 
 def test_disk_full_leaves_whole_batches(log: Log, disk: FaultyDisk) -> None:
-    """D20: what does not fit is un-staged, nothing torn stays, and writing goes on later."""
+    """What does not fit is un-staged, nothing torn stays, and writing goes on later."""
     made = fill(log, 2)
     size = os.path.getsize(segment_files(log)[0])
     disk.room = 150
@@ -262,7 +262,7 @@ def test_disk_full_leaves_whole_batches(log: Log, disk: FaultyDisk) -> None:
 
 
 def test_disk_full_at_a_roll(log: Log, disk: FaultyDisk) -> None:
-    """D20: a segment that cannot be begun leaves the log as it was."""
+    """A segment that cannot be begun leaves the log as it was."""
     made = fill(log, 9)
     disk.failing["open"] = errno.ENOSPC
     put(log)

@@ -97,6 +97,20 @@ def test_times() -> None:
     assert (log.start_offset, log.end_offset, log.size_bytes) == (40, 40, 0)
 
 
+def test_bytes_between() -> None:
+    """Whole batches are counted, the one with the second offset not, as on disk."""
+    log = MemoryLog(2000)
+    fill(log, 30, 2)
+    assert log.start_offset == 22
+    assert log.bytes_between(0, 60) == log.size_bytes == 19 * 101
+    assert log.bytes_between(25, 31) == 3 * 101
+    assert log.bytes_between(30, 30) == log.bytes_between(40, 30) == log.bytes_between(60, 99) == 0
+    log.truncate_to(51)
+    fill(log, 1, 2)
+    assert log.bytes_between(22, 52) == log.size_bytes == 15 * 101
+    assert log.bytes_between(50, 52) == 101
+
+
 def test_trim_purge_and_cut() -> None:
     """Moving the start, taking it back, and cutting the end work as on disk."""
     log = MemoryLog()

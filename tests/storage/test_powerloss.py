@@ -1,4 +1,4 @@
-"""Power cuts at any moment: what was synced is there, once and in order (D03, D08, D12)."""
+"""Power cuts at any moment: what was synced is there, once and in order."""
 
 from __future__ import annotations
 

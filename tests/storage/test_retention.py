@@ -49,7 +49,7 @@ def test_expire_by_time(log: Log) -> None:
 
 
 def test_quiet_segment_expires(log: Log) -> None:
-    """D117: one message and silence: it is gone in time, and numbering goes on."""
+    """One message and silence: it is gone in time, and numbering goes on."""
     fill(log, 1, time=1000)
     assert log.expire(5999, 5000) == 0
     assert log.expire(6000, 5000) == 1
@@ -62,7 +62,7 @@ def test_quiet_segment_expires(log: Log) -> None:
 
 
 def test_fresh_messages_never_expire(log: Log) -> None:
-    """D117: retention that runs while messages come takes no fresh one."""
+    """Retention that runs while messages come takes no fresh one."""
     for now in range(1000, 60_000, 500):
         put(log, time=now)
         log.write()
@@ -77,7 +77,7 @@ def test_fresh_messages_never_expire(log: Log) -> None:
 
 
 def test_clock_that_steps_back_expires_nothing(log: Log) -> None:
-    """D43: with a clock an hour back nothing is too old."""
+    """With a clock an hour back nothing is too old."""
     fill(log, 40, time=3_600_000)
     assert log.expire(0, 5000) == 0
 
@@ -163,7 +163,7 @@ def test_trim_keeps_what_can_be_undone(log: Log) -> None:
 
 @pytest.mark.parametrize("way", ["trim", "expire", "finish"])
 def test_full_disk_can_be_emptied(log: Log, disk: FaultyDisk, way: str) -> None:
-    """D20: segments go although the disk has no room for a single byte."""
+    """Segments go although the disk has no room for a single byte."""
     made = fill(log, 40, time=1000)
     if way == "finish":
         log.purge(30, 1000, 600)

@@ -126,7 +126,7 @@ def test_failed_folder_sync(new_log: MakeLog, disk: FaultyDisk, pool: Pool) -> N
 
 
 def test_no_descriptor_for_a_folder(new_log: MakeLog, disk: FaultyDisk, pool: Pool) -> None:
-    """D17: without a descriptor for the folder the whole file system is synced instead."""
+    """Without a descriptor for the folder the whole file system is synced instead."""
     (log,) = written(new_log, 1)
     disk.failing["fsync_dir"] = errno.EMFILE
     assert {None} == set(pool.sync([log]).values())

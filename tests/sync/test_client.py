@@ -20,6 +20,7 @@ from tinymq.errors import (
     DeadlineExceeded,
     ForkedError,
     InvalidRequest,
+    NoBroker,
     OffsetOutOfRange,
     StorageFull,
     UnknownTopic,
@@ -38,6 +39,7 @@ from tinymq.sync import (
     ProducerConfig,
     Sent,
 )
+from tinymq.sync.network import SocketNetwork
 from tinymq.wire.header import MessageType
 from tinymq.wire.messages import Produce
 
@@ -77,7 +79,8 @@ def test_send_batch(server: Server, client: Client) -> None:
 
     assert isinstance(sent, Sent)
     assert sent.count == 20_000
-    assert len(sent.positions) > 30
+    assert sent.positions == [(0, 0, 20_000)]
+    assert sum(isinstance(request, Produce) for request in server.puppet.seen) > 30
     assert values == server.puppet.values("t")
 
 
@@ -286,6 +289,34 @@ def test_nobody_there() -> None:
     for make in (client.producer, client.consumer, client.admin.broker_info):
         with pytest.raises(ClosedError):
             make()
+
+
+def test_nobody_is_waited_for() -> None:
+    """A refused connection ends every kind of call at once, if the settings say so."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    url = f"tinymq://127.0.0.1:{port}"
+    began = time.monotonic()
+    with Client(url, ClientConfig(wait_for_broker=False)) as client:
+        calls: list[Callable[[], Any]] = [
+            client.admin.broker_info,
+            lambda: client.producer().send("t", b"x"),
+            lambda: client.producer().send_batch("t", [b"x"]),
+            lambda: client.consumer().assign("t"),
+            lambda: client.metadata(["t"]),
+        ]
+        for call in calls:
+            with pytest.raises(NoBroker, match=f"no broker answers at {url}$"):
+                call()
+    assert time.monotonic() - began < 5
+
+
+def test_reports_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Errors in functions of the caller are in the log, with their traceback."""
+    SocketNetwork(ClientConfig()).report("on_gap failed", LookupError("of the caller"))
+
+    assert "on_gap failed" in caplog.text
+    assert "LookupError: of the caller" in caplog.text
 
 
 def test_threads_share_a_client(server: Server, client: Client) -> None:

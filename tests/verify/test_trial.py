@@ -38,7 +38,7 @@ def records(broker: MemoryBroker, topic: str) -> list[Record]:
 def number(found: list[Record]) -> None:
     """Give the records their offsets anew."""
     for offset, record in enumerate(found):
-        record.offset = offset
+        found[offset] = record._replace(offset=offset)
 
 
 def lose_last(broker: MemoryBroker) -> None:
@@ -78,15 +78,21 @@ def swap(broker: MemoryBroker) -> None:
     first = found[0].value
     assert first is not None
     name = first.split()[0]
-    other = next(each for each in found[1:] if (each.value or b"").split()[0] == name)
-    found[0].value, other.value = other.value, first
+    place = next(
+        place
+        for place, each in enumerate(found)
+        if place and (each.value or b"").split()[0] == name
+    )
+    other = found[place].value
+    found[0], found[place] = found[0]._replace(value=other), found[place]._replace(value=first)
 
 
 def spoil(broker: MemoryBroker) -> None:
     """Change one byte."""
-    record = records(broker, "safe")[1]
-    assert record.value is not None
-    record.value = record.value[:-1] + b"!"
+    found = records(broker, "safe")
+    value = found[1].value
+    assert value is not None
+    found[1] = found[1]._replace(value=value[:-1] + b"!")
 
 
 def forget_topic(broker: MemoryBroker) -> None:
@@ -197,7 +203,7 @@ def test_crimes_at_a_kill(tmp_path: Path, crime: Crime, figure: str) -> None:
 )
 def test_crimes_at_a_power_loss(tmp_path: Path, crime: Crime) -> None:
     """A power cut excuses nothing of what was synced, and no hole anywhere."""
-    assert not attempt(tmp_path, crime, power_losses=1).held
+    assert not attempt(tmp_path, crime, power_losses=1, patience=0.1).held
 
 
 def test_a_power_loss_excuses_a_lost_end(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from typing import Any, cast
 import pytest
 
 from tests.fakes.memory_broker import MemoryBroker, MemoryClient
-from tinymq.verify import watcher as module
 from tinymq.verify.journal import Journal
 from tinymq.verify.load import Scene, make_topics
 from tinymq.verify.numbered import Place
@@ -45,10 +44,9 @@ def test_a_reader_that_was_ahead_is_told(broker: MemoryBroker) -> None:
     assert watcher.broken == ""
 
 
-def test_a_reader_that_is_not_told(broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_is_not_told(broker: MemoryBroker) -> None:
     """A broker that tells nothing is found out; a reader that was behind expects nothing."""
-    monkeypatch.setattr(module, "_PATIENCE", 0.01)
-    watcher = Watcher(scene_of(broker))
+    watcher = Watcher(scene_of(broker), patience=0.01)
     assert watcher.await_news({QUICK: 4}, {QUICK: 2}) == {QUICK}
     assert watcher.await_news({QUICK: 2}, {QUICK: 2}) == set()
 

@@ -361,7 +361,7 @@ class FakeConsole:
         return Position(partition=partition or 0, offset=log.end - 1, time_ms=NOW)
 
     async def create_topic(
-        self, name: str, partitions: int, config: Mapping[str, str], *, dry_run: bool
+        self, name: str, partitions: int | None, config: Mapping[str, str], *, dry_run: bool
     ) -> Plan:
         """Make a topic."""
         plain = name.replace(".", "").replace("-", "").replace("_", "")
@@ -374,7 +374,7 @@ class FakeConsole:
             raise errors.TopicExists(f"there is a topic {name}", field="partitions")
         if not dry_run:
             self.calls.append(("create", name, partitions, dict(config)))
-            logs = [FakePartition() for _ in range(partitions)]
+            logs = [FakePartition() for _ in range(partitions or 1)]
             self._topics[name] = FakeTopic(name=name, partitions=logs, config=dict(config))
         return Plan(action="create", topic=name, applied=not dry_run)
 

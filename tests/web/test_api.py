@@ -268,6 +268,17 @@ def test_create_alter_purge_undo_delete(client: Client) -> None:
     assert [c[0] for c in client.console.calls] == ["create", "alter", "purge", "undo", "delete"]
 
 
+def test_partitions_are_the_brokers_to_choose(client: Client) -> None:
+    """Who does not say how many partitions leaves it to the setting of the broker."""
+    client.send("PUT", "/api/v1/topics/by-api", b"{}")
+    client.post("/new-topic", name="by-form", partitions="", config="")
+
+    assert client.console.calls == [
+        ("create", "by-api", None, {}),
+        ("create", "by-form", None, {}),
+    ]
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [

@@ -10,8 +10,9 @@ from typing_extensions import override
 
 from tests.web.client import Client
 from tests.web.content import hostile, lively, troubled
-from tests.web.fakes import NOW, FakeConsole, FakePartition, FakeTopic
+from tests.web.fakes import NOW, FakeConsole, FakePartition, FakeRecord, FakeTopic
 from tinymq.errors import NotLeader
+from tinymq.web.port import MessageView
 
 #: Every letter that a name may have, one name for each, and names that look reserved.
 NAMES = [
@@ -281,6 +282,27 @@ def test_raw_value_is_a_download_of_all_bytes(client: Client) -> None:
     assert bytes(range(256)) * 4 == reply.body
     assert reply.headers["content-type"] == "application/octet-stream"
     assert reply.headers["content-disposition"] == 'attachment; filename="demo.formats-0-3.bin"'
+
+
+def test_raw_value_is_read_once() -> None:
+    """A long value is not looked up anew for each of its pieces: a look opens the whole batch."""
+    value = bytes(3 * 1024 * 1024 + 1)
+    looks = []
+
+    class Counting(FakeConsole):
+        @override
+        async def message(
+            self, topic: str, partition: int, offset: int, skip: int, length: int
+        ) -> MessageView:
+            looks.append(offset)
+            return await super().message(topic, partition, offset, skip, length)
+
+    log = FakePartition(records=[FakeRecord(NOW, value)])
+    client = Client(Counting(FakeTopic(name="t", partitions=[log])))
+    reply = client.get("/topics/t/messages/0/0/raw")
+
+    assert reply.body == value
+    assert looks == [0]
 
 
 def test_raw_tombstone_is_empty(client: Client) -> None:

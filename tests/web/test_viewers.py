@@ -9,25 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinymq.web.viewers import (
+from tinymq.web.json_lines import (
     MOST_LINES,
     MOST_TOKENS,
     Line,
-    dump_base64,
-    dump_hex,
-    guess,
     indent_json,
-    indent_msgpack,
     is_json,
-    is_msgpack,
-    is_text,
     json_member,
-    msgpack_line,
-    one_line,
-    show,
-    to_text,
-    visible,
 )
+from tinymq.web.msgpack_lines import indent_msgpack, is_msgpack, msgpack_line
+from tinymq.web.plaintext import is_text, one_line, to_text, visible
+from tinymq.web.viewers import dump_base64, dump_hex, guess, show
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

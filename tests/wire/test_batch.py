@@ -37,7 +37,6 @@ from tinymq.wire.batch import (
     checked_header,
     column_spans,
     read_header,
-    record_overhead,
     sequence,
     split,
     stamp,
@@ -197,7 +196,7 @@ def test_good_batches_are_taken(count: int, kind: Any) -> None:
     ],
 )
 def test_headers_that_producers_may_not_send(fields: dict[str, Any], named: str) -> None:
-    """Reserved bits, other codecs, gaps and half an identity are refused by name (X2)."""
+    """Reserved bits, other codecs, gaps and half an identity are refused by name."""
     with pytest.raises(InvalidRequest) as caught:
         check_produced(altered(good(), **fields), DEFAULT_LIMITS)
     assert caught.value.data == {"field": named}
@@ -286,7 +285,7 @@ LIMITS = Limits(batch=4 * KIB, value=64 * KIB)
 
 
 def test_several_records_are_held_to_the_batch_limit() -> None:
-    """Just at the limit is taken; a byte more names the batch limit (D83)."""
+    """Just at the limit is taken; a byte more names the batch limit."""
     check_produced(valued(LIMITS.batch, 3), LIMITS)
 
     with pytest.raises(BatchTooLarge, match="batch limit is 4096") as caught:
@@ -295,7 +294,7 @@ def test_several_records_are_held_to_the_batch_limit() -> None:
 
 
 def test_one_record_is_held_to_the_value_limit() -> None:
-    """A value over the batch limit travels alone; beyond its own limit, that one is named (D83)."""
+    """A value over the batch limit travels alone; beyond its own limit, that one is named."""
     value, key, headers = bytes(LIMITS.value), bytes(LIMITS.key), bytes(LIMITS.headers - 1)
     check_produced(encode_batch([value]), LIMITS)
     check_produced(encode_batch([value], keys=[key], headers=[[("h", headers)]]), LIMITS)
@@ -303,16 +302,6 @@ def test_one_record_is_held_to_the_value_limit() -> None:
     with pytest.raises(ValueTooLarge, match="value limit is 65536") as caught:
         check_produced(encode_batch([bytes(LIMITS.payload)]), LIMITS)
     assert caught.value.data == {"limit": 65536, "name": "value"}
-
-
-def test_overhead_of_a_record_is_an_upper_bound() -> None:
-    """A batch of records is never longer than its contents and this bound for each."""
-    headers = [("name", b"x" * 70_000), ("n" * 70_000, b"")]
-    batch = encode_batch([b"v" * 70_000], keys=[b"k" * 70_000], headers=[headers], times=[2**40])
-    bound = 210_000 + record_overhead(headers)
-
-    assert len(batch) - HEADER_SIZE - 40 <= bound
-    assert record_overhead(None) == record_overhead([]) == 24
 
 
 # --- stamping ------------------------------------------------------------------

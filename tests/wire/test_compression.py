@@ -1,4 +1,4 @@
-"""Compressed columns: no more comes out than the limit allows (D111)."""
+"""Compressed columns: no more comes out than the limit allows."""
 
 from __future__ import annotations
 

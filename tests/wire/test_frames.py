@@ -134,7 +134,7 @@ def test_nothing_fed_is_nothing_found() -> None:
     ("body", "piece"), [(8 << 20, 1 << 12), (1 << 20, 1 << 10), (1 << 18, 100), (1 << 14, 1)]
 )
 def test_cost_is_linear_in_bytes(body: int, piece: int) -> None:
-    """A long body in small pieces is joined once, whatever the size of the pieces (D94)."""
+    """A long body in small pieces is joined once, whatever the size of the pieces."""
     stream = memoryview(raw(1, 1, bytes(body)))
     pieces = [bytes(stream[at : at + piece]) for at in range(0, len(stream), piece)]
     decoder = FrameDecoder(LIMIT)
@@ -164,7 +164,7 @@ def test_trickled_bytes_cost_no_more_than_bytes() -> None:
 
 @pytest.mark.parametrize("length", [0xFFFFFFFF, 0x80000000, LIMIT + 1])
 def test_a_length_over_the_limit_is_refused_at_the_header(length: int) -> None:
-    """No byte of a body that is too long is kept, however long the peer trickles (D92)."""
+    """No byte of a body that is too long is kept, however long the peer trickles."""
     decoder = FrameDecoder(LIMIT)
     header = HEADER.pack(MAGIC, VERSION, 1, 1, length)
 
@@ -211,7 +211,7 @@ FOREIGN = {
 
 @pytest.mark.parametrize("data", FOREIGN.values(), ids=FOREIGN)
 def test_foreign_protocols_are_refused_on_two_bytes(data: bytes) -> None:
-    """Neither the whole greeting nor its length is waited for (D91)."""
+    """Neither the whole greeting nor its length is waited for."""
     for pieces in ([data], [data[:2]], [data[:1], data[1:2]]):
         decoder = FrameDecoder(LIMIT)
         with pytest.raises(BadMagic):
@@ -229,7 +229,7 @@ def test_half_a_magic_is_waited_for() -> None:
 
 @pytest.mark.parametrize("version", [0, 2, 255])
 def test_an_unknown_version_names_those_that_are_spoken(version: int) -> None:
-    """The peer learns in text and in data which version to use (X2)."""
+    """The peer learns in text and in data which version to use."""
     decoder = FrameDecoder(LIMIT)
 
     with pytest.raises(UnsupportedVersion, match=f"version {version} .* use version 1") as caught:

@@ -24,7 +24,6 @@ from tinymq.errors import (
     StorageFull,
     TinyMQError,
     UnknownTopicId,
-    ValueTooLarge,
     WireError,
 )
 from tinymq.meta.server import MetaServer
@@ -81,6 +80,8 @@ class Broker:
         self.committer = Committer(world.scheduler, syncer)
         self.id = 0
         self.address: tuple[str, int] = ("127.0.0.1", 7800)
+        #: Partitions whose figures changed since somebody emptied the set.
+        self.moved: set[Partition] = set()
         #: Why publishing is refused, or None.
         self.refusing: WireError | None = None
         #: Bytes that may still be published before the disk's free space is looked at.
@@ -89,6 +90,7 @@ class Broker:
         self._world = world
         self._partitions: dict[tuple[bytes, int], Partition] = {}
         self._producer_ids: Iterator[int] = iter(())
+        self._saving = False
 
     # --- partitions -----------------------------------------------------------
 
@@ -112,10 +114,12 @@ class Broker:
             if key in self._partitions:
                 self._altered(self._partitions[key], topic)
             elif topic.leaders[index] == self.id:
-                self._partitions[key] = self.store.open(topic, index)
+                partition = self._partitions[key] = self.store.open(topic, index)
+                partition.moved = self.moved
 
     def _altered(self, partition: Partition, topic: Topic) -> None:
         policy, partition.topic = partition.topic.config.sync, topic
+        self.store.configure(partition)
         if policy != topic.config.sync and (partition.unsynced or not partition.idle):
             self.committer.sync_all([partition])
 
@@ -138,6 +142,20 @@ class Broker:
 
         # A sync under way would fail, for all its partitions, if the folders went.
         self.committer.after_sync(remove)
+
+    def save_points(self) -> None:
+        """Store where the logs stand on the disk, so that recovery need not look before."""
+        if self._saving:
+            return
+        points = self.store.points(self.partitions())
+        if points is None:
+            return
+        self._saving = True
+
+        def done() -> None:
+            self._saving = False
+
+        self._world.background.submit(lambda: self.store.save_points(points), done)
 
     def _empty_deleted(self) -> None:
         """Free the space of deleted topics, which may take long."""
@@ -206,14 +224,6 @@ class Broker:
                 # Not raised: it is kept, and would gather the frames of all who hear it.
                 answer(refusing)
                 return
-            most = partition.topic.config.max_value_bytes
-            if len(batch) > self.limits.batch and len(batch) > most + self.limits.overhead:
-                raise ValueTooLarge(
-                    f"the record has {len(batch)} bytes; value.max_bytes of {partition.topic.name} "
-                    f"is {most}",
-                    limit=most,
-                    name="value",
-                )
         except WireError as error:
             answer(error)
             return
@@ -261,7 +271,7 @@ class Broker:
                 except WireError as failure:
                     partition, error = None, failure
                 wanted.append(Wanted(topic_id, index, partition, offset, epoch, error))
-        request.max_bytes = min(request.max_bytes, self.limits.fetch)
+        request.max_bytes = min(request.max_bytes, self.limits.fetch, self.limits.outgoing)
         reader = Reader(request, wanted, answer, full, self._world)
         reader.start()
         return reader

@@ -135,6 +135,7 @@ class Housekeeping:
                 continue
             try:
                 partition.log.finish_purges(window[0])
+                partition.moved.add(partition)
             except (OSError, TinyMQError) as error:
                 self._log.warn(
                     "{partition}: what was purged could not be removed: {error}",
@@ -153,9 +154,13 @@ class Housekeeping:
         for partition in self._broker.partitions():
             config = partition.topic.config
             try:
-                partition.log.finish_purges(now)
+                removed = partition.log.finish_purges(now)
                 if partition.failure is None:
-                    partition.log.expire(now, config.retention_ms, config.retention_bytes)
+                    removed += partition.log.expire(
+                        now, config.retention_ms, config.retention_bytes
+                    )
+                if removed:
+                    partition.moved.add(partition)
                 partition.producers.forget_idle(now)
             except (OSError, TinyMQError) as error:
                 self._log.error(
@@ -166,6 +171,7 @@ class Housekeeping:
         """Bring to the disk what no policy did, and keep the next recovery short."""
         partitions = self._broker.partitions()
         self._broker.store.store_producers(partitions)
+        self._broker.save_points()
         self._broker.committer.sync_all(
             [each for each in partitions if each.failure is None and each.unsynced]
         )

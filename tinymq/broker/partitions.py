@@ -17,7 +17,7 @@ from tinymq.config import DEFAULT_CONFIG, ProducersConfig
 from tinymq.errors import StorageError, TinyMQError
 from tinymq.limits import Limits
 from tinymq.storage.epochs import EpochFile
-from tinymq.storage.facts import Gap, LogConfig
+from tinymq.storage.facts import Gap, LogConfig, LogPoint
 from tinymq.storage.folder import DataFolder
 from tinymq.storage.log import Log
 from tinymq.storage.memory import MemoryLog
@@ -50,6 +50,8 @@ class PartitionStore:
         self._producers = producers
         #: Segments of each log when its producers were last stored.
         self._stored: dict[Partition, int] = {}
+        #: How far each log was synced when that was last stored.
+        self._stand: dict[int, int] = {}
 
     def open(self, topic: Topic, index: int) -> Partition:
         """
@@ -133,6 +135,19 @@ class PartitionStore:
             reason=gap.reason,
         )
 
+    def configure(self, partition: Partition) -> None:
+        """
+        Let a partition's log follow its topic's settings.
+
+        Args:
+            partition: Its topic was altered.
+        """
+        config = partition.topic.config
+        if isinstance(partition.log, MemoryLog):
+            partition.log.max_bytes = config.memory_bytes
+        else:
+            partition.log.config = LogConfig(segment_bytes=config.segment_bytes)
+
     def delete(self, topic: Topic, partitions: Iterable[Partition] = ()) -> None:
         """
         Take away the files of a topic, whose partitions are closed; `empty` frees the space.
@@ -209,6 +224,33 @@ class PartitionStore:
                     )
                 else:
                     self._stored[partition] = log.segment_count
+
+    def points(self, partitions: Iterable[Partition]) -> dict[str, LogPoint] | None:
+        """
+        Note where the logs stand on the disk, for `save_points`.
+
+        Args:
+            partitions: All of them.
+
+        Returns:
+            None when that is known already.
+        """
+        logs = [each.log for each in partitions if each.failure is None]
+        stand = {id(log): log.synced_offset for log in logs if isinstance(log, Log)}
+        if stand == self._stand:
+            return None
+        self._stand = stand
+        return {log.path: log.checkpoint() for log in logs if isinstance(log, Log)}
+
+    def save_points(self, points: dict[str, LogPoint]) -> None:
+        """
+        Store where the logs stand, so that recovery begins there; may run in another thread.
+
+        Args:
+            points: From `points`.
+        """
+        with suppress(OSError, TinyMQError):  # recovery only takes longer
+            self.folder.save_checkpoint(points)
 
     def close(self, partitions: Iterable[Partition]) -> None:
         """

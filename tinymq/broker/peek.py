@@ -103,7 +103,7 @@ def look(
                 end = max(first, header.base_offset)
                 return Seen(found, first, end, skipped, complete=False)
             try:
-                records = list(RecordBatch(data, header))
+                records = list(RecordBatch(data, header, partition.limits.inflated))
             except CorruptBatch:
                 effort.spend(header, None)
                 skipped += 1

@@ -1,16 +1,20 @@
-"""`tinymq info`, `config` and `version`."""
+"""`tinymq info`, `log-level`, `config` and `version`."""
 
 from __future__ import annotations
 
 import platform
-from typing import Any
+from typing import Any, Final
 
 import click
 
 import tinymq
+from tinymq.cli.confirm import change_options
 from tinymq.cli.output import facts, write_json
 from tinymq.cli.session import Session, remote
 from tinymq.cli.values import human_size, iso
+
+#: Those of `tinymq.logs`, which needs Twisted.
+LEVELS: Final = ("debug", "info", "warn", "error", "critical")
 
 
 @click.command()
@@ -47,8 +51,35 @@ def _flat(found: dict[str, Any], prefix: str = "") -> dict[str, str]:
         elif isinstance(value, (list, tuple)):
             pairs[prefix + name] = ", ".join(str(item) for item in value)
         else:
-            pairs[prefix + name] = "-" if value is None else str(value)
+            pairs[prefix + name] = "none" if value is None else str(value)
     return pairs
+
+
+@click.command("log-level")
+@click.argument("level", required=False, type=click.Choice(LEVELS))
+@change_options
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True
+)
+@remote
+def log_level(session: Session, level: str | None, dry_run: bool, output: str) -> None:
+    """
+    Show or change which log lines the broker writes.
+
+    LEVEL is that of the least important lines. Without it the level is shown;
+    after the broker's next start it is that of its configuration again.
+    """
+    asking = level is None
+    reply = session.operate("broker.log_level", level=level or LEVELS[0], dry_run=dry_run or asking)
+    if asking:
+        reply = {"level": reply["before"]}
+    if output == "json":
+        write_json(reply)
+    elif asking:
+        click.echo(reply["level"])
+    else:
+        verb = "would write" if dry_run else "writes"
+        click.echo(f"the broker {verb} log lines from {level} on; before from {reply['before']} on")
 
 
 @click.command()

@@ -26,6 +26,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "peek": ("tinymq.cli.read:peek", "Look at a few records."),
     "tail": ("tinymq.cli.read:tail", "Show the last records, and new ones as they come."),
     "info": ("tinymq.cli.about:info", "Show the broker and whether it is ready."),
+    "log-level": (
+        "tinymq.cli.about:log_level",
+        "Show or change which log lines the broker writes.",
+    ),
     "bench": ("tinymq.cli.bench:bench", "Measure publishing and reading."),
     "log": ("tinymq.cli.log:log", "Look into a data folder while no broker runs."),
     "verify-crash": (

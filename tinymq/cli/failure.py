@@ -23,11 +23,11 @@ UNREACHABLE: Final = 3
 #: What shells report for a process that Ctrl-C ended.
 INTERRUPTED: Final = 130
 
-_UNREACHABLE_HINT = "is a broker running there? --url or TINYMQ_URL says where to look"
+_START_HINT = "start one with `twistd -n tinymq`, or name another with --url"
 
 _HINTS: tuple[tuple[type[Exception], str], ...] = (
-    (errors.UnreachableError, _UNREACHABLE_HINT),
-    (errors.ConnectionLost, _UNREACHABLE_HINT),
+    (errors.UnreachableError, _START_HINT),
+    (errors.ConnectionLost, "is the broker still running? its log says why it closed"),
     (errors.DeadlineExceeded, "--timeout allows more time; `tinymq info` shows the broker's state"),
     (errors.UnknownTopic, "`tinymq topic ls` lists the topics"),
     (errors.UnknownPartition, "`tinymq topic info -p` lists the partitions"),

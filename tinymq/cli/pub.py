@@ -41,9 +41,16 @@ class Published:
     ranges: dict[int, tuple[int, int]] = field(factory=dict)
     volatile: bool = False
 
-    def add(self, values: Sequence[bytes], placed: Sequence[tuple[int, int, int]]) -> None:
+    def add(
+        self,
+        values: Sequence[bytes],
+        placed: Sequence[tuple[int, int, int]],
+        *,
+        volatile: bool = False,
+    ) -> None:
         """Count the messages of one call."""
         self.count += len(values)
+        self.volatile = self.volatile or volatile
         self.size += sum(map(len, values))
         for partition, base, count in placed:
             first, last = self.ranges.get(partition, (base, base))
@@ -82,7 +89,7 @@ class Publisher:
             headers=[self.headers] * len(values) if self.headers else None,
             partition=self.partition,
         )
-        self.published.add(values, sent.positions)
+        self.published.add(values, sent.positions, volatile=sent.volatile)
 
     def publish_one(self, value: bytes) -> None:
         """Send one, and wait until it is acknowledged."""
@@ -93,8 +100,8 @@ class Publisher:
             headers=self.headers or None,
             partition=self.partition,
         )
-        self.published.add([value], [(position.partition, position.offset, 1)])
-        self.published.volatile = position.volatile
+        placed = [(position.partition, position.offset, 1)]
+        self.published.add([value], placed, volatile=position.volatile)
 
 
 def _bytes(value: str | None) -> bytes | None:

@@ -37,6 +37,7 @@ def connect(url: str, timeout: float) -> Client:
         connect_timeout_s=min(timeout, 5.0),
         request_timeout_s=timeout,
         deadline_s=timeout,
+        wait_for_broker=False,
     )
     return Client(url, config)
 

@@ -19,6 +19,7 @@ from tinymq.cli.output import (
 )
 from tinymq.cli.session import Session, remote
 from tinymq.cli.values import SETTING, START, Position, human_size, iso
+from tinymq.settings import shown
 
 #: Topics asked for at once.
 PAGE: Final = 500
@@ -72,8 +73,8 @@ PLAN_COLUMNS: Final = (
 
 CHANGE_COLUMNS: Final = (
     Column("SETTING", key("setting")),
-    Column("OLD", key("old")),
-    Column("NEW", key("new")),
+    Column("OLD", lambda row: shown(row["old"])),
+    Column("NEW", lambda row: shown(row["new"])),
 )
 
 
@@ -137,7 +138,7 @@ def _collect(
     "settings",
     type=SETTING,
     multiple=True,
-    help="A setting, such as sync=always; may be repeated.",
+    help="A setting, such as sync=os or retention.ms=7d; may be repeated.",
 )
 @change_options
 @output_option
@@ -197,7 +198,7 @@ def _facts(found: Row) -> list[tuple[str, str]]:
         ("bytes", human_size(found.get("bytes", 0))),
     ]
     settings = sorted(found.get("config", {}).items())
-    return pairs + [(name, "none" if value is None else str(value)) for name, value in settings]
+    return pairs + [(name, shown(value)) for name, value in settings]
 
 
 @topic.command("edit")
@@ -209,7 +210,7 @@ def _facts(found: Row) -> list[tuple[str, str]]:
     "settings",
     type=SETTING,
     multiple=True,
-    help="A setting, such as retention.ms=86400000; may be repeated.",
+    help="A setting, such as retention.ms=7d or segment.bytes=64MB; may be repeated.",
 )
 @click.option("--unset", multiple=True, metavar="NAME", help="A setting to return to its default.")
 @change_options

@@ -162,10 +162,28 @@ def parse_header(text: str) -> tuple[str, bytes]:
 
 
 def parse_setting(text: str) -> tuple[str, str]:
-    """Split ``name=value`` at its first equals sign."""
+    """
+    Split ``name=value`` at its first equals sign.
+
+    What a setting counts is the end of its name: ``retention.ms=7d`` and
+    ``segment.bytes=64MB`` are numbers of milliseconds and of bytes.
+
+    Raises:
+        ValueError: There is no equals sign, or no duration or size behind it.
+    """
     name, equals, content = text.partition("=")
     if not equals or not name:
         raise ValueError(f"{text!r} is no setting; write name=value")
+    content = content.strip()
+    if content == "none" or re.fullmatch(r"-?\d+", content):
+        return name, content
+    try:
+        if name.endswith(".ms"):
+            return name, str(round(parse_duration(content) * 1000))
+        if name.endswith(".bytes"):
+            return name, str(parse_size(content))
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
     return name, content
 
 

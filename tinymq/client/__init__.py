@@ -20,16 +20,8 @@ from tinymq.client.core.address import DEFAULT_URL
 from tinymq.client.core.config import Backoff, ClientConfig, ConsumerConfig, ProducerConfig
 from tinymq.client.core.delivered import ConsumerBatch
 from tinymq.client.core.metadata import TopicInfo
-from tinymq.client.core.results import (
-    EARLIEST,
-    LATEST,
-    Account,
-    At,
-    Failed,
-    PartlySent,
-    Position,
-    Sent,
-)
+from tinymq.client.core.results import Account, Failed, PartlySent, Position, Sent
+from tinymq.client.core.starts import EARLIEST, LATEST, At
 
 if TYPE_CHECKING:
     from tinymq.client.admin import Admin

@@ -14,7 +14,7 @@ from tinymq.client.core.consumer import ConsumerCore
 from tinymq.client.core.delivered import ConsumerBatch
 from tinymq.client.core.fork import Home
 from tinymq.client.core.offsets import OffsetSearch
-from tinymq.client.core.results import EARLIEST, LATEST, Start
+from tinymq.client.core.starts import EARLIEST, LATEST, Start
 from tinymq.client.network import TwistedNetwork
 from tinymq.errors import ClosedError, DeadlineExceeded, TinyMQError
 
@@ -88,8 +88,10 @@ class Consumer:
         Args:
             topic: Name of the topic.
             partitions: Which; None means all, also those added later.
-            start: `EARLIEST`, `LATEST`, an offset, `At` a time, or one of these
-                for each partition.
+            start: `EARLIEST`, `LATEST`, an offset, `At` a time, or a mapping that
+                gives one of these for some partitions; all others, and those
+                added later, start at `EARLIEST`. The words ``"earliest"`` and
+                ``"latest"`` do as well.
 
         Returns:
             A Deferred that ends

@@ -197,6 +197,16 @@ class TwistedNetwork:
         if dialing is not None:
             dialing.cancel()
 
+    def report(self, what: str, error: Exception) -> None:
+        """
+        Log an error of the caller's own code.
+
+        Args:
+            what: What failed.
+            error: How.
+        """
+        self._log.failure("{what}", Failure(error), what=what)  # type: ignore[no-untyped-call]
+
     # --- the clock -------------------------------------------------------------
 
     def arm(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import count, repeat
 from typing import Any
 
 from twisted.internet.defer import Deferred, fail, succeed
@@ -247,10 +248,8 @@ def _deliver(topic: str, partition: int, batch: Batch) -> None:
             if waiting is not None:
                 waiting.errback(error)
         return
-    offset, timestamp, volatile = batch.base_offset, batch.timestamp, batch.volatile
-    confirmed = offset >= 0
-    for waiting in tokens:
+    base, timestamp, volatile = batch.base_offset, batch.timestamp, batch.volatile
+    offsets = count(base) if base >= 0 else repeat(base)
+    for waiting, offset in zip(tokens, offsets, strict=False):
         if waiting is not None:
             waiting.callback(_new_tuple(Position, (topic, partition, offset, timestamp, volatile)))
-        if confirmed:
-            offset += 1

@@ -28,6 +28,8 @@ class _Batch:
     base: int
     following: int
     time: int
+    #: Bytes that were ever written before it.
+    position: int = 0
 
 
 @define
@@ -65,6 +67,7 @@ class MemoryLog:
         self.max_timestamp = -1
         self.offline: PartitionOffline | None = None
         self.size_bytes = self.staged_bytes = 0
+        self._position = 0
         self.dropped_records = self.dropped_bytes = 0
         self.report = RecoveryReport(clean=True)
         self._batches: list[_Batch] = []
@@ -97,9 +100,11 @@ class MemoryLog:
 
     def bytes_between(self, start: int, end: int) -> int:
         """Tell how many bytes lie between two offsets, as `Log.bytes_between`."""
-        return sum(
-            len(each.data) for each in self._batches if each.following > start and each.base < end
-        )
+        return max(0, self._position_at(end) - self._position_at(start))
+
+    def _position_at(self, offset: int) -> int:
+        place = self._place(offset)
+        return self._batches[place].position if place < len(self._batches) else self._position
 
     def append(
         self,
@@ -126,6 +131,9 @@ class MemoryLog:
         """Make staged batches readable, and drop the oldest ones over the bound."""
         if self.offline is not None:
             raise self.offline
+        for each in self._staged:
+            each.position = self._position
+            self._position += len(each.data)
         self._batches += self._staged
         self._staged = []
         self.size_bytes += self.staged_bytes
@@ -291,6 +299,7 @@ class MemoryLog:
         self._staged, self.staged_bytes = [], 0
         if offset < self.written_offset:
             place = self._place(offset)
+            self._position = self._position_at(offset)
             self.size_bytes -= sum(len(each.data) for each in self._batches[place:])
             offset = self._batches[place].base if place < len(self._batches) else offset
             del self._batches[place:]

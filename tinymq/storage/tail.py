@@ -71,6 +71,7 @@ class Tail:
         self._staged: list[_Staged] = []
         self._dirty: list[OpenFile] = []
         self._dirty_folders: list[str] = []
+        self._syncing: list[SyncTicket] = []
         self._made = bool(segments.all)
         self._synced_last = last.point if last is not None else None
 
@@ -251,18 +252,24 @@ class Tail:
 
         Returns:
             A ticket for a `Syncer`, then for `end_sync`; None when there is
-            nothing to do.
+            nothing to do. What another ticket is at work on is in it too: that
+            one may fail, or end later.
         """
         if self.written_offset == self.synced_offset and not self._dirty:
             return None
-        files = tuple(each for each in self._dirty if not each.forgotten)
+        waiting = [file for ticket in self._syncing for file in ticket.files]
+        files = tuple(each for each in (*waiting, *self._dirty) if not each.forgotten)
+        files = tuple({id(each): each for each in files}.values())
         for file in files:
             self._segments.files.pin(file)
-        folders = tuple(dict.fromkeys(self._dirty_folders))
+        entered = [folder for ticket in self._syncing for folder in ticket.folders]
+        folders = tuple(dict.fromkeys((*entered, *self._dirty_folders)))
         self._dirty, self._dirty_folders = [], []
         last = self._segments.last
         point = last.point if last is not None else None
-        return SyncTicket(files, folders, self.written_offset, point)
+        ticket = SyncTicket(files, folders, self.written_offset, point)
+        self._syncing.append(ticket)
+        return ticket
 
     def end_sync(self, ticket: SyncTicket, error: OSError | None = None) -> None:
         """
@@ -274,6 +281,8 @@ class Tail:
                 kernel could not write is gone, and a second try would succeed
                 without it.
         """
+        if ticket in self._syncing:
+            self._syncing.remove(ticket)
         for file in ticket.files:
             self._segments.files.unpin(file)
         if error is not None:
@@ -305,7 +314,8 @@ class Tail:
         except TooManyOpenFiles:
             self._dirty_folders[:0] = ticket.folders
             self._mark_dirty(ticket.files)
-            self.end_sync(SyncTicket(ticket.files, (), -1))
+            ticket.end = -1  # it made nothing certain
+            self.end_sync(ticket)
             raise
         self.end_sync(ticket, failed)
         if self.offline is not None:

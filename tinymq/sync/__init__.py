@@ -13,16 +13,8 @@ from tinymq.client.core.address import DEFAULT_URL
 from tinymq.client.core.config import Backoff, ClientConfig, ConsumerConfig, ProducerConfig
 from tinymq.client.core.delivered import ConsumerBatch
 from tinymq.client.core.metadata import TopicInfo
-from tinymq.client.core.results import (
-    EARLIEST,
-    LATEST,
-    Account,
-    At,
-    Failed,
-    PartlySent,
-    Position,
-    Sent,
-)
+from tinymq.client.core.results import Account, Failed, PartlySent, Position, Sent
+from tinymq.client.core.starts import EARLIEST, LATEST, At
 from tinymq.sync.client import Admin, Client
 from tinymq.sync.consumer import Consumer
 from tinymq.sync.producer import Producer

@@ -11,7 +11,7 @@ from tinymq.client.core.config import ConsumerConfig
 from tinymq.client.core.consumer import ConsumerCore
 from tinymq.client.core.delivered import ConsumerBatch
 from tinymq.client.core.offsets import OffsetSearch
-from tinymq.client.core.results import EARLIEST, LATEST, Start
+from tinymq.client.core.starts import EARLIEST, LATEST, Start
 from tinymq.errors import ClosedError, DeadlineExceeded, TinyMQError, UsageError
 from tinymq.sync.loop import Loop
 
@@ -79,8 +79,10 @@ class Consumer:
         Args:
             topic: Name of the topic.
             partitions: Which; None means all, also those added later.
-            start: `EARLIEST`, `LATEST`, an offset, `At` a time, or one of these
-                for each partition.
+            start: `EARLIEST`, `LATEST`, an offset, `At` a time, or a mapping that
+                gives one of these for some partitions; all others, and those
+                added later, start at `EARLIEST`. The words ``"earliest"`` and
+                ``"latest"`` do as well.
 
         Raises:
             WireError: The broker's error, such as `UnknownTopic`; nothing is

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import select
 import socket
 import struct
@@ -31,6 +32,9 @@ _IN: Final = select.POLLIN
 _OUT: Final = select.POLLIN | select.POLLOUT
 _GLANCE: Final = struct.pack("ll", 0, int(GLANCE_S * 1_000_000))
 _NOW: Final = socket.MSG_DONTWAIT
+
+
+_log: Final = logging.getLogger(__name__)
 
 
 class Plug:
@@ -231,6 +235,16 @@ class SocketNetwork:
         Args:
             link: The link.
         """
+
+    def report(self, what: str, error: Exception) -> None:
+        """
+        Log an error of the caller's own code.
+
+        Args:
+            what: What failed.
+            error: How.
+        """
+        _log.error("%s", what, exc_info=error)
 
     def watch(self, plug: Plug, events: int) -> None:
         """

@@ -25,6 +25,7 @@ from tinymq.verify.journal import Journal
 from tinymq.verify.load import Connect, Load, Scene
 from tinymq.verify.numbered import Place
 from tinymq.verify.report import Report
+from tinymq.verify.watcher import PATIENCE as WATCHER_PATIENCE
 from tinymq.verify.watcher import Watcher
 
 #: Kills over one data folder.
@@ -81,6 +82,7 @@ class Plan:
         seconds: Longest time of load before each.
         producers: How many threads publish.
         seed: Chance begins here.
+        patience: Seconds in which a reader must be told of a power cut.
     """
 
     kills: int = 20
@@ -88,6 +90,7 @@ class Plan:
     seconds: float = 0.8
     producers: int = 3
     seed: int = 0
+    patience: float = WATCHER_PATIENCE
 
 
 @frozen(kw_only=True)
@@ -204,7 +207,7 @@ class Trial:
         scene = self._scene(broker, court.journal)
         load = Load(scene, self._plan.producers)
         load.start()
-        watcher = Watcher(scene)
+        watcher = Watcher(scene, self._plan.patience)
         watcher.start()
         try:
             self._wait(court.journal)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 #: Seconds of one wait for records.
 _GLANCE: Final = 0.05
 #: Seconds in which a reader must be told.
-_PATIENCE: Final = 10.0
+PATIENCE: Final = 10.0
 
 
 class Watcher:
@@ -31,12 +31,14 @@ class Watcher:
 
     Args:
         scene: The broker.
+        patience: Seconds in which it must be told.
     """
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: Scene, patience: float = PATIENCE) -> None:
         self.told: set[Place] = set()
         self.broken = ""
         self._scene = scene
+        self._patience = patience
         self.positions: dict[Place, int] = {}
         self.news = threading.Condition()
         self._stop = threading.Event()
@@ -49,7 +51,7 @@ class Watcher:
     def stop(self) -> None:
         """End."""
         self._stop.set()
-        self._thread.join(_PATIENCE)
+        self._thread.join(PATIENCE)
 
     def await_news(self, positions: Mapping[Place, int], ends: Mapping[Place, int]) -> set[Place]:
         """
@@ -64,7 +66,7 @@ class Watcher:
         """
         ahead = {place for place, end in ends.items() if positions.get(place, 0) > end}
         with self.news:
-            self.news.wait_for(lambda: ahead <= self.told, _PATIENCE)
+            self.news.wait_for(lambda: ahead <= self.told, self._patience)
             return ahead - self.told
 
     def _run(self) -> None:

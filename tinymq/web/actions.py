@@ -122,7 +122,7 @@ class Actions(Base):
             name = text(form, "name").strip()
             if not name:
                 raise BadInput("name", "a topic needs a name")
-            count = integer(form, "partitions", 1, self._config.limits.partitions) or 1
+            count = integer(form, "partitions", 1, self._config.limits.partitions)
             config = settings_of(text(form, "config"))
             await self._console.create_topic(name, count, config, dry_run=False)
         except _EXPECTED as error:

@@ -189,7 +189,7 @@ class Api:
         """Make a topic. The same request again changes nothing."""
         _, dry_run = self._change(request)
         body = self._json(request)
-        count = integer(body, "partitions", 1, self._config.limits.partitions) or 1
+        count = integer(body, "partitions", 1, self._config.limits.partitions)
         config = {key: value or "" for key, value in _settings(body).items()}
         plan = await self._console.create_topic(name, count, config, dry_run=dry_run)
         return answer_json(request, describe.plan(plan), 201 if plan.applied else 200)

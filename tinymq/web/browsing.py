@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from attrs import frozen
 
 from tinymq.web.format import number, plural
 from tinymq.web.input import MOST_OFFSET, BadInput, choice, integer, moment
+from tinymq.web.msgpack_lines import begins_as_msgpack, msgpack_line
+from tinymq.web.plaintext import one_line
 from tinymq.web.port import At, Newest, Oldest, Page, RecordView, Since, Start
-from tinymq.web.viewers import begins_as_msgpack, msgpack_line, one_line
 
 Where = Literal["newest", "oldest", "offset", "time"]
-WHERES: Final[tuple[Where, ...]] = ("newest", "oldest", "offset", "time")
+WHERES: Final[tuple[Where, ...]] = get_args(Where)
 As = Literal["auto", "text", "json", "msgpack", "hex"]
-KINDS: Final[tuple[As, ...]] = ("auto", "text", "json", "msgpack", "hex")
+KINDS: Final[tuple[As, ...]] = get_args(As)
 MOST_RECORDS: Final = 500
 #: Bytes read from disk for one page.
 MOST_BYTES: Final = 4 * 1024 * 1024

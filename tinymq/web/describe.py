@@ -14,6 +14,7 @@ from attrs import asdict
 
 from tinymq.stats import BrokerSnapshot, ClusterSnapshot, PartitionSnapshot, TopicRow, TopicSnapshot
 from tinymq.web.format import Times
+from tinymq.web.plaintext import is_text
 from tinymq.web.port import (
     Headers,
     MessageView,
@@ -23,7 +24,6 @@ from tinymq.web.port import (
     RecordView,
     TopicPage,
 )
-from tinymq.web.viewers import is_text
 
 Json = dict[str, Any]
 _UTC: Final = Times(0)

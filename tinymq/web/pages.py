@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 
 from twisted.web.http import Request
 
+from tinymq.limits import MAX_VALUE_CEILING
 from tinymq.stats import ClusterSnapshot, Trail
 from tinymq.web import charts
 from tinymq.web import format as write
@@ -23,7 +24,6 @@ from tinymq.web.viewers import NAMES, WINDOW, guess, show, window_of
 
 _SPANS: Final = {"10m": (600_000, "Last 10 minutes"), "6h": (6 * 3_600_000, "Last 6 hours")}
 _MOST_PAGE: Final = 10**6
-_CHUNK: Final = 1024 * 1024
 _ADDRESS: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)/(?P<partition>\d+)/(?P<offset>[\d,]+)")
 #: Partitions that a topic's first page shows.
 _FEW_PARTITIONS: Final = 16
@@ -224,16 +224,12 @@ class Pages(Base):
     @Base.app.route("/topics/<name>/messages/<int:partition>/<int:offset>/raw", methods=["GET"])
     async def raw(self, request: Request, name: str, partition: int, offset: int) -> bytes:
         """The bytes of a value, to be saved. Never shown by the browser."""
-        message = await self._message(name, (partition, offset), 0, _CHUNK)
+        # All of it at once: every look at a message reads and opens its whole batch.
+        message = await self._message(name, (partition, offset), 0, MAX_VALUE_CEILING)
         file = self._safe.sub("_", f"{name}-{partition}-{offset}.bin")
         request.setHeader("Content-Type", "application/octet-stream")
         request.setHeader("Content-Disposition", f'attachment; filename="{file}"')
         request.setHeader("Content-Length", str(message.size))
-        sent = len(message.value or b"")
-        while message.value and sent < message.size:
-            request.write(message.value)
-            message = await self._message(name, (partition, offset), sent, _CHUNK)
-            sent += len(message.value or b"")
         return message.value or b""
 
     @Base.app.route("/topics/<name>/publish", methods=["GET"])

@@ -10,7 +10,7 @@ counted and no offset moves because somebody looked.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, Protocol, get_args
 
 from attrs import frozen
 
@@ -19,15 +19,7 @@ from tinymq.stats import ClusterSnapshot, TopicRow, TopicSnapshot
 SortField = Literal[
     "name", "partitions", "messages", "bytes", "messages_in", "messages_out", "last_write_ms"
 ]
-SORT_FIELDS: Final[tuple[SortField, ...]] = (
-    "name",
-    "partitions",
-    "messages",
-    "bytes",
-    "messages_in",
-    "messages_out",
-    "last_write_ms",
-)
+SORT_FIELDS: Final[tuple[SortField, ...]] = get_args(SortField)
 MAX_PAGE_SIZE: Final = 500
 
 Headers = tuple[tuple[str, bytes], ...]
@@ -405,10 +397,16 @@ class Console(Protocol):
         """
 
     async def create_topic(
-        self, name: str, partitions: int, config: Mapping[str, str], *, dry_run: bool
+        self, name: str, partitions: int | None, config: Mapping[str, str], *, dry_run: bool
     ) -> Plan:
         """
         Make a topic. One that exists with the same settings is no error.
+
+        Args:
+            name: Its name.
+            partitions: How many; as the broker is set when None.
+            config: Settings that differ from the broker's defaults.
+            dry_run: Only say what would happen.
 
         Raises:
             InvalidName: The name breaks the rule.

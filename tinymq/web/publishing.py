@@ -10,8 +10,9 @@ from typing import Any, Final
 from attrs import frozen
 
 from tinymq.web.input import BadInput, choice, integer, text, truth
+from tinymq.web.json_lines import json_member
+from tinymq.web.plaintext import is_text, visible
 from tinymq.web.port import Headers, MessageView
-from tinymq.web.viewers import is_text, json_member, visible
 
 _MOST_PARTITION: Final = 2**31 - 1
 #: Bytes of a request whose payload is cut out as JSON, token by token.

@@ -22,11 +22,11 @@ from tinymq.web import charts
 from tinymq.web import format as write
 from tinymq.web.assets import packaged
 from tinymq.web.config import WebConfig
+from tinymq.web.plaintext import BIDI, one_line, to_text
 from tinymq.web.port import Plan
 from tinymq.web.security import header, session_of, token_of
 from tinymq.web.templates import find_templates
 from tinymq.web.verdict import SKEW, skewed
-from tinymq.web.viewers import BIDI, one_line, to_text
 
 Theme = Literal["", "light", "dark"]
 #: Seconds between two refreshes that a person can choose.

@@ -29,7 +29,6 @@ feature needs, and values never.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -419,11 +418,6 @@ def split(buffer: Bytes) -> list[tuple[BatchHeader, memoryview]]:
         found.append((header, view[position:end]))
         position = end
     return found
-
-
-def record_overhead(headers: Sequence[tuple[str, bytes]] | None) -> int:
-    """Upper bound of the bytes that one record needs beside key, value and headers."""
-    return 24 + (sum(10 + len(name) for name, _ in headers) if headers else 0)
 
 
 assert _TO_CRC.size == CHECKED_FROM

@@ -1,5 +1,5 @@
 """
-The fixed header of 12 bytes that starts every frame (seed 0, "message protocol").
+The fixed header of 12 bytes that starts every frame.
 
 ::
 

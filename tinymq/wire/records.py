@@ -8,8 +8,10 @@ wants values pays for values.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import repeat
+from typing import Any, Final, NamedTuple
 
 import zstandard
 from typing_extensions import override
@@ -36,7 +38,7 @@ from tinymq.wire.frames import Bytes
 Headers = Sequence[tuple[str, bytes]]
 
 
-class Record:
+class Record(NamedTuple):
     """
     One record as a consumer gets it.
 
@@ -49,23 +51,12 @@ class Record:
         created: The producer's own time in milliseconds, or None.
     """
 
-    __slots__ = ("created", "headers", "key", "offset", "timestamp", "value")
-
-    def __init__(
-        self,
-        offset: int,
-        timestamp: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers,
-        created: int | None,
-    ) -> None:
-        self.offset = offset
-        self.timestamp = timestamp
-        self.key = key
-        self.value = value
-        self.headers = headers
-        self.created = created
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    created: int | None
 
     @override
     def __repr__(self) -> str:
@@ -184,6 +175,8 @@ class RecordBatch:
             raise CorruptBatch("the offsets of the batch do not rise")
         if deltas and not 0 <= deltas[0] <= deltas[-1] <= last:
             raise CorruptBatch(f"the offsets of the batch do not lie in 0 to {last}")
+        if type(deltas) is range:
+            return range(base, base + len(deltas))
         return [base + delta for delta in deltas]
 
     @property
@@ -221,11 +214,18 @@ class RecordBatch:
         return [None] * self.header.records if ids is None else ids
 
     def __iter__(self) -> Iterator[Record]:
-        timestamp = self.header.max_timestamp
-        for offset, key, value, headers, created in zip(
-            self.offsets, self.keys, self.values, self.headers, self.times, strict=True
-        ):
-            yield Record(offset, timestamp, key, value, headers, created)
+        """Make the records as they are asked for, without a line of Python for each."""
+        times = self._column(Column.TIMES)
+        rows = zip(
+            self.offsets,
+            repeat(self.header.max_timestamp),
+            self.keys,
+            self.values,
+            self.headers,
+            times if type(times) is list else repeat(times),
+            strict=False,  # every column was found to have one item for each record
+        )
+        return map(_new_record, rows)
 
     def _column(self, column: Column) -> Any:
         span = self._spans[column]
@@ -247,6 +247,12 @@ class RecordBatch:
             raise CorruptBatch(f"column {column.name.lower()} holds items of a wrong type")
         return found
 
+
+#: `tuple.__new__` needs no frame of Python, unlike the class itself.
+_new_record: Final[Callable[[tuple[Any, ...]], Record]] = partial(
+    tuple.__new__,
+    Record,
+)
 
 _COMPRESSED: Final = (Column.VALUES, Column.HEADERS)
 

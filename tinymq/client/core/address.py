@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from typing_extensions import override
@@ -50,6 +50,16 @@ def parse_url(url: str) -> list[Address]:
     if not url.startswith(_SCHEME):
         raise ConfigError(f"a broker URL starts with {_SCHEME}, not {url!r}")
     return [_place(part, url) for part in url.removeprefix(_SCHEME).rstrip("/").split(",")]
+
+
+def url_of(addresses: Iterable[Address]) -> str:
+    """
+    Write places as a broker URL.
+
+    Args:
+        addresses: The places.
+    """
+    return _SCHEME + ",".join(map(str, addresses))
 
 
 def url_from(url: str | None, environment: Mapping[str, str]) -> str:

@@ -117,18 +117,21 @@ class AdminCalls(ABC, Generic[R]):
         return self.operate("topic.delete", name=name, dry_run=dry_run)
 
     def list_topics(
-        self, pattern: str = "", *, after: str = "", limit: int = 500, sort: str = "name"
+        self,
+        filter: str = "",  # noqa: A002 - the API's word
+        *,
+        after: str = "",
+        limit: int = 500,
     ) -> R:
         """
-        List topics.
+        List topics in order of their names.
 
         Args:
-            pattern: A glob; empty means all.
+            filter: A glob; empty means all.
             after: Go on behind this name.
             limit: Most topics in the answer.
-            sort: What to sort by.
         """
-        return self.operate("topic.list", filter=pattern, after=after, limit=limit, sort=sort)
+        return self.operate("topic.list", filter=filter, after=after, limit=limit)
 
     def topic(self, name: str) -> R:
         """
@@ -170,16 +173,28 @@ class AdminCalls(ABC, Generic[R]):
             dry_run=dry_run,
         )
 
-    def undo_purge(self, name: str, *, partition: int | None = None) -> R:
+    def undo_purge(self, name: str, *, partition: int | None = None, dry_run: bool = False) -> R:
         """
         Take back the last purge.
 
         Args:
             name: The topic.
             partition: Only there.
+            dry_run: Find out whether it can be taken back, and change nothing.
         """
-        return self.operate("topic.undo_purge", name=name, partition=partition)
+        return self.operate("topic.undo_purge", name=name, partition=partition, dry_run=dry_run)
 
     def broker_info(self) -> R:
         """Describe the broker, and whether it is ready."""
         return self.operate("broker.info")
+
+    def log_level(self, level: str, *, dry_run: bool = False) -> R:
+        """
+        Change which log lines the broker writes, until its next start.
+
+        Args:
+            level: The least important ones: ``debug``, ``info``, ``warn``,
+                ``error`` or ``critical``.
+            dry_run: Say which it is now, and change nothing.
+        """
+        return self.operate("broker.log_level", level=level, dry_run=dry_run)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
-from tinymq.client.core.results import Failed, PartlySent, Sent
+from tinymq.client.core.results import Failed, PartlySent, Run, Sent, joined
 from tinymq.errors import InvalidRequest, TinyMQError, UsageError, ValueTooLarge
 from tinymq.limits import Limits
 from tinymq.wire.batch import NO_PRODUCER, Codec
@@ -38,6 +38,7 @@ class Batch:
         sequence: Sequence of its first record, when it has one.
         flying: Written, and not answered.
         refused: The last answer said for certain that it is not stored.
+        lost: The answer to some attempt was lost, so it may be stored.
         attempts: How often it was written.
         data: The encoded batch, or None.
         error: Why it failed, or None.
@@ -57,6 +58,7 @@ class Batch:
         "group",
         "headers",
         "keys",
+        "lost",
         "refused",
         "sequence",
         "size",
@@ -78,6 +80,7 @@ class Batch:
         self.sequence = -1
         self.flying = False
         self.refused = False
+        self.lost = False
         self.attempts = 0
         self.data: bytes | None = None
         self.error: TinyMQError | None = None
@@ -123,15 +126,16 @@ class Group:
         expected: Batches that are not settled, or -1 before they are cut.
     """
 
-    __slots__ = ("count", "done", "expected", "failed", "positions", "topic")
+    __slots__ = ("count", "done", "expected", "failed", "runs", "topic", "volatile")
 
     def __init__(self, topic: str, count: int, done: Callable[[Group], None]) -> None:
         self.topic = topic
         self.count = count
         self.done = done
         self.expected = -1
-        self.positions: list[tuple[int, int, int]] = []
+        self.runs: list[Run] = []
         self.failed: list[Failed] = []
+        self.volatile = False
 
     def settle(self, batch: Batch, partition: int) -> None:
         """
@@ -143,7 +147,8 @@ class Group:
         """
         self.expected -= 1
         if batch.error is None:
-            self.positions.append((partition, batch.base_offset, len(batch.values)))
+            self.runs.append((partition, batch.base_offset, len(batch.values)))
+            self.volatile = self.volatile or batch.volatile
         else:
             error = batch.error
             self.failed += [Failed(self.topic, value, error) for value in batch.values]
@@ -158,11 +163,11 @@ class Group:
             TinyMQError: Nothing was stored; the first error.
             PartlySent: Some was stored and some was not.
         """
-        stored = sum(count for _, _, count in self.positions)
-        sent = Sent(stored, self.positions)
+        stored = sum(count for _, _, count in self.runs)
+        sent = Sent(stored, joined(self.runs), self.volatile)
         if not self.failed:
             return sent
-        if not self.positions:
+        if not self.runs:
             raise self.failed[0].error
         raise PartlySent(sent, self.failed)
 

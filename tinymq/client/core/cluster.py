@@ -9,28 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from tinymq.client.core.address import Address
 from tinymq.client.core.config import ClientConfig
 from tinymq.client.core.connection import Done
 from tinymq.client.core.link import Link, Network
-from tinymq.client.core.metadata import MetadataCache, TopicInfo
-from tinymq.errors import (
-    ClosedError,
-    DeadlineExceeded,
-    TinyMQError,
-    UnknownTopic,
-)
+from tinymq.client.core.lookups import Found, Lookups, may_repeat
+from tinymq.client.core.metadata import MetadataCache
+from tinymq.errors import ClosedError, TinyMQError
 from tinymq.limits import Limits
 from tinymq.wire.frames import Bytes
-from tinymq.wire.messages import Message, Metadata, MetadataReply
-
-#: Most names in one METADATA request.
-_MOST_NAMES: Final = 100
-
-#: Told what is known about a topic, or why nothing is.
-Found = Callable[[TopicInfo | None, TinyMQError | None, float], None]
+from tinymq.wire.messages import Message
 
 
 class Part(Protocol):
@@ -51,18 +41,6 @@ class Part(Protocol):
 
     def cluster_closed(self, now: float) -> None:
         """Nothing works any more; end every pending call."""
-
-
-class _Want:
-    """One caller that waits for a topic."""
-
-    __slots__ = ("create", "deadline", "found", "fresh")
-
-    def __init__(self, create: bool, fresh: bool, deadline: float, found: Found) -> None:
-        self.create = create
-        self.fresh = fresh
-        self.deadline = deadline
-        self.found = found
 
 
 class _Again:
@@ -93,6 +71,7 @@ class Cluster:
         metadata: What is known about topics.
         seed: The link to whichever broker of `addresses` answers.
         closed: Whether `close` was called.
+        report: Logs an error of the caller's own code.
     """
 
     def __init__(
@@ -106,19 +85,14 @@ class Cluster:
         self.chance = chance
         self.metadata = MetadataCache()
         self.closed = False
+        self.report = network.report
         self._network = network
         self._parts: list[Part] = []
         self._others: dict[int, Link] = {}
         self._again: set[_Again] = set()
-        self._wanted: dict[str, list[_Want]] = {}
-        self._asking = False
-        self._ask_wait = 0.0
-        self._ask_failures = 0
-        self._cursor = 0
-        self._changed = False
-        self._why: TinyMQError | None = None
-        self._refresh_at = inf
         self.seed = self._link(addresses)
+        self.seed.patient = config.wait_for_broker
+        self._lookups = Lookups(self.seed, self.metadata, config, self._delay)
 
     @property
     def limits(self) -> Limits:
@@ -213,7 +187,7 @@ class Cluster:
         until = min(again.deadline, now + self.config.request_timeout_s)
 
         def answered(reply: Any, payload: Bytes, error: TinyMQError | None, now: float) -> None:
-            if error is None or not self._may_repeat(error) or self.closed:
+            if error is None or not may_repeat(error) or self.closed:
                 again.done(reply, payload, error, now)
                 return
             again.attempt += 1
@@ -228,10 +202,6 @@ class Cluster:
 
     def _delay(self, attempt: int) -> float:
         return self.config.backoff.delay(attempt, self.chance())
-
-    @staticmethod
-    def _may_repeat(error: TinyMQError) -> bool:
-        return isinstance(error, DeadlineExceeded) or bool(getattr(error, "retriable", False))
 
     # --- topics ----------------------------------------------------------------
 
@@ -256,15 +226,10 @@ class Cluster:
             create: Make it where there is none.
             fresh: Ask in any case.
         """
-        known = None if fresh else self.metadata.get(name)
-        if known is not None:
-            found(known, None, now)
-            return
-        if self.closed:
+        if self.closed and (fresh or self.metadata.get(name) is None):
             found(None, ClosedError("the client was closed"), now)
             return
-        self._wanted.setdefault(name, []).append(_Want(create, fresh, deadline, found))
-        self._ask_metadata(now)
+        self._lookups.topic(name, deadline, found, now, create=create, fresh=fresh)
 
     def refresh(self, now: float) -> None:
         """
@@ -273,90 +238,14 @@ class Cluster:
         Args:
             now: The time.
         """
-        self._refresh_at = min(self._refresh_at, now)
-
-    def _ask_metadata(self, now: float) -> None:
-        if self._asking or self.closed or now < self._ask_wait:
-            return
-        names = list(self._wanted)[:_MOST_NAMES]
-        create = bool(names) and all(want.create for want in self._wanted[names[0]])
-        if names:  # creating and looking up are asked for apart
-            names = [name for name in names if self._creates(name) is create]
-        elif now >= self._refresh_at:
-            names = self.metadata.names[self._cursor : self._cursor + _MOST_NAMES]
-            self._cursor += len(names)
-            if self._cursor >= len(self.metadata):
-                self._cursor = 0
-                self._refresh_at = now + self.config.metadata_age_s
-            if not names:
-                return
-        else:
-            return
-        self._asking = True
-        until = now + self.config.request_timeout_s
-        deadlines = [want.deadline for name in names for want in self._wanted.get(name, ())]
-        message = Metadata(names=names, create=create)
-
-        def told(reply: Any, _payload: Bytes, error: TinyMQError | None, now: float) -> None:
-            self._told(names, reply, error, now)
-
-        until = min([until, *deadlines]) if deadlines else until
-        self.seed.request(message.type, message.to_meta(), (), until, told, now)
-
-    def _creates(self, name: str) -> bool:
-        return all(want.create for want in self._wanted[name])
-
-    def _told(self, names: list[str], reply: Any, error: TinyMQError | None, now: float) -> None:
-        self._asking = False
-        found: dict[str, TopicInfo | TinyMQError] = {}
-        if isinstance(reply, MetadataReply):
-            found = self.metadata.apply(reply)
-            self._why = None
-            for name in names:
-                if name not in found:
-                    self.metadata.drop(name)
-                    found[name] = UnknownTopic(f"there is no topic {name}")
-        elif error is not None:
-            found = dict.fromkeys(names, error)
-        again = False
-        for name in names:
-            again |= self._settle(name, found[name], now)
-        if again or error is not None:
-            self._ask_failures += 1
-            self._ask_wait = now + self._delay(self._ask_failures)
-            if error is not None:
-                self.refresh(now)  # what is known may be old; it is used all the same
-        else:
-            self._ask_failures = 0
-            self._ask_wait = 0.0
-            if self._refresh_at == inf:
-                self._refresh_at = now + self.config.metadata_age_s
-        if error is None:
-            self._changed = True
-
-    def _settle(self, name: str, answer: TopicInfo | TinyMQError, now: float) -> bool:
-        """Tell those who wait for a topic; say whether some go on waiting."""
-        waiting = self._wanted.pop(name, [])
-        if isinstance(answer, TopicInfo):
-            for want in waiting:
-                want.found(answer, None, now)
-            return False
-        if self._may_repeat(answer) and not self.closed:
-            # Overdue ones are told by `tick`.
-            if waiting:
-                self._wanted.setdefault(name, []).extend(waiting)
-                self._why = answer
-            return bool(waiting)
-        for want in waiting:
-            want.found(None, answer, now)
-        return False
+        self._lookups.refresh(now)
 
     # --- time and end ----------------------------------------------------------
 
     @property
     def wake_at(self) -> float:
         """When `tick` has something to do."""
-        at = self._metadata_at
+        at = self._lookups.wake_at
         for link in self.links:
             at = min(at, link.wake_at)
         for again in self._again:
@@ -364,18 +253,6 @@ class Cluster:
         for part in self._parts:
             at = min(at, part.wake_at)
         return at
-
-    @property
-    def _metadata_at(self) -> float:
-        if self._changed:
-            return -inf
-        if self.closed:
-            return inf
-        at = min((one.deadline for many in self._wanted.values() for one in many), default=inf)
-        if self._asking:
-            return at
-        ask = -inf if self._wanted else self._refresh_at
-        return min(at, max(ask, self._ask_wait))
 
     def tick(self, now: float) -> None:
         """
@@ -389,10 +266,7 @@ class Cluster:
         for again in [one for one in self._again if one.at <= now]:
             self._again.discard(again)
             self._try(again, now)
-        self._expire_wants(now)
-        self._ask_metadata(now)
-        if self._changed:
-            self._changed = False
+        if self._lookups.tick(now):
             for part in tuple(self._parts):
                 part.topics_changed(now)
         for part in tuple(self._parts):
@@ -409,34 +283,16 @@ class Cluster:
         if self.closed:
             return
         self.closed = True
-        self._changed = False
         for link in self.links:
             link.close(now)
         error = ClosedError("the client was closed")
         again, self._again = self._again, set()
         for one in again:
             one.done(None, b"", error, now)
-        wanted, self._wanted = self._wanted, {}
-        for want in [one for many in wanted.values() for one in many]:
-            want.found(None, error, now)
+        self._lookups.close(error, now)
         parts, self._parts = self._parts, []
         for part in parts:
             part.cluster_closed(now)
-
-    def _expire_wants(self, now: float) -> None:
-        for name in list(self._wanted):
-            wants = self._wanted[name]
-            overdue = [want for want in wants if want.deadline <= now]
-            if not overdue:
-                continue
-            left = [want for want in wants if want.deadline > now]
-            if left:
-                self._wanted[name] = left
-            else:
-                del self._wanted[name]
-            error = self._why or DeadlineExceeded(f"nothing was heard about topic {name} in time")
-            for want in overdue:
-                want.found(None, error, now)
 
     def _link(self, addresses: Sequence[Address]) -> Link:
         link = Link(addresses, self.config, self._network, self.chance)

@@ -131,6 +131,11 @@ class ClientConfig:
         metadata_age_s: Known topics are asked for again after this time.
         backoff: Waits between attempts to connect or to ask again.
         read_bytes: Bytes read from the socket at once.
+        wait_for_broker: Whether calls wait, up to their deadlines, for a broker
+            that has never answered. Otherwise they end with `NoBroker` as soon
+            as every address was tried in vain, which suits commands that people
+            type. A broker that answered once is waited for in any case: it may
+            be about to start again.
     """
 
     client_id: str = field(default="", validator=_instance(str))
@@ -141,6 +146,7 @@ class ClientConfig:
     metadata_age_s: float = _seconds(60.0, 0.1)
     backoff: Backoff = field(factory=Backoff, validator=_instance(Backoff))
     read_bytes: int = _whole(256 * KIB, KIB, 16 * MIB)
+    wait_for_broker: bool = _flag(True)
 
 
 @frozen(kw_only=True)

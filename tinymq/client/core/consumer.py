@@ -13,7 +13,7 @@ from tinymq.client.core.cursor import Cursor, Standing
 from tinymq.client.core.delivered import ConsumerBatch
 from tinymq.client.core.fetching import MOVED, Fetching
 from tinymq.client.core.metadata import TopicInfo
-from tinymq.client.core.results import EARLIEST, At, Start
+from tinymq.client.core.starts import EARLIEST, Place, Start, Starts, read_start
 from tinymq.errors import (
     ClosedError,
     DeadlineExceeded,
@@ -86,38 +86,29 @@ class ConsumerCore:
         Args:
             topic: Its name.
             partitions: Which; None means all, also those added later.
-            start: Where, for all or for each.
+            start: Where, for all or for some; the others start at `EARLIEST`.
             done: Told when every start is known as an offset, or that one is not.
             now: The time.
         """
         self._check()
         numbers = None if partitions is None else sorted(set(partitions))
-        starts: dict[int, Start] = {}
-        usual: Start = EARLIEST
-        if isinstance(start, Mapping):
-            starts.update(start)
-        else:
-            usual = start
-        if numbers is None and starts:
-            numbers = sorted(starts)
+        starts = Starts.read(start)
         deadline = now + self.config.deadline_s
         if numbers == []:
             raise UsageError("assign needs at least one partition")
-        for one in [usual, *starts.values()]:
-            _check_start(one)
 
         def found(info: TopicInfo | None, error: TinyMQError | None, now: float) -> None:
             if info is None or self.closed:
                 done(error or ClosedError("the consumer was closed"))
                 return
-            chosen = range(info.partitions) if numbers is None else numbers
-            for number in chosen:
+            for number in starts.named if numbers is None else numbers:
                 if not 0 <= number < info.partitions:
                     done(_no_partition(info, number))
                     return
             if numbers is None:
                 self._whole.add(topic)
-            cursors = {self._put(info, number, starts.get(number, usual)) for number in chosen}
+            chosen = range(info.partitions) if numbers is None else numbers
+            cursors = {self._put(info, number, starts.of(number)) for number in chosen}
             self._assignments.append(_Assignment(cursors, deadline, done))
             self.fetching.pump(now)
             self._settle(now)
@@ -137,7 +128,7 @@ class ConsumerCore:
         for cursor in self._chosen(topic, partitions):
             self.fetching.remove(cursor)
 
-    def _put(self, info: TopicInfo, number: int, start: Start) -> Cursor:
+    def _put(self, info: TopicInfo, number: int, start: Place) -> Cursor:
         old = self.fetching.cursors.get((info.name, number))
         if old is not None:
             self.fetching.remove(old)
@@ -230,10 +221,10 @@ class ConsumerCore:
             start: Where.
             now: The time.
         """
-        _check_start(start)
+        place = read_start(start)
         for cursor in self._chosen(topic, [partition]):
             self.fetching.drop_ready(cursor)
-            self._move(cursor, start, now)
+            self._move(cursor, place, now)
         self.fetching.pump(now)
 
     def position(self, topic: str, partition: int) -> int:
@@ -251,7 +242,7 @@ class ConsumerCore:
         """Topic and partition of everything that is read."""
         return sorted(self.fetching.cursors)
 
-    def _move(self, cursor: Cursor, start: Start, now: float) -> None:
+    def _move(self, cursor: Cursor, start: Place, now: float) -> None:
         moved = isinstance(cursor.trouble, MOVED)
         cursor.go(start)
         if not moved:
@@ -386,12 +377,6 @@ class ConsumerCore:
                 raise UsageError(f"partition {number} of {topic} is not assigned")
             found.append(cursor)
         return found
-
-
-def _check_start(start: object) -> None:
-    low = start.ms if isinstance(start, At) else start
-    if type(low) is not int or low < (0 if isinstance(start, At) else EARLIEST):
-        raise UsageError(f"a start is EARLIEST, LATEST, an offset or At(ms), not {start!r}")
 
 
 def _no_partition(info: TopicInfo, partition: int) -> TinyMQError:

@@ -6,9 +6,9 @@ from collections import deque
 from enum import Enum
 from math import inf
 
-from tinymq.client.core.config import ConsumerConfig
+from tinymq.client.core.config import GapReport
 from tinymq.client.core.delivered import ConsumerBatch
-from tinymq.client.core.results import Start
+from tinymq.client.core.starts import Place
 from tinymq.errors import CorruptBatch, TinyMQError
 from tinymq.limits import Limits
 from tinymq.wire.batch import CONTROL, checked_header, read_header
@@ -80,12 +80,12 @@ class Cursor:
         "trouble",
     )
 
-    def __init__(self, topic: str, topic_id: bytes, partition: int, start: Start) -> None:
+    def __init__(self, topic: str, topic_id: bytes, partition: int, start: Place) -> None:
         self.topic = topic
         self.topic_id = topic_id
         self.partition = partition
         self.standing = Standing.LOOKING
-        self.start: Start = start
+        self.start: Place = start
         self.position = -1
         self.epoch = -1
         self.fetch_offset = -1
@@ -107,7 +107,7 @@ class Cursor:
         """Topic and partition."""
         return self.topic, self.partition
 
-    def go(self, start: Start) -> None:
+    def go(self, start: Place) -> None:
         """
         Start anew, and drop what was fetched.
 
@@ -159,14 +159,15 @@ class Cursor:
         self.epoch = batch.leader_epoch
         return batch
 
-    def take(self, data: Bytes, config: ConsumerConfig, limits: Limits) -> None:
+    def take(self, data: Bytes, limits: Limits, gap: GapReport, *, check_crc: bool) -> None:
         """
         Take fetched batches; they are ready afterwards.
 
         Args:
             data: Whole batches.
-            config: Says whether checksums are checked.
             limits: Bound what a batch may inflate to.
+            gap: Told of offsets that do not exist.
+            check_crc: Whether checksums are checked.
 
         Raises:
             CorruptBatch: At a batch that is damaged; those before it are ready.
@@ -180,10 +181,11 @@ class Cursor:
             piece, start = view[start:end], end
             if header.next_offset <= self.fetch_offset:
                 continue  # read before; a broker may send from the start of a segment's block
-            if config.check_crc:
+            if check_crc:
                 header = checked_header(piece)
             if header.base_offset > self.fetch_offset:
-                self._gap(header.base_offset, config)
+                self.gaps += header.base_offset - self.fetch_offset
+                gap(self.topic, self.partition, self.fetch_offset, header.base_offset)
             skipped = self.fetch_offset
             self.fetch_offset = header.next_offset
             self.fetch_epoch = header.leader_epoch
@@ -196,11 +198,6 @@ class Cursor:
             self.ready.append(
                 ConsumerBatch(self.topic, self.partition, batch, skip, self.high_watermark)
             )
-
-    def _gap(self, found: int, config: ConsumerConfig) -> None:
-        self.gaps += found - self.fetch_offset
-        if config.on_gap is not None:
-            config.on_gap(self.topic, self.partition, self.fetch_offset, found)
 
     def _renew(self) -> None:
         self.ticket += 1

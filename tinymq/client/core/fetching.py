@@ -11,7 +11,7 @@ from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import ConsumerConfig
 from tinymq.client.core.cursor import Cursor, Standing
 from tinymq.client.core.delivered import ConsumerBatch
-from tinymq.client.core.results import EARLIEST, LATEST, At, Start
+from tinymq.client.core.starts import WORDS, At, Place
 from tinymq.errors import (
     CorruptBatch,
     DeadlineExceeded,
@@ -29,7 +29,6 @@ from tinymq.wire.messages import Fetch, Offsets, error_from_meta
 
 #: Errors after which the topic must be looked up anew.
 MOVED = (UnknownTopicId, UnknownTopic, UnknownPartition)
-_JUMPS = {"earliest": EARLIEST, "latest": LATEST}
 
 
 class Fetching:
@@ -257,7 +256,7 @@ class Fetching:
                     continue
                 before = len(cursor.ready)
                 try:
-                    cursor.take(data, self._config, limits)
+                    cursor.take(data, limits, self._gap, check_crc=self._config.check_crc)
                 except CorruptBatch as error:
                     self._line_up(cursor, before)
                     self.stop(cursor, error)
@@ -265,6 +264,16 @@ class Fetching:
                 self._line_up(cursor, before)
                 # Who was served stands behind the others next time.
                 self.cursors[cursor.where] = self.cursors.pop(cursor.where)
+
+    def _gap(self, topic: str, partition: int, expected: int, found: int) -> None:
+        """Tell the caller of missing offsets; what his function does wrong stays his."""
+        on_gap = self._config.on_gap
+        if on_gap is None:
+            return
+        try:
+            on_gap(topic, partition, expected, found)
+        except Exception as error:  # noqa: BLE001 - anything may come out of it
+            self._cluster.report("on_gap failed", error)
 
     def _line_up(self, cursor: Cursor, before: int) -> None:
         for batch in list(cursor.ready)[before:]:
@@ -282,7 +291,7 @@ class Fetching:
 
     def _failed(self, cursor: Cursor, error: TinyMQError, now: float) -> None:
         if isinstance(error, (OffsetOutOfRange, LogTruncated)):
-            jump = _JUMPS.get(self._config.out_of_range)
+            jump = WORDS.get(self._config.out_of_range)
             if jump is not None:
                 cursor.go(jump)
                 return
@@ -323,5 +332,5 @@ def _live(asked: Mapping[Any, tuple[Cursor, int]]) -> dict[Any, Cursor]:
     return live
 
 
-def _query(start: Start) -> int:
+def _query(start: Place) -> int:
     return start.ms if isinstance(start, At) else start

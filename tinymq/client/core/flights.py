@@ -59,7 +59,7 @@ class Flights:
         Args:
             flight: From `launch`.
         """
-        flight.lane.landed()
+        flight.lane.landed(flight.batch)
         self._ledger.landed()
 
     def strayed(self, flight: Flight) -> None:

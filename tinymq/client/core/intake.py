@@ -19,7 +19,9 @@ from tinymq.limits import Limits
 from tinymq.wire.records import Headers
 
 #: Records below this size cannot break a limit, so they are not looked at one by one.
-_SURELY_FINE: Final = 32 * 1024
+SURELY_FINE: Final = 32 * 1024
+#: Bytes that a record without key and headers needs at most beside its value.
+PLAIN_OVERHEAD: Final = 2 * ITEM_OVERHEAD
 
 
 class Row(NamedTuple):
@@ -73,12 +75,12 @@ def one_record(value: Any, key: Key | None, headers: Any, limits: Limits) -> Row
         value = as_value(value)
     plain = None if key is None else key_bytes(key)
     listed = None if headers is None else as_headers(headers)
-    size = ITEM_OVERHEAD * 2 + (len(value) if value else 0)
+    size = PLAIN_OVERHEAD + (len(value) if value else 0)
     if plain:
         size += len(plain)
     if listed is not None:
         size += headers_size(listed)
-    if listed or size > _SURELY_FINE:
+    if listed or size > SURELY_FINE:
         check_record(value, plain, listed, limits)
     return Row(value, plain, listed, size)
 
@@ -112,7 +114,7 @@ def many_records(
         if column is not None and len(column) != count:
             raise UsageError("send_batch needs as many keys and headers as values")
     sizes = _sizes(plain, plain_keys, lists)
-    if lists is not None or max(sizes) > _SURELY_FINE:
+    if lists is not None or max(sizes) > SURELY_FINE:
         for place, value in enumerate(plain):
             key = None if plain_keys is None else plain_keys[place]
             check_record(value, key, None if lists is None else lists[place], limits)

@@ -3,28 +3,36 @@ What one producer sends to one partition: order, sequence, repetition.
 
 ::
 
-    queue (no sequence yet) -> unacked (sequence given; flying or to be repeated)
+    queue (no sequence yet) -> window (sequence given; flying or to be repeated)
 
-Invariants, checked by `Lane.check_invariants` in tests:
+Each record that is told as stored is stored once, even if bytes of a connection
+that was lost arrive later, for nobody can call them back. Three rules see to it:
 
-- sequences in `unacked` are contiguous while nothing is given up;
-- at most `window` batches are in `unacked`, so the broker remembers them all;
-- after a failure nothing new flies until every flying batch has its answer and
-  the unacked ones were written again, first to last, with the same sequences:
-  a batch that was stored already is answered as a duplicate;
-- sequences are given anew, under a new producer id, only when the broker said
-  of every unacked batch, after it was last written, that it is not stored.
+- After a failure nothing new flies until every flying batch has its answer and
+  those in the window were written again, first to last, with the same sequences:
+  a batch that was stored already is answered as a duplicate.
+- A batch whose fate is unknown, because an answer was lost, fails at its
+  deadline, and keeps its place all the same while a live batch is in the window:
+  it is written again with it. Leaving a gap would make the broker deny those
+  behind, so that they are written under a new id; and the bytes of the old
+  connection would then find the place for all of them. When nothing live is left
+  the window is forgotten, and the lane goes on under a new producer id, under
+  which nothing was ever written. What certainly is not stored leaves its place.
+- Live batches get their sequences anew, under a new producer id, only when the
+  broker said of every batch in the window, after it was last written, that it is
+  not stored. Since all before them had their last word, that is so only when
+  the broker forgot the producer, or lost what it had; late bytes fit no better.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from itertools import pairwise
 from math import inf
 from typing import Protocol
 
 from tinymq.client.core.batches import Batch
+from tinymq.client.core.window import Window
 from tinymq.errors import (
     ClosedError,
     DeadlineExceeded,
@@ -32,6 +40,8 @@ from tinymq.errors import (
     OutOfOrderSequence,
     ProducerFenced,
     RequestError,
+    StateError,
+    StorageFull,
     TinyMQError,
     UnknownPartition,
     UnknownProducer,
@@ -40,11 +50,12 @@ from tinymq.errors import (
     UnreachableError,
     WireError,
 )
-from tinymq.wire.batch import SEQUENCE_MODULUS
 from tinymq.wire.messages import ProduceReply
 
 _MOVED = (UnknownTopicId, UnknownTopic, UnknownPartition)
 _UNKNOWN = (UnknownProducer, ProducerFenced)
+#: Answers after which a batch is not stored, as far as this attempt goes.
+_NOT_STORED = (RequestError, StateError, StorageFull, UnreachableError)
 
 
 class Way(Protocol):
@@ -109,13 +120,9 @@ class Lane:
         self.open: Batch | None = None
         self.open_until = inf
         self._way = way
-        self._window = window
-        self._most = window
         self._idempotent = idempotent
         self._queue: deque[Batch] = deque()
-        self._unacked: deque[Batch] = deque()
-        self._flying = 0
-        self._next_sequence = 0
+        self._window = Window(window, numbered=idempotent)
         self._recovering = False
         self._renew = False
         self._draining = False
@@ -128,12 +135,12 @@ class Lane:
     @property
     def idle(self) -> bool:
         """Whether nothing is open, queued or unacked."""
-        return self.open is None and not self._queue and not self._unacked
+        return self.open is None and not self._queue and not self._window
 
     @property
     def unacked(self) -> int:
         """Batches with a sequence and without a last word."""
-        return len(self._unacked)
+        return len(self._window)
 
     @property
     def queued(self) -> int:
@@ -164,7 +171,7 @@ class Lane:
         Args:
             now: The time.
         """
-        if self._draining or self._locating or not (self._queue or self._unacked):
+        if self._draining or self._locating or not (self._queue or self._window):
             return
         self._draining = True
         try:
@@ -181,13 +188,10 @@ class Lane:
                 return
         if self._recovering:
             self._recover(now)
-        queue, unacked, way = self._queue, self._unacked, self._way
-        while queue and len(unacked) < self._window and not self._recovering and way.clear(self):
+        queue, window, way = self._queue, self._window, self._way
+        while queue and len(window) < window.limit and not self._recovering and way.clear(self):
             batch = queue.popleft()
-            if self._idempotent:
-                batch.sequence = self._next_sequence
-                self._next_sequence = (self._next_sequence + len(batch)) % SEQUENCE_MODULUS
-            unacked.append(batch)
+            window.admit(batch)
             self._fly(batch, now)
 
     @property
@@ -195,7 +199,7 @@ class Lane:
         """Whether a batch that is written now is the only one on its way."""
         return not (
             self._queue
-            or self._unacked
+            or self._window
             or self.open is not None
             or self._recovering
             or self._locating
@@ -209,18 +213,18 @@ class Lane:
         Args:
             batch: The batch; it is given its sequence.
         """
-        if self._idempotent:
-            batch.sequence = self._next_sequence
-            self._next_sequence = (batch.sequence + len(batch.values)) % SEQUENCE_MODULUS
-        batch.flying = True
-        batch.attempts = 1
-        self._flying = 1
-        self._unacked.append(batch)
+        self._window.admit(batch)
+        self._window.took_off(batch)
 
-    def landed(self) -> None:
-        """Note that the batch of `launch` is stored."""
-        self._unacked.clear()
-        self._flying = 0
+    def landed(self, batch: Batch) -> None:
+        """
+        Note that the batch of `launch` is stored.
+
+        Args:
+            batch: The batch.
+        """
+        self._window.came_down(batch)
+        self._window.remove(batch)
         self._failures = 0
 
     def answered(
@@ -237,8 +241,7 @@ class Lane:
         """
         if not batch.flying:
             return
-        batch.flying = False
-        self._flying -= 1
+        self._window.came_down(batch)
         if error is None:
             self._stored(batch, reply)
         else:
@@ -249,7 +252,7 @@ class Lane:
         self, identity: tuple[int, int] | None, window: int, error: TinyMQError | None, now: float
     ) -> None:
         """
-        Take a producer id; unacked batches get their sequences anew.
+        Take a producer id; batches in the window get their sequences anew.
 
         Args:
             identity: Producer id and epoch, or None when none could be had.
@@ -263,12 +266,8 @@ class Lane:
             self._wait(now)
             return
         self.identity = identity
-        self._window = min(self._most, window)
-        self._next_sequence = 0
-        for batch in self._unacked:
-            batch.data = None
-            batch.sequence = self._next_sequence
-            self._next_sequence = (self._next_sequence + len(batch)) % SEQUENCE_MODULUS
+        self._window.narrow(window)
+        self._window.renumber()
         self.drain(now)
 
     def located(self, topic_id: bytes, now: float) -> None:
@@ -285,15 +284,16 @@ class Lane:
             if was_locating:
                 self._wait(now)
             return
-        if self._flying:  # their answers will ask again
+        if self._window.flying:  # their answers will ask again
             return
         self.topic_id = topic_id
-        self._next_sequence = 0
-        if self._unacked:
+        if self._window:
             self._recovering = True
             self._renew = self._idempotent
-            for batch in self._unacked:
+            for batch in self._window:
                 batch.refused = True
+        else:
+            self._window.clear()
         self._retry_at = -inf
         self.drain(now)
 
@@ -306,13 +306,11 @@ class Lane:
         """
         self._locating = False
         self.seal()
-        self._recovering = self._recovering or bool(self._unacked)
-        gone = [*self._unacked, *self._queue]
-        self._unacked.clear()
+        gone = [*self._window.live, *self._queue]
         self._queue.clear()
-        self._flying = 0
+        if self._window:
+            self._begin_anew()
         for batch in gone:
-            batch.flying = False
             self._settle(batch, error)
 
     @property
@@ -321,11 +319,12 @@ class Lane:
         at = self.open_until
         if self._queue:
             at = min(at, self._queue[0].deadline)
-        if self._unacked and not self._unacked[0].flying:
-            at = min(at, self._unacked[0].deadline)
+        head = self._window.head
+        if head is not None and not head.flying:
+            at = min(at, head.deadline)
         needs = self._recovering or (self._idempotent and self.identity is None)
-        if needs and not (self._flying or self._locating or self._identifying):
-            at = min(at, self._retry_at) if self._queue or self._unacked else at
+        if needs and not (self._window.flying or self._locating or self._identifying):
+            at = min(at, self._retry_at) if self._queue or head is not None else at
         return at
 
     def tick(self, now: float) -> None:
@@ -337,77 +336,69 @@ class Lane:
         """
         if self.open_until <= now:
             self.seal()
-        for batch in [one for one in self._unacked if not one.flying and one.deadline <= now]:
-            self._unacked.remove(batch)
-            self._settle(batch, self._overdue())
-            self._recovering = True
+        late = [one for one in self._window if not one.flying and one.deadline <= now]
+        if late:
+            self._give_up(late, None)
         while self._queue and self._queue[0].deadline <= now:
-            self._settle(self._queue.popleft(), self._overdue())
+            batch = self._queue.popleft()
+            self._settle(batch, self._overdue(batch))
         self.drain(now)
 
     def batches(self) -> Iterable[Batch]:
         """Every batch that is not settled, in order, without the open one."""
-        return (*self._unacked, *self._queue)
+        return (*self._window, *self._queue)
 
     def check_invariants(self) -> None:
         """Check what the head of this module promises."""
-        assert self._flying == sum(batch.flying for batch in self._unacked)
-        assert len(self._unacked) <= self._most
+        self._window.check_invariants()
         assert not any(batch.flying for batch in self._queue)
-        assert len({id(batch) for batch in self.batches()}) == len(self._unacked) + self.queued
-        if self._idempotent:
-            for one, other in pairwise(self._unacked):
-                step = (other.sequence - one.sequence) % SEQUENCE_MODULUS
-                assert len(one) <= step < SEQUENCE_MODULUS // 2
+        assert len({id(batch) for batch in self.batches()}) == len(self._window) + self.queued
 
     # --- inside ----------------------------------------------------------------
 
     def _fly(self, batch: Batch, now: float) -> None:
-        batch.flying = True
-        batch.refused = False
-        batch.attempts += 1
-        self._flying += 1
+        self._window.took_off(batch)
         self._way.fly(self, batch, now)
 
     def _recover(self, now: float) -> None:
-        """Write the unacked batches again, first to last."""
-        if self._flying or now < self._retry_at:
+        """Write the batches in the window again, first to last."""
+        if self._window.flying or now < self._retry_at:
             return
         if self._renew:
             self._renew = False
-            if all(batch.refused for batch in self._unacked):
-                self.identity = None
-                self.renewed = True
+            if all(batch.refused for batch in self._window):
+                self._identify_anew()
                 self._identifying = True
                 self._way.identify(self, now)
                 if self.identity is None:
                     return
         self._recovering = False
-        for batch in tuple(self._unacked):
+        for batch in tuple(self._window):
             self._fly(batch, now)
             if self._recovering:
                 return
 
     def _stored(self, batch: Batch, reply: ProduceReply | None) -> None:
-        unacked = self._unacked
-        if unacked[0] is batch:
-            unacked.popleft()
-        else:
-            unacked.remove(batch)
+        self._window.remove(batch)
         self._failures = 0
         self._why = None
+        if batch.error is not None:  # given up before; those behind it needed it
+            return
         if reply is not None:
             batch.base_offset = reply.base_offset
             batch.timestamp = reply.timestamp
             batch.volatile = reply.volatile
         self._way.settled(self, batch)
+        if self._window and not self._window.live:
+            self._begin_anew()
 
     def _failed(self, batch: Batch, error: TinyMQError, now: float) -> None:
         batch.refused = isinstance(error, RequestError)
+        batch.lost = batch.lost or not isinstance(error, _NOT_STORED)
         if self._idempotent and isinstance(error, (OutOfOrderSequence, *_UNKNOWN)):
             # Behind a failed batch that is only a consequence; at the head it
             # means that the broker's memory and ours differ.
-            if batch is self._unacked[0] or isinstance(error, _UNKNOWN):
+            if batch is self._window.head or isinstance(error, _UNKNOWN):
                 self._renew = True
                 self._why = error
                 self._wait(now)
@@ -424,18 +415,41 @@ class Lane:
             if isinstance(error, NotLeader):
                 self._way.refresh(now)
         else:
-            self._drop(batch, error)
+            overdue = isinstance(error, DeadlineExceeded)
+            self._give_up([batch], None if overdue else error)
 
-    def _drop(self, batch: Batch, error: TinyMQError) -> None:
-        """Fail one batch for good; those behind it find the gap by asking."""
-        self._unacked.remove(batch)
-        if batch.refused and batch.attempts == 1 and not self._unacked:
-            self._next_sequence = max(batch.sequence, 0)  # never stored, nothing behind it
+    def _give_up(self, gone: list[Batch], error: TinyMQError | None) -> None:
+        """Fail batches, for their deadline without an error; see the head of this module."""
+        window = self._window
+        told = [batch for batch in gone if batch.error is None]
+        for batch in told:
+            batch.error = error or self._overdue(batch)
+        for batch in gone:
+            if not (batch.lost and self._idempotent):
+                window.remove(batch)
+        self._recovering = True
+        live = window.live
+        if live:
+            until = min(batch.deadline for batch in live)
+            for batch in gone:
+                batch.deadline = until
+        elif window:
+            self._begin_anew()
         else:
-            self._recovering = self._idempotent or self._recovering
-        if isinstance(error, DeadlineExceeded):
-            error = self._overdue()
-        self._settle(batch, error)
+            window.reuse(gone[0])
+        for batch in told:
+            self._way.settled(self, batch)
+
+    def _begin_anew(self) -> None:
+        """Forget the window; what follows has an id under which nothing was written."""
+        self._window.clear()
+        self._recovering = self._renew = False
+        if self._idempotent:
+            self._identify_anew()
+
+    def _identify_anew(self) -> None:
+        self.identity = None
+        self.renewed = True
 
     def _settle(self, batch: Batch, error: TinyMQError) -> None:
         batch.error = error
@@ -448,9 +462,12 @@ class Lane:
             self._retry_at = now + self._way.delay(self._failures)
         self._recovering = True
 
-    def _overdue(self) -> TinyMQError:
+    def _overdue(self, batch: Batch) -> TinyMQError:
+        """Say why a batch was not stored in time; the broker's reason only if it is certain."""
         why = self._why
-        if isinstance(why, (WireError, ClosedError, UnreachableError)):
+        if isinstance(why, (ClosedError, UnreachableError)):
+            return why
+        if isinstance(why, WireError) and not batch.lost:
             return why
         if why is None:
             return DeadlineExceeded("the batch was not answered within its deadline")

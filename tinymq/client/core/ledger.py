@@ -7,7 +7,7 @@ and waits until nothing of it, and of those before, is left.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 
 from tinymq.client.core.batches import Batch
@@ -40,7 +40,7 @@ class Ledger:
         self._bound = bound
         self._deliver = deliver
         self._quiet = quiet
-        self._counts: dict[int, int] = {}
+        self._counts: defaultdict[int, int] = defaultdict(int)
         self._settled: deque[tuple[str, int, Batch]] = deque()
         self._firing = False
         self._flushes: deque[tuple[int, Callable[[], None]]] = deque()
@@ -79,7 +79,9 @@ class Ledger:
                 f"{held} bytes wait for their answer and {size} more are over buffer_bytes "
                 f"({self._bound}); wait for answers, or raise it"
             )
-        self.force(size, count)
+        self.held = held + size
+        self.pending += count
+        self._counts[self.generation] += count
 
     def force(self, size: int, count: int) -> None:
         """
@@ -91,8 +93,7 @@ class Ledger:
         """
         self.held += size
         self.pending += count
-        generation = self.generation
-        self._counts[generation] = self._counts.get(generation, 0) + count
+        self._counts[self.generation] += count
 
     def dismiss(self, size: int, count: int, generation: int) -> None:
         """

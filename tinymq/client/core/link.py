@@ -21,13 +21,14 @@ from enum import Enum
 from math import inf
 from typing import Any, NamedTuple, Protocol
 
-from tinymq.client.core.address import Address
+from tinymq.client.core.address import Address, url_of
 from tinymq.client.core.config import ClientConfig
 from tinymq.client.core.connection import Connection, Done
 from tinymq.errors import (
     ClosedError,
     ConnectionLost,
     DeadlineExceeded,
+    NoBroker,
     ProtocolError,
     TinyMQError,
     UnreachableError,
@@ -48,13 +49,16 @@ class Wire(Protocol):
 
 
 class Network(Protocol):
-    """What a face does for all links."""
+    """What a face does for the core."""
 
     def dial(self, link: Link, address: Address, now: float) -> None:
         """Connect, and tell by `Link.connected` or `Link.failed`, now or later."""
 
     def hang_up(self, link: Link) -> None:
         """Give up connecting; nothing more is reported about it."""
+
+    def report(self, what: str, error: Exception) -> None:
+        """Log an error of the caller's own code, which is nobody else's concern."""
 
 
 class Phase(Enum):
@@ -94,6 +98,7 @@ class Link:
             takes more.
         losses: How many connections were lost.
         broker_id: Who answered HELLO last, or None before it.
+        patient: Whether requests wait for a broker that has never answered.
     """
 
     def __init__(
@@ -110,6 +115,7 @@ class Link:
         self.watchers: list[Callable[[float], None]] = []
         self.losses = 0
         self.broker_id: int | None = None
+        self.patient = True
         self._config = config
         self._network = network
         self._chance = chance
@@ -117,6 +123,7 @@ class Link:
         self._waiting: dict[int, _Waiting] = {}
         self._ticket = 0
         self._next_address = 0
+        self._tried = 0
         self._failures = 0
         self._retry_at = 0.0
         self._dial_until = inf
@@ -301,9 +308,7 @@ class Link:
             self.connection.goodbye("the client closes")
             self.flush()
         self._drop(ClosedError("the client was closed"), now)
-        waiting, self._waiting = self._waiting, {}
-        for one in waiting.values():
-            one.done(None, b"", ClosedError("the client was closed"), now)
+        self._refuse_waiting(ClosedError("the client was closed"), now)
         self.watchers.clear()
 
     # --- inside ----------------------------------------------------------------
@@ -350,10 +355,18 @@ class Link:
         self._retry_at = now + (0.0 if self._failures == 1 else delay)
         self._drop(error, now)
         if isinstance(error, ProtocolError) and not error.retriable:
-            waiting, self._waiting = self._waiting, {}
-            for one in waiting.values():
-                one.done(None, b"", error, now)
+            self._refuse_waiting(error, now)
+        elif self.broker_id is None and not self.patient:
+            self._tried += 1
+            if self._tried >= len(self.addresses):
+                self._tried = 0
+                self._refuse_waiting(self._nobody(error), now)
         self._tell(now)
+
+    def _refuse_waiting(self, error: TinyMQError, now: float) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for one in waiting.values():
+            one.done(None, b"", error, now)
 
     def _drop(self, error: TinyMQError, now: float) -> None:
         connection, self.connection = self.connection, None
@@ -374,6 +387,14 @@ class Link:
             return DeadlineExceeded("the link to the broker did not come up within the deadline")
         places = ", ".join(map(str, self.addresses))
         return UnreachableError(f"no broker answered at {places}: {self._why}")
+
+    def _nobody(self, why: TinyMQError) -> NoBroker:
+        """A refused connection needs no further words; anything else is told."""
+        refused = isinstance(why.__cause__, ConnectionRefusedError)
+        reason = "" if refused else f": {why}"
+        error = NoBroker(f"no broker answers at {url_of(self.addresses)}{reason}")
+        error.__cause__ = why
+        return error
 
 
 def _loss(error: TinyMQError) -> TinyMQError:

@@ -8,11 +8,12 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from tinymq.client.core.batches import BATCH_OVERHEAD, Batch, Group, cut
+from tinymq.client.core.batches import Batch, Group
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import ProducerConfig
 from tinymq.client.core.exits import WATCH
-from tinymq.client.core.intake import Row, Rows, many_records, one_record
+from tinymq.client.core.gathering import Gathering
+from tinymq.client.core.intake import many_records, one_record
 from tinymq.client.core.lane import Lane
 from tinymq.client.core.ledger import Deliver, Ledger
 from tinymq.client.core.metadata import TopicInfo
@@ -41,6 +42,7 @@ class ProducerCore:
     Attributes:
         ledger: What it holds, and what became of it.
         sending: How its batches travel.
+        gathering: How records become batches.
         closed: Whether it takes no more records.
         finished: Whether it was closed and every message is settled.
     """
@@ -53,12 +55,9 @@ class ProducerCore:
         quiet = config.acks == "none"
         self.ledger = Ledger(config.buffer_bytes, deliver, quiet=quiet)
         self.sending = Sending(cluster, config, self.ledger)
-        self._linger = config.linger_ms / 1000
+        self.gathering = Gathering(config, self.ledger, self.sending)
+        self.gathering.obey(cluster.limits)
         self._routes: dict[str, Route] = {}
-        self._open: dict[Lane, None] = {}
-        self._stamp = 0
-        self._batch_bytes = self._batch_records = 0
-        self._apply_limits()
         cluster.add(self)
         WATCH.add(self)
 
@@ -97,17 +96,22 @@ class ProducerCore:
             UsageError: A field is of the wrong type.
             ValueTooLarge: Over a limit.
         """
+        gathering = self.gathering
+        known = self._routes.get(topic)
+        if known is not None and key is None and headers is None and partition is None:
+            lane = known.sticky
+            if lane is not None and type(value) is bytes and gathering.join(lane, value, token):
+                return
         row = one_record(value, key, headers, self._cluster.limits)
-        route = self._route(topic, now)
+        route = self._route(topic)
         self.ledger.admit(row.size, 1)
         if route.info is None:
             batch = self._to_park([row.value], row.size, now)
             batch.tokens = [token]
-            place = partial(self._place, route, row, partition, token)
-            route.parked.append(Parked(batch, place))
+            self._park(route, batch, partial(gathering.place, route, row, partition, token), now)
             return
         try:
-            self._place(route, row, partition, token, now)
+            gathering.place(route, row, partition, token, now)
         except BaseException:
             self.ledger.dismiss(row.size, 1, self.ledger.generation)
             raise
@@ -142,30 +146,30 @@ class ProducerCore:
         """
         rows = many_records(values, keys, headers, self._cluster.limits)
         count, total = len(rows.values), sum(rows.sizes)
-        route = self._route(topic, now)
+        route = self._route(topic)
         self.ledger.admit(total, count)
         group = Group(topic, count, done)
         if route.info is None:
             batch = self._to_park(rows.values, total, now)
             batch.group = group
-            place = partial(self._place_many, route, rows, partition, group)
-            route.parked.append(Parked(batch, place))
+            place = partial(self.gathering.place_many, route, rows, partition, group)
+            self._park(route, batch, place, now)
             return
         try:
-            self._place_many(route, rows, partition, group, now)
+            self.gathering.place_many(route, rows, partition, group, now)
         except BaseException:
             self.ledger.dismiss(total, count, self.ledger.generation)
             raise
 
-    # --- placing ---------------------------------------------------------------
+    # --- topics ----------------------------------------------------------------
 
-    def _route(self, topic: str, now: float) -> Route:
+    def _route(self, topic: str) -> Route:
         if self.closed:
             raise ClosedError("the producer was closed")
         route = self._routes.get(topic)
-        return self._meet(topic, now) if route is None else route
+        return self._meet(topic) if route is None else route
 
-    def _meet(self, topic: str, now: float) -> Route:
+    def _meet(self, topic: str) -> Route:
         """See a topic for the first time."""
         if type(topic) is not str or not topic or len(topic.encode()) > NAME_BYTES:
             raise InvalidName(
@@ -175,15 +179,20 @@ class ProducerCore:
         known = self._cluster.metadata.get(topic)
         if known is not None:
             route.learn(known)
-        else:
-            self._look_up(route, now, create=self.config.create_topics)
         return route
+
+    def _park(self, route: Route, batch: Batch, place: Callable[[float], None], now: float) -> None:
+        """Keep records until their topic is known; the first asks for it, and may hear at once."""
+        route.parked.append(Parked(batch, place))
+        if not route.sought:
+            route.sought = True
+            self._look_up(route, now, create=self.config.create_topics)
 
     def _look_up(self, route: Route, now: float, *, create: bool) -> None:
         def found(info: TopicInfo | None, error: TinyMQError | None, now: float) -> None:
             if info is not None:
                 route.learn(info)
-                self._apply_limits()
+                self.gathering.obey(self._cluster.limits)
                 self._unpark(route, now)
                 self.drain(now)
                 return
@@ -215,9 +224,7 @@ class ProducerCore:
         parked = route.parked
         route.parked = deque()
         for one in parked:
-            if one.batch.generation != self._stamp:
-                self._seal_all(route)
-                self._stamp = one.batch.generation
+            self.gathering.stamp(one.batch.generation, now)
             try:
                 one.place(now)
             except TinyMQError as error:
@@ -226,87 +233,7 @@ class ProducerCore:
                 wrong = UsageError(f"the partitioner failed: {error!r}")
                 wrong.__cause__ = error
                 self.ledger.lose(route.topic, one.batch, wrong)
-        if self._stamp != self.ledger.generation:
-            self._seal_all(route)
-            self._stamp = self.ledger.generation
-
-    def _seal_all(self, route: Route) -> None:
-        for lane in route.lanes.values():
-            self._seal(route, lane)
-
-    def _place(self, route: Route, row: Row, partition: int | None, token: Any, now: float) -> None:
-        value, key, headers, size = row
-        if partition is None:
-            partition = route.choose(key)
-        lane = route.lanes.get(partition)
-        if lane is None:
-            lane = self.sending.lane(route, partition)
-        batch = lane.open
-        if batch is not None and (
-            batch.size + size > self._batch_bytes or len(batch.values) >= self._batch_records
-        ):
-            self._seal(route, lane)
-            lane.drain(now)
-            self.ledger.fire()
-            batch = None
-        if batch is None:
-            batch = lane.open = Batch([], now + self.config.deadline_s, self._stamp)
-            lane.open_until = now + self._linger
-            batch.tokens = []
-            self._open[lane] = None
-        values = batch.values
-        if key is not None or batch.keys is not None:
-            if batch.keys is None:
-                batch.keys = [None] * len(values)
-            batch.keys.append(key)
-        if headers is not None or batch.headers is not None:
-            if batch.headers is None:
-                batch.headers = [()] * len(values)
-            batch.headers.append(headers or ())
-        values.append(value)
-        batch.tokens.append(token)  # type: ignore[union-attr]
-        batch.size += size
-
-    def _place_many(
-        self, route: Route, rows: Rows, partition: int | None, group: Group, now: float
-    ) -> None:
-        made: list[tuple[Lane, Batch]] = []
-        if partition is None and (rows.keys is not None or route.by_record):
-            for number, places in route.split(rows.keys, len(rows.values)).items():
-                self._slice(route, number, rows.pick(places), made)
-        else:
-            self._slice(route, partition, rows, made)
-        group.expected = len(made)
-        deadline = now + self.config.deadline_s
-        for lane, batch in made:
-            batch.group = group
-            batch.deadline = deadline
-            lane.add(batch)
-        for lane in dict.fromkeys(lane for lane, _ in made):
-            self._open.pop(lane, None)
-            lane.drain(now)
-        self.ledger.fire()
-
-    def _slice(
-        self, route: Route, partition: int | None, rows: Rows, made: list[tuple[Lane, Batch]]
-    ) -> None:
-        """Cut records into batches; without a partition each batch gets its own."""
-        values, keys, headers, sizes = rows
-        start = 0
-        for end in cut(sizes, self._batch_bytes, self._batch_records):
-            whole = start == 0 and end == len(values)
-            batch = Batch(list(values) if whole else values[start:end], inf, self._stamp)
-            batch.keys = keys and keys[start:end]
-            batch.headers = headers and headers[start:end]
-            batch.size = sum(sizes[start:end])
-            number = route.next_batch() if partition is None else partition
-            made.append((self.sending.lane(route, number), batch))
-            start = end
-
-    def _seal(self, route: Route, lane: Lane) -> None:
-        lane.seal()
-        self._open.pop(lane, None)
-        route.sealed(lane.partition)
+        self.gathering.stamp(self.ledger.generation, now)
 
     # --- sending ---------------------------------------------------------------
 
@@ -317,9 +244,7 @@ class ProducerCore:
         Args:
             now: The time.
         """
-        for lane in [one for one in self._open if one.open_until <= now]:
-            self._seal(self._routes[lane.topic], lane)
-            lane.drain(now)
+        self.gathering.drain(now)
         self.ledger.fire()
 
     def seal(self, now: float) -> None:
@@ -329,9 +254,7 @@ class ProducerCore:
         Args:
             now: The time.
         """
-        for lane in tuple(self._open):
-            self._seal(self._routes[lane.topic], lane)
-            lane.drain(now)
+        self.gathering.seal(now)
         self.ledger.fire()
 
     # --- one record at a time ----------------------------------------------------
@@ -428,7 +351,7 @@ class ProducerCore:
                 self.ledger.lose(route.topic, route.parked.popleft().batch, error)
         for lane in self.sending.lanes:
             lane.give_up(error)
-        self._open.clear()
+        self.gathering.forget()
         self.ledger.fire()
 
     # --- settling --------------------------------------------------------------
@@ -442,8 +365,8 @@ class ProducerCore:
             now: The time.
         """
         self.ledger.flush(done)
-        self._stamp = self.ledger.generation
-        self.seal(now)
+        self.gathering.stamp(self.ledger.generation, now)
+        self.ledger.fire()
 
     def close(self, done: Callable[[], None], now: float) -> None:
         """
@@ -462,8 +385,3 @@ class ProducerCore:
             done()
 
         self.flush(closed, now)
-
-    def _apply_limits(self) -> None:
-        limits = self._cluster.limits
-        self._batch_bytes = max(1, min(self.config.batch_bytes, limits.batch) - BATCH_OVERHEAD)
-        self._batch_records = limits.records

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from attrs import frozen
+from attrs import field, frozen
+from typing_extensions import override
 
 from tinymq.errors import ClientError, TinyMQError
-from tinymq.wire.messages import EARLIEST, LATEST
 
 #: Most failed messages that an account keeps in full; the count goes on.
 MOST_FAILURES_KEPT: Final = 10_000
@@ -32,18 +33,59 @@ class Position(NamedTuple):
     volatile: bool
 
 
-@frozen
+#: Partition, first offset and count of records that lie one behind the other.
+Run = tuple[int, int, int]
+
+#: Most runs that a repr shows.
+_MOST_SHOWN: Final = 4
+
+
+@frozen(repr=False)
 class Sent:
     """
     Where the records of one `send_batch` were stored.
 
     Attributes:
         count: How many records.
-        positions: (partition, first offset, count) of each stored batch.
+        positions: (partition, first offset, count) of each run of records that
+            lie one behind the other, in order. Those of one partition have the
+            order in which they were given. The offset is -1 when nobody was
+            asked to confirm.
+        volatile: Whether the topic lives in memory only.
     """
 
     count: int
-    positions: list[tuple[int, int, int]]
+    positions: list[Run]
+    volatile: bool = False
+
+    @override
+    def __repr__(self) -> str:
+        shown = [
+            f"{partition}@{first}..{first + count - 1}" if first >= 0 else f"{partition}@?"
+            for partition, first, count in self.positions[:_MOST_SHOWN]
+        ]
+        more = len(self.positions) - len(shown)
+        places = ", ".join(shown) + (f" and {more} more" if more else "")
+        memory = ", in memory only" if self.volatile else ""
+        return f"<Sent {self.count} records, {places or 'nowhere'}{memory}>"
+
+
+def joined(runs: Iterable[Run]) -> list[Run]:
+    """
+    Put runs in order, and make one of those that follow one another.
+
+    Args:
+        runs: In any order.
+    """
+    found: list[Run] = []
+    for partition, first, count in sorted(runs):
+        if found:
+            before, start, size = found[-1]
+            if before == partition and first == (start + size if start >= 0 else start):
+                found[-1] = (partition, start, size + count)
+                continue
+        found.append((partition, first, count))
+    return found
 
 
 class Failed(NamedTuple):
@@ -70,7 +112,7 @@ class Account:
     sent: int
     unconfirmed: int
     failed_count: int
-    failed: tuple[Failed, ...]
+    failed: tuple[Failed, ...] = field(repr=lambda failed: f"<{len(failed)} of them>")
     pending: int
 
 
@@ -93,33 +135,5 @@ class PartlySent(ClientError):
         self.failed = failed
 
 
-@frozen
-class At:
-    """
-    Start with the first record appended at or after a time.
-
-    Attributes:
-        ms: Milliseconds since the epoch.
-    """
-
-    ms: int
-
-
-#: Where reading starts: `EARLIEST`, `LATEST`, an offset, or `At`.
-Start = int | At
-
 #: What one administrative operation returned.
 Result = dict[str, Any]
-
-__all__ = [
-    "EARLIEST",
-    "LATEST",
-    "Account",
-    "At",
-    "Failed",
-    "PartlySent",
-    "Position",
-    "Result",
-    "Sent",
-    "Start",
-]

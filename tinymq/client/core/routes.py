@@ -42,6 +42,9 @@ class Route:
         info: What is known about the topic, or None.
         lanes: The ways to its partitions.
         parked: What waits for `info`.
+        sought: Whether it was asked for.
+        sticky: The lane to which records without key and partition go until
+            its batch is closed, once it is known.
         by_record: Whether records without key choose one by one.
     """
 
@@ -50,12 +53,14 @@ class Route:
         self.info: TopicInfo | None = None
         self.lanes: dict[int, Lane] = {}
         self.parked: deque[Parked] = deque()
+        self.sought = False
+        self.sticky: Lane | None = None
         self.by_record = partitioner == "round_robin" or callable(partitioner)
         self._function = partitioner if callable(partitioner) else None
         self._turn = Turn(chance())
         self._keys = KeyCache(1)
         self._usable: list[int] = []
-        self._sticky = -1
+        self._chosen = -1
 
     def learn(self, info: TopicInfo) -> None:
         """
@@ -67,7 +72,7 @@ class Route:
         if self.info is None or info.partitions != self.info.partitions:
             self._keys = KeyCache(info.partitions)
         self.info = info
-        self._sticky = -1
+        self._leave()
         led = [number for number, leader in enumerate(info.leaders) if leader >= 0]
         self._usable = led if 0 < len(led) < info.partitions else []
 
@@ -84,9 +89,9 @@ class Route:
             return self._keys[key]
         if self.by_record:
             return self._next()
-        if self._sticky < 0:
-            self._sticky = self._next()
-        return self._sticky
+        if self._chosen < 0:
+            self._chosen = self._next()
+        return self._chosen
 
     def next_batch(self) -> int:
         """Choose the partition of a whole batch of records without keys."""
@@ -99,8 +104,8 @@ class Route:
         Args:
             partition: Which.
         """
-        if partition == self._sticky:
-            self._sticky = -1
+        if partition == self._chosen:
+            self._leave()
 
     def split(self, keys: Sequence[bytes | None] | None, count: int) -> dict[int, list[int]]:
         """
@@ -124,6 +129,10 @@ class Route:
             else:
                 found[part] = [place]
         return found
+
+    def _leave(self) -> None:
+        self._chosen = -1
+        self.sticky = None
 
     def _next(self) -> int:
         assert self.info is not None

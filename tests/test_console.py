@@ -1,0 +1,330 @@
+"""The broker as the dashboard sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from tests.fakes.broker import BEGIN_MS, BrokerFixture, HeldSyncer, refused
+from tinymq.client.core.partitioners import key_partition
+from tinymq.console import BrokerConsole
+from tinymq.errors import (
+    InvalidName,
+    OffsetOutOfRange,
+    PartitionOffline,
+    StorageFull,
+    UnknownPartition,
+    UnknownTopic,
+    ValueTooLarge,
+)
+from tinymq.web.port import At, Newest, Oldest, Since, TopicQuery
+from tinymq.wire.batch import NATIVE, build
+from tinymq.wire.codec import pack
+
+_T = TypeVar("_T")
+
+MANY = 1 << 20
+
+
+@pytest.fixture
+def fixture(tmp_path: Path) -> BrokerFixture:
+    """Return a broker."""
+    return BrokerFixture(tmp_path / "data")
+
+
+@pytest.fixture
+def console(fixture: BrokerFixture) -> BrokerConsole:
+    """Return its console."""
+    return console_of(fixture)
+
+
+def console_of(fixture: BrokerFixture) -> BrokerConsole:
+    """A console of a broker."""
+    return BrokerConsole(fixture.broker, fixture.operations, fixture.factory, fixture.housekeeping)
+
+
+def done(fixture: BrokerFixture, work: Coroutine[Any, Any, _T]) -> _T:
+    """The result of what needs one turn at most."""
+    outcome: list[Any] = []
+    Deferred.fromCoroutine(work).addBoth(outcome.append)
+    fixture.turn()
+    (result,) = outcome
+    if isinstance(result, Failure):
+        result.raiseException()
+    found: _T = result
+    return found
+
+
+class TestLooking:
+    def test_cluster(self, fixture: BrokerFixture, console: BrokerConsole) -> None:
+        """The cluster's sums are those of its topics, and its broker tells its state."""
+        fixture.topic("a", partitions=2)
+        fixture.topic("b", storage="memory")
+        fixture.produce(b"x", b"y", topic="a")
+        fixture.produce(b"z", topic="b")
+        fixture.connect()
+        fixture.housekeeping.look_at_space()
+        snapshot = console.cluster()
+        assert (snapshot.topics, snapshot.partitions, snapshot.messages) == (2, 3, 3)
+        (broker,) = snapshot.brokers
+        assert (broker.connections, broker.refusing, broker.name) == (1, None, "tinymq")
+        assert broker.disk_free == 1 << 40
+        assert snapshot.largest[0].name == "a"
+        assert (snapshot.offline_count, snapshot.damaged) == (0, ())
+
+    def test_not_looked_at_the_disk(self, console: BrokerConsole) -> None:
+        """Before the disk was looked at, nothing is claimed about it."""
+        assert console.cluster().brokers[0].disk_free is None
+
+    def test_ready(self, fixture: BrokerFixture, console: BrokerConsole) -> None:
+        """A refusal is told with its reason (D85)."""
+        assert console.ready() is None
+        fixture.broker.refuse(StorageFull("no space"))
+        assert console.ready() == "no space"
+        assert console.cluster().brokers[0].refusing == "no space"
+
+    def test_offline(self, tmp_path: Path) -> None:
+        """An offline partition is told with its reason, everywhere."""
+        syncer = HeldSyncer()
+        fixture = BrokerFixture(tmp_path / "held", syncer=syncer)
+        fixture.topic("t", partitions=2)
+        fixture.produce(b"a")
+        syncer.release(OSError(5, "Input/output error"))
+        console = console_of(fixture)
+        (offline,) = console.cluster().offline
+        assert (offline.topic, offline.partition) == ("t", 0)
+        assert "Input/output error" in offline.reason
+        rows = console.topic("t").partitions
+        assert [row.state for row in rows] == ["offline", "online"]
+        (row,) = console.topics(TopicQuery()).items
+        assert row.offline == 1
+
+    def test_rates(self, fixture: BrokerFixture, console: BrokerConsole) -> None:
+        """What goes through is seen once a second, and stopping leaves no timer."""
+        fixture.topic("t")
+        console.start()
+        for _ in range(5):
+            fixture.produce(b"a")
+            fixture.wall.now_ms += 1000
+            fixture.clock.advance(1)
+        assert console.topic("t").rates.messages_in > 0
+        assert console.cluster().busiest[0].name == "t"
+        console.stop()
+        assert fixture.clock.getDelayedCalls() == []
+
+    def test_topic(self, fixture: BrokerFixture, console: BrokerConsole) -> None:
+        """A topic's page has its settings, its partitions, and the purge that can be undone."""
+        fixture.topic("t", sync="os", partitions=2)
+        fixture.produce(b"a")
+        snapshot = console.topic("t")
+        assert (snapshot.sync, snapshot.created_ms, snapshot.undo) == ("os", BEGIN_MS, None)
+        assert [row.end for row in snapshot.partitions] == [1, 0]
+        assert (snapshot.partitions[0].oldest_ms, snapshot.partitions[1].last_write_ms) == (
+            BEGIN_MS,
+            None,
+        )
+        assert {row.name: row.value for row in snapshot.config}["sync"] == "os"
+        done(fixture, console.purge("t", None, None, dry_run=False))
+        undo = console.topic("t").undo
+        assert undo is not None
+        assert (undo.records, undo.until_ms) == (1, BEGIN_MS + 600_000)
+        with pytest.raises(UnknownTopic):
+            console.topic("none")
+
+    def test_list(self, fixture: BrokerFixture, console: BrokerConsole) -> None:
+        """Topics are listed with what they hold."""
+        fixture.topic("b", storage="memory")
+        fixture.topic("a")
+        fixture.produce(b"x", topic="a")
+        page = console.topics(TopicQuery())
+        assert [(row.name, row.messages, row.sync) for row in page.items] == [
+            ("a", 1, "always"),
+            ("b", 0, "memory"),
+        ]
+        assert page.items[0].last_write_ms == BEGIN_MS
+        assert page.items[1].last_write_ms is None
+
+
+class TestBrowsing:
+    @pytest.fixture(autouse=True)
+    def filled(self, fixture: BrokerFixture) -> None:
+        """Ten records, a second apart, in two partitions by turns."""
+        fixture.topic("t", partitions=2)
+        for place in range(10):
+            fixture.produce(b"%d" % place, partition=place % 2)
+            fixture.wall.now_ms += 1000
+
+    @pytest.mark.parametrize(
+        ("partition", "start", "limit", "offsets"),
+        [
+            (0, Oldest(), 3, [0, 1, 2]),
+            (0, Newest(), 2, [4, 3]),
+            (0, At(3), 10, [3, 4]),
+            (0, At(99), 10, []),
+            (0, Since(BEGIN_MS + 3000), 10, [2, 3, 4]),
+            (1, Since(BEGIN_MS * 2), 10, []),
+            (None, Oldest(), 4, [0, 0, 1, 1]),
+            (None, Newest(), 3, [4, 4, 3]),
+        ],
+    )
+    def test_start(
+        self,
+        fixture: BrokerFixture,
+        console: BrokerConsole,
+        partition: int | None,
+        start: Any,
+        limit: int,
+        offsets: list[int],
+    ) -> None:
+        """Records are seen from any start, merged by time, and nothing moves (D142)."""
+        page = done(fixture, console.browse("t", partition, start, limit, MANY))
+        assert [record.offset for record in page.records] == offsets
+        assert {each.counters.records_out for each in fixture.broker.partitions()} == {0}
+
+    def test_moved(self, fixture: BrokerFixture, console: BrokerConsole) -> None:
+        """A start outside of what is held is moved, with a note."""
+        done(fixture, console.purge("t", 0, At(2), dry_run=False))
+        page = done(fixture, console.browse("t", 0, At(0), 10, MANY))
+        assert [record.offset for record in page.records] == [2, 3, 4]
+        assert "shown from 2" in page.note
+
+    def test_undecodable(self, fixture: BrokerFixture, console: BrokerConsole) -> None:
+        """A batch that cannot be decoded is counted in the note."""
+        nonsense = build(pack((None, None, None, b"\xc1", None, None, None)), 1, NATIVE)
+        fixture.broker.produce(fixture.meta.describe("t").id, 0, nonsense, lambda answer: None)
+        fixture.turn()
+        page = done(fixture, console.browse("t", 0, Oldest(), 100, MANY))
+        assert len(page.records) == 5
+        assert "1 batches cannot be shown" in page.note
+
+    def test_message(self, fixture: BrokerFixture, console: BrokerConsole) -> None:
+        """One record is shown with a window of its value, and its neighbours."""
+        fixture.produce(b"0123456789", topic="t", producer=(7, 0, 0))
+        view = done(fixture, console.message("t", 0, 5, 2, 4))
+        assert (view.value, view.size, view.skip) == (b"2345", 10, 2)
+        assert (view.previous, view.next) == (4, None)
+        assert (view.producer_id, view.sequence) == (7, 0)
+        first = done(fixture, console.message("t", 0, 0, 0, 10))
+        assert (first.previous, first.next, first.producer_id) == (None, 1, None)
+
+    @pytest.mark.parametrize("offset", [-1, 5, 1 << 60])
+    def test_no_message(self, fixture: BrokerFixture, console: BrokerConsole, offset: int) -> None:
+        """Where no record is, the error names the range."""
+        with pytest.raises(OffsetOutOfRange) as caught:
+            done(fixture, console.message("t", 0, offset, 0, 10))
+        assert caught.value.data == {"start": 0, "end": 5}
+
+    def test_message_in_a_gap(self, fixture: BrokerFixture, console: BrokerConsole) -> None:
+        """A record that cannot be decoded is not there."""
+        nonsense = build(pack((None, None, None, b"\xc1", None, None, None)), 1, NATIVE)
+        fixture.broker.produce(fixture.meta.describe("t").id, 0, nonsense, lambda answer: None)
+        fixture.turn()
+        with pytest.raises(OffsetOutOfRange):
+            done(fixture, console.message("t", 0, 5, 0, 10))
+        with pytest.raises(UnknownPartition):
+            done(fixture, console.message("t", 9, 0, 0, 10))
+
+
+class TestPublishing:
+    def test_position(self, fixture: BrokerFixture, console: BrokerConsole) -> None:
+        """A record is published with key and headers, and its place is told."""
+        fixture.topic("t", partitions=3)
+        position = done(fixture, console.publish("t", b"v", b"k", (("h", b"1"),), None))
+        assert position.partition == key_partition(b"k", 3)
+        assert (position.offset, position.durable) == (0, True)
+        view = done(fixture, console.message("t", position.partition, 0, 0, 10))
+        assert (view.key, view.value, view.headers) == (b"k", b"v", (("h", b"1"),))
+
+    def test_tombstone(self, fixture: BrokerFixture, console: BrokerConsole) -> None:
+        """A record without a value is one, and is told as volatile where it is."""
+        fixture.topic("t", storage="memory")
+        assert not done(fixture, console.publish("t", None, None, (), 0)).durable
+        assert done(fixture, console.message("t", 0, 0, 0, 10)).value is None
+
+    def test_turns(self, fixture: BrokerFixture, console: BrokerConsole) -> None:
+        """Without a key partitions take turns."""
+        fixture.topic("t", partitions=2)
+        places = [
+            done(fixture, console.publish("t", b"v", None, (), None)).partition for _ in range(4)
+        ]
+        assert sorted(places) == [0, 0, 1, 1]
+
+    def test_too_large(self, fixture: BrokerFixture, console: BrokerConsole) -> None:
+        """Each part over its limit is refused by its name."""
+        fixture.topic("t", max_value_bytes=10)
+        for field, arguments in {
+            "value": (b"x" * 11, None, ()),
+            "key": (b"", b"k" * 70_000, ()),
+            "headers": (b"", None, (("h", b"x" * 70_000),)),
+        }.items():
+            with pytest.raises(ValueTooLarge) as caught:
+                done(fixture, console.publish("t", *arguments, 0))
+            assert caught.value.data["field"] == field
+
+    def test_refused(self, fixture: BrokerFixture, console: BrokerConsole) -> None:
+        """A refusal of the broker is raised."""
+        fixture.topic("t")
+        fixture.broker.refuse(StorageFull())
+        with pytest.raises(StorageFull):
+            done(fixture, console.publish("t", b"v", None, (), 0))
+        fixture.broker.refuse(None)
+        fixture.partition("t").close()
+        assert isinstance(refused(fixture.produce(b"v")), PartitionOffline)
+        with pytest.raises(PartitionOffline):
+            done(fixture, console.publish("t", b"v", None, (), 0))
+
+
+class TestChanges:
+    def test_create(self, fixture: BrokerFixture, console: BrokerConsole) -> None:
+        """A topic is planned, made, and then said to exist."""
+        config = {"sync": "os"}
+        plan = done(fixture, console.create_topic("t", 2, config, dry_run=True))
+        assert not plan.applied
+        assert fixture.meta.registry.names == ()
+        assert [(each.name, each.after) for each in plan.changes] == [
+            ("partitions", "2"),
+            ("sync", "os"),
+        ]
+        done(fixture, console.create_topic("t", 2, config, dry_run=False))
+        again = done(fixture, console.create_topic("t", 2, config, dry_run=False))
+        assert again.warnings
+        with pytest.raises(InvalidName):
+            done(fixture, console.create_topic("../x", 1, {}, dry_run=True))
+
+    def test_alter(self, fixture: BrokerFixture, console: BrokerConsole) -> None:
+        """Changed settings are told as texts."""
+        fixture.topic("t")
+        plan = done(fixture, console.alter_topic("t", {"retention.ms": None}, dry_run=False))
+        (change,) = plan.changes
+        assert (change.name, change.after, plan.applied) == ("retention.ms", "none", True)
+
+    def test_delete(self, fixture: BrokerFixture, console: BrokerConsole) -> None:
+        """What goes is told first, and then is gone."""
+        fixture.topic("t")
+        fixture.produce(b"a")
+        plan = done(fixture, console.delete_topic("t", dry_run=True))
+        assert (plan.records, plan.applied, plan.oldest_ms) == (1, False, BEGIN_MS)
+        assert fixture.values("t") == [b"a"]
+        assert done(fixture, console.delete_topic("t", dry_run=False)).applied
+        assert fixture.broker.partitions() == []
+
+    def test_purge_and_undo(self, fixture: BrokerFixture, console: BrokerConsole) -> None:
+        """A purge by offset or time is told by partitions, and undone."""
+        fixture.topic("t")
+        for place in range(4):
+            fixture.produce(b"%d" % place)
+            fixture.wall.now_ms += 1000
+        assert done(fixture, console.purge("t", None, At(1), dry_run=False)).records == 1
+        since = Since(BEGIN_MS + 2000)
+        plan = done(fixture, console.purge("t", 0, since, dry_run=False))
+        assert (plan.records, plan.parts[0].first, plan.parts[0].end) == (1, 1, 2)
+        assert plan.undo_until_ms == fixture.wall() + 600_000
+        assert fixture.values() == [b"2", b"3"]
+        undone = done(fixture, console.undo_purge("t"))
+        assert (undone.action, undone.records) == ("undo", 1)
+        assert fixture.values() == [b"1", b"2", b"3"]

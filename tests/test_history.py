@@ -1,0 +1,138 @@
+"""The history of what went through an object: exact, bounded, cheap when idle."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tinymq.history import History
+from tinymq.stats import IDLE, Counters, Rates
+
+START = 1_000_000
+
+
+def counted(total: int) -> Counters:
+    """Make counters that grew alike."""
+    return Counters(total, 2 * total, 10 * total, 20 * total)
+
+
+def test_rate_is_the_mean_of_the_last_ten_seconds() -> None:
+    """A steady stream of 100 a second shows as 100 a second."""
+    history = History(START)
+
+    for second in range(60):
+        history.sample(START + 1000 * second, [("t", counted(100 * (second + 1)))])
+
+    assert Rates(100.0, 200.0, 1000.0, 2000.0) == history.rates("t", START + 60_000)
+
+
+def test_rate_falls_to_zero_when_nothing_is_sampled() -> None:
+    """An object that is left out of the samples was idle."""
+    history = History(START)
+    history.sample(START, [("t", counted(100))])
+
+    assert history.rates("t", START + 60_000) == IDLE
+
+
+def test_rate_right_after_the_start_is_not_diluted() -> None:
+    """Four seconds after the start, the mean is taken over four seconds."""
+    history = History(START)
+    for second in range(4):
+        history.sample(START + 1000 * second, [("t", counted(50 * (second + 1)))])
+
+    assert history.rates("t", START + 4000).messages_in == 50.0
+
+
+def test_unknown_object_has_been_idle_since_the_start() -> None:
+    """What was never seen moving shows zeros, not nothing."""
+    series = History(START).series("new", START + 20_000)
+
+    assert series.values == (0.0,) * 10
+
+
+def test_series_begins_with_the_process() -> None:
+    """No value is made up for the time before the process started."""
+    history = History(START)
+    history.sample(START + 3000, [("t", counted(8))])
+
+    series = history.series("t", START + 10_000)
+
+    assert series.values == (0.0, 4.0, 0.0, 0.0, 0.0)
+    assert series.end_ms == START + 10_000
+
+
+def test_spans_are_bounded() -> None:
+    """A ring holds ten minutes and six hours, however long the process runs."""
+    history = History(START)
+    for minute in range(24 * 60):
+        history.sample(START + 60_000 * minute, [("t", counted(minute + 1))])
+    now = START + 60_000 * 24 * 60
+
+    assert len(history.trail("t", now).messages_in.values) == 300
+    assert len(history.trail("t", now, "long").bytes_out.values) == 360
+
+
+def test_objects_busy_longest_ago_lose_their_rings() -> None:
+    """Memory is bounded by the number of rings; the oldest go first, and say nothing false."""
+    history = History(START, most=2)
+    for index, key in enumerate("abc"):
+        history.sample(START + 1000 * index, [(key, counted(5))])
+
+    assert len(history) == 2
+    assert history.series("a", START + 10_000).values == ()
+    assert history.series("c", START + 10_000).values
+
+
+def test_evicted_object_does_not_jump_when_it_comes_back() -> None:
+    """Its counters are remembered, so only new growth counts."""
+    history = History(START, most=1)
+    history.sample(START, [("a", counted(1_000_000))])
+    history.sample(START + 1000, [("b", counted(1))])
+    history.sample(START + 4000, [("a", counted(1_000_010))])
+
+    assert sum(history.series("a", START + 10_000).values) * 2 == 10
+
+
+def test_counters_that_fall_are_those_of_a_new_object() -> None:
+    """A topic made anew under the same key gives no negative rate."""
+    history = History(START)
+    history.sample(START, [("t", counted(100))])
+    history.sample(START + 4000, [("t", counted(6))])
+
+    assert history.series("t", START + 6000).values == (50.0, 0.0, 3.0)
+
+
+def test_forgotten_object_leaves_nothing() -> None:
+    """A deleted topic frees its ring, and a new one of the name starts at zero."""
+    history = History(START)
+    history.sample(START, [("t", counted(100))])
+
+    history.forget("t")
+
+    assert len(history) == 0
+    assert history.rates("t", START + 2000) == IDLE
+
+
+@given(
+    st.lists(st.tuples(st.integers(-5000, 300_000), st.integers(0, 1000)), min_size=1, max_size=12)
+)
+def test_nothing_is_lost_or_negative_whatever_the_clock_does(
+    steps: list[tuple[int, int]],
+) -> None:
+    """Within the span, the series adds up to what was counted, even if time jumps back."""
+    history = History(START)
+    now, total = START, 0
+    seen = []
+    for step, growth in steps:
+        now = max(START, now + step)
+        total += growth
+        history.sample(now, [("t", Counters(total))])
+        seen.append(now)
+    end = max(seen) + 2000
+
+    values = history.series("t", end).values
+
+    assert all(value >= 0 for value in values)
+    assert sum(values) * 2 <= total + 1e-3 * total
+    if end - START < 600_000:
+        assert abs(sum(values) * 2 - total) <= 1e-3 * total

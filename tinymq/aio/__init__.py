@@ -1,0 +1,42 @@
+"""
+The client for asyncio: no reactor, no thread, only the loop that runs anyway.
+
+::
+
+    async with Client("tinymq://127.0.0.1") as client:
+        position = await client.producer().send("orders", b"one")
+"""
+
+from __future__ import annotations
+
+from tinymq.aio.client import Admin, Client
+from tinymq.aio.consumer import Consumer
+from tinymq.aio.producer import Producer
+from tinymq.client.core.address import DEFAULT_URL
+from tinymq.client.core.config import Backoff, ClientConfig, ConsumerConfig, ProducerConfig
+from tinymq.client.core.delivered import ConsumerBatch
+from tinymq.client.core.metadata import TopicInfo
+from tinymq.client.core.results import Account, Failed, PartlySent, Position, Sent
+from tinymq.client.core.starts import EARLIEST, LATEST, At
+
+__all__ = [
+    "DEFAULT_URL",
+    "EARLIEST",
+    "LATEST",
+    "Account",
+    "Admin",
+    "At",
+    "Backoff",
+    "Client",
+    "ClientConfig",
+    "Consumer",
+    "ConsumerBatch",
+    "ConsumerConfig",
+    "Failed",
+    "PartlySent",
+    "Position",
+    "Producer",
+    "ProducerConfig",
+    "Sent",
+    "TopicInfo",
+]

@@ -1,0 +1,233 @@
+"""The client for asyncio: links, and what is made from them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from typing_extensions import override
+
+from tinymq.aio.consumer import Consumer
+from tinymq.aio.network import Connect, LoopNetwork, give, refuse
+from tinymq.aio.producer import Producer
+from tinymq.client.core.address import parse_url, url_from
+from tinymq.client.core.admin import HARMLESS, AdminCalls, read_result
+from tinymq.client.core.cluster import Cluster
+from tinymq.client.core.config import ClientConfig, ConsumerConfig, ProducerConfig
+from tinymq.client.core.metadata import TopicInfo
+from tinymq.client.core.results import Result
+from tinymq.errors import ClosedError, TinyMQError
+from tinymq.wire.frames import Bytes
+from tinymq.wire.messages import Operate
+
+
+class Admin(AdminCalls[Coroutine[Any, Any, Result]]):
+    """
+    Administrative operations, each a coroutine.
+
+    Each raises
+
+    - the broker's error, a `tinymq.errors.WireError`;
+    - `ConnectionLost` when the link died after the request was written: an
+      operation that changes something may then have been carried out, and is
+      not repeated;
+    - `DeadlineExceeded` or `UnreachableError` after `ClientConfig.deadline_s`;
+    - `ClosedError` when the client is closed, `UsageError` in another loop,
+      `ForkedError` in another process;
+    - `CancelledError` when it is cancelled: the answer is then ignored.
+
+    Args:
+        call: Carries out an operation.
+    """
+
+    def __init__(self, call: Callable[[str, dict[str, Any]], Coroutine[Any, Any, Result]]) -> None:
+        self._call = call
+
+    @override
+    def operate(self, operation: str, /, **arguments: Any) -> Coroutine[Any, Any, Result]:
+        return self._call(
+            operation, {name: value for name, value in arguments.items() if value is not None}
+        )
+
+
+class Client:
+    """
+    A client of one cluster; an asynchronous context manager.
+
+    It belongs to the loop in which it is first used: make one in each loop.
+    Nothing is connected before something is asked for. A lost link comes back
+    by itself; what was not answered is repeated where that does no harm. A host
+    given by name is looked up as asyncio does it, in the loop's executor.
+
+    Args:
+        url: ``tinymq://host[:port][,...]``; otherwise the environment's
+            ``TINYMQ_URL``, otherwise ``tinymq://127.0.0.1:7800``.
+        config: Settings.
+        connect: Connects a protocol to an address, for TLS or tests.
+        chance: Random numbers from 0 to 1, for back-off and partitions.
+        environment: Variables of the process.
+
+    Raises:
+        ConfigError: The URL is wrong.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        config: ClientConfig | None = None,
+        *,
+        connect: Connect | None = None,
+        chance: Callable[[], float] = random.random,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        self.config = config or ClientConfig()
+        self._network = LoopNetwork(self.config, connect)
+        addresses = parse_url(url_from(url, environment))
+        self._cluster = Cluster(addresses, self.config, self._network, chance)
+        self._network.cluster = self._cluster
+        self._producers: set[Producer] = set()
+        self._consumers: set[Consumer] = set()
+        self._closing: asyncio.Task[None] | None = None
+        self.admin = Admin(self._operate)
+
+    async def __aenter__(self) -> Self:
+        self._check()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def producer(self, config: ProducerConfig | None = None) -> Producer:
+        """
+        Make a producer; close it when it is not needed any more.
+
+        Args:
+            config: Settings.
+
+        Raises:
+            ClosedError: The client was closed.
+            UsageError: No loop runs, or another one; `ForkedError` in another
+                process.
+        """
+        self._check()
+        producer = Producer(self._network, config or ProducerConfig(), self._producers.discard)
+        self._producers.add(producer)
+        return producer
+
+    def consumer(self, config: ConsumerConfig | None = None) -> Consumer:
+        """
+        Make a consumer; `Consumer.assign` says what it reads.
+
+        Args:
+            config: Settings.
+
+        Raises:
+            ClosedError: The client was closed.
+            UsageError: As `producer`.
+        """
+        self._check()
+        consumer = Consumer(self._network, config or ConsumerConfig(), self._consumers.discard)
+        self._consumers.add(consumer)
+        return consumer
+
+    async def metadata(
+        self, topics: Iterable[str], *, create: bool = False
+    ) -> dict[str, TopicInfo]:
+        """
+        Describe topics, freshly asked.
+
+        Args:
+            topics: Their names.
+            create: Create those that do not exist.
+
+        Returns:
+            The descriptions by name.
+
+        Raises:
+            UnknownTopic: Or another of the broker's errors.
+            DeadlineExceeded: Or `UnreachableError`, after `ClientConfig.deadline_s`.
+            ClosedError: The client was closed.
+            UsageError: As `producer`.
+        """
+        self._check()
+        left = set(topics)
+        found: dict[str, TopicInfo] = {}
+        if not left:
+            return found
+        waiting: asyncio.Future[None] = self._network.future()
+
+        def told(info: TopicInfo | None, error: TinyMQError | None, now: float) -> None:
+            if info is None:
+                refuse(waiting, error or ClosedError("the client was closed"))
+                return
+            found[info.name] = info
+            if len(found) == len(left):
+                give(waiting, None)
+
+        now = self._network.seconds()
+        deadline = now + self.config.deadline_s
+        for name in left:
+            self._cluster.topic(name, deadline, told, now, create=create, fresh=True)
+        self._network.stir()
+        await waiting
+        return found
+
+    async def close(self) -> None:
+        """
+        Close producers, which flush, consumers and links.
+
+        It goes on when who waits for it is cancelled. Messages that could not be
+        stored are told by their own futures and by `Producer.close`.
+
+        Raises:
+            UsageError: No loop runs, or another one; `ForkedError` in another
+                process.
+        """
+        self._network.check()
+        if self._closing is None:
+            self._closing = self._network.loop.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        try:
+            for consumer in tuple(self._consumers):
+                await consumer.close()
+            for producer in tuple(self._producers):
+                await producer.close()
+        finally:  # also when the loop ends and cancels what is left
+            self._cluster.close(self._network.seconds())
+            self._network.stir()
+            await self._network.idle()
+
+    # --- inside ----------------------------------------------------------------
+
+    def _check(self) -> None:
+        self._network.check()
+        if self._cluster.closed or self._closing is not None:
+            raise ClosedError("the client was closed")
+
+    async def _operate(self, name: str, arguments: dict[str, Any]) -> Result:
+        self._check()
+        waiting: asyncio.Future[Bytes] = self._network.future()
+
+        def told(reply: Any, payload: Bytes, error: TinyMQError | None, now: float) -> None:
+            if error is not None:
+                refuse(waiting, error)
+            else:
+                give(waiting, payload)
+
+        now = self._network.seconds()
+        message = Operate(name=name, arguments=arguments)
+        ask = self._cluster.ask if name in HARMLESS else self._cluster.ask_once
+        ask(message, now + self.config.deadline_s, told, now)
+        self._network.stir()
+        return read_result(await waiting)

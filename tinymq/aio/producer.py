@@ -1,0 +1,247 @@
+"""The producer for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from tinymq.aio.network import LoopNetwork, give, refuse
+from tinymq.client.core.batches import Batch, Group
+from tinymq.client.core.config import ProducerConfig
+from tinymq.client.core.partitioners import Key
+from tinymq.client.core.producer import ProducerCore
+from tinymq.client.core.results import Account, Position, Sent
+from tinymq.errors import TinyMQError
+
+_new_tuple: Callable[..., Any] = tuple.__new__
+
+
+class Producer:
+    """
+    Sends records; made by `Client.producer`, an asynchronous context manager.
+
+    Records of one turn of the loop travel together, in batches of one partition.
+    `send` costs one future for each record; `send_batch` is the fast way.
+
+    Args:
+        network: Loop and cluster.
+        config: Settings.
+        forget: Called when it is closed.
+    """
+
+    def __init__(
+        self, network: LoopNetwork, config: ProducerConfig, forget: Callable[[Producer], None]
+    ) -> None:
+        self.config = config
+        self._network = network
+        self._forget = forget
+        self._core = ProducerCore(network.cluster, config, _deliver)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @property
+    def pending(self) -> int:
+        """Messages without an answer."""
+        return self._core.pending
+
+    @property
+    def account(self) -> Account:
+        """What became of every message so far."""
+        return self._core.ledger.account
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | bytearray | memoryview | None,
+        key: Key | None = None,
+        headers: Any = None,
+        partition: int | None = None,
+    ) -> asyncio.Future[Position]:
+        """
+        Send one record, also when the future is awaited later or never.
+
+        Args:
+            topic: Name of the topic.
+            value: Its value; None is a tombstone.
+            key: Its key; equal keys go to the same partition.
+            headers: Pairs of name and bytes, or a mapping.
+            partition: Its partition, or None to choose one.
+
+        Returns:
+            A future that ends
+
+            - with the `Position` at which it is stored;
+            - with `BufferFull` at once, when `ProducerConfig.buffer_bytes` are held;
+            - with `ValueTooLarge`, `InvalidName` or `UsageError` at once, for this
+              record alone;
+            - with the broker's error, such as `UnknownTopic` or `StorageFull`, the
+              latter after `ProducerConfig.deadline_s` of trying;
+            - with `DeadlineExceeded` or `UnreachableError` after the same time:
+              the record may be stored after all;
+            - with `ClosedError` when producer or client is closed before;
+            - with `CancelledError` when who waits is cancelled: the record may be
+              stored.
+
+        Raises:
+            UsageError: Not in the loop of the client; `ForkedError` in another
+                process.
+        """
+        network = self._network
+        network.check()
+        waiting: asyncio.Future[Position] = network.future()
+        try:
+            self._core.append(topic, value, key, headers, partition, waiting, network.seconds())
+        except TinyMQError as error:
+            waiting.set_exception(error)
+        else:
+            network.stir(self._core.drain)
+        return waiting
+
+    def send_batch(
+        self,
+        topic: str,
+        values: Sequence[bytes | bytearray | memoryview | None],
+        keys: Sequence[Key | None] | None = None,
+        headers: Sequence[Any] | None = None,
+        partition: int | None = None,
+    ) -> asyncio.Future[Sent]:
+        """
+        Send many records with one future; they are cut into batches.
+
+        Args:
+            topic: Name of the topic.
+            values: Their values.
+            keys: As many keys, or None.
+            headers: As many headers, or None.
+            partition: The partition of all, or None to choose: by key, otherwise
+                one for each batch.
+
+        Returns:
+            A future that ends with `Sent` when all are stored, with `PartlySent`
+            when a part is, and otherwise as that of `send`. A record over a limit
+            is found before anything is sent.
+
+        Raises:
+            UsageError: As `send`.
+        """
+        network = self._network
+        network.check()
+        waiting: asyncio.Future[Sent] = network.future()
+
+        def done(group: Group) -> None:
+            try:
+                give(waiting, group.result())
+            except TinyMQError as error:
+                refuse(waiting, error)
+
+        now = network.seconds()
+        try:
+            self._core.append_many(topic, values, keys, headers, partition, done, now)
+        except TinyMQError as error:
+            waiting.set_exception(error)
+        else:
+            network.stir()
+        return waiting
+
+    def send_oneway(
+        self,
+        topic: str,
+        value: bytes | bytearray | memoryview | None,
+        key: Key | None = None,
+        headers: Any = None,
+        partition: int | None = None,
+    ) -> None:
+        """
+        Send one record and hear of it only in `account`, `flush` and `close`.
+
+        Nothing is to be awaited.
+
+        Args:
+            topic: Name of the topic.
+            value: Its value.
+            key: Its key.
+            headers: Pairs of name and bytes, or a mapping.
+            partition: Its partition.
+
+        Raises:
+            BufferFull: `ProducerConfig.buffer_bytes` are held.
+            ClosedError: The producer was closed.
+            UsageError: A field is of the wrong type, or as `send`.
+            ValueTooLarge: Over a limit.
+        """
+        network = self._network
+        network.check()
+        self._core.append(topic, value, key, headers, partition, None, network.seconds())
+        network.stir(self._core.drain)
+
+    async def flush(self) -> Account:
+        """
+        Send what waits.
+
+        Returns:
+            The account so far, when everything taken before is settled, each
+            message within its deadline.
+
+        Raises:
+            UsageError: As `send`, and nothing else.
+        """
+        network = self._network
+        network.check()
+        waiting: asyncio.Future[None] = network.future()
+        self._core.flush(lambda: give(waiting, None), network.seconds())
+        network.stir()
+        await waiting
+        return self.account
+
+    async def close(self) -> Account:
+        """
+        Take no more records, and settle those taken, also when this is cancelled.
+
+        Returns:
+            The account of every message, within `ProducerConfig.deadline_s`.
+
+        Raises:
+            UsageError: As `send`, and nothing else.
+        """
+        network = self._network
+        network.check()
+        if not self._core.finished:
+            waiting: asyncio.Future[None] = network.future()
+
+            def closed() -> None:
+                self._forget(self)
+                give(waiting, None)
+
+            self._core.close(closed, network.seconds())
+            network.stir()
+            await waiting
+        return self.account
+
+
+def _deliver(topic: str, partition: int, batch: Batch) -> None:
+    """Answer the calls of a batch of single records."""
+    tokens: list[asyncio.Future[Position] | None] = batch.tokens or []
+    error = batch.error
+    if error is not None:
+        for waiting in tokens:
+            if waiting is not None:
+                refuse(waiting, error)
+        return
+    offset, timestamp, volatile = batch.base_offset, batch.timestamp, batch.volatile
+    step = int(offset >= 0)
+    for waiting in tokens:
+        if waiting is not None and not waiting.done():
+            place = (topic, partition, offset, timestamp, volatile)
+            waiting.set_result(_new_tuple(Position, place))
+        offset += step
