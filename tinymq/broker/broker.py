@@ -77,6 +77,7 @@ class Broker:
         self.store = store
         self.scheduler = world.scheduler
         self.wall = world.wall
+        self.syncer = syncer
         self.committer = Committer(world.scheduler, syncer)
         self.id = 0
         self.address: tuple[str, int] = ("127.0.0.1", 7800)
@@ -90,7 +91,6 @@ class Broker:
         self._world = world
         self._partitions: dict[tuple[bytes, int], Partition] = {}
         self._producer_ids: Iterator[int] = iter(())
-        self._saving = False
 
     # --- partitions -----------------------------------------------------------
 
@@ -101,6 +101,7 @@ class Broker:
         self.meta.forget_deleted(self.wall() - DELETED_MS)
         for topic in self.meta.registry.topics.values():
             self.open_topic(topic)
+        self.store.opened(self.partitions())
 
     def open_topic(self, topic: Topic) -> None:
         """
@@ -142,20 +143,6 @@ class Broker:
 
         # A sync under way would fail, for all its partitions, if the folders went.
         self.committer.after_sync(remove)
-
-    def save_points(self) -> None:
-        """Store where the logs stand on the disk, so that recovery need not look before."""
-        if self._saving:
-            return
-        points = self.store.points(self.partitions())
-        if points is None:
-            return
-        self._saving = True
-
-        def done() -> None:
-            self._saving = False
-
-        self._world.background.submit(lambda: self.store.save_points(points), done)
 
     def _empty_deleted(self) -> None:
         """Free the space of deleted topics, which may take long."""
