@@ -9,6 +9,7 @@ from typing import Any
 
 from attrs import Factory, define, frozen
 
+from tinymq.client.core.config import ConsumerConfig
 from tinymq.errors import (
     ConnectionLost,
     DeadlineExceeded,
@@ -420,6 +421,7 @@ class MemoryConsumer:
     """Yields at most three records at a time."""
 
     def __init__(self, broker: MemoryBroker) -> None:
+        self.config = ConsumerConfig()
         self._broker = broker
         self._next: dict[tuple[str, int], int] = {}
         self._paused: set[tuple[str, int]] = set()
@@ -441,6 +443,15 @@ class MemoryConsumer:
     def pause(self, topic: str, partitions: Sequence[int]) -> None:
         """Read these no more."""
         self._paused.update((topic, partition) for partition in partitions)
+
+    @property
+    def assigned(self) -> list[tuple[str, int]]:
+        """What is read."""
+        return sorted(self._next)
+
+    def position(self, topic: str, partition: int) -> int:
+        """Where reading goes on."""
+        return self._next[topic, partition]
 
     def __iter__(self) -> Iterator[MemoryBatch]:
         while True:

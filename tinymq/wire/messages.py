@@ -158,8 +158,9 @@ class ProduceReply(Message):
 
 #: A position to read from: partition, offset, epoch of the last record read or -1.
 FetchPosition = tuple[int, int, int]
-#: What came of it: partition, high watermark, start offset, bytes in the payload, error or None.
-FetchResult = tuple[int, int, int, int, Any]
+#: What came of it: partition, high watermark, start offset, next offset to ask for or -1,
+#: bytes in the payload, error or None.
+FetchResult = tuple[int, int, int, int, int, Any]
 
 
 @message(MessageType.FETCH)
@@ -184,7 +185,10 @@ class FetchReply(Message):
         array(
             row(
                 TOPIC_ID,
-                array(row(PARTITION, POSITION, POSITION, OFFSET, optional(mapping)), PARTITIONS),
+                array(
+                    row(PARTITION, POSITION, POSITION, POSITION, OFFSET, optional(mapping)),
+                    PARTITIONS,
+                ),
             ),
             PARTITIONS,
         ),

@@ -157,6 +157,7 @@ class Cursor:
         batch = self.ready.popleft()
         self.position = batch.next_offset
         self.epoch = batch.leader_epoch
+        self._settle()
         return batch
 
     def take(self, data: Bytes, limits: Limits, gap: GapReport, *, check_crc: bool) -> None:
@@ -184,8 +185,7 @@ class Cursor:
             if check_crc:
                 header = checked_header(piece)
             if header.base_offset > self.fetch_offset:
-                self.gaps += header.base_offset - self.fetch_offset
-                gap(self.topic, self.partition, self.fetch_offset, header.base_offset)
+                self._missed(header.base_offset, gap)
             skipped = self.fetch_offset
             self.fetch_offset = header.next_offset
             self.fetch_epoch = header.leader_epoch
@@ -198,6 +198,29 @@ class Cursor:
             self.ready.append(
                 ConsumerBatch(self.topic, self.partition, batch, skip, self.high_watermark)
             )
+
+    def go_on(self, following: int, gap: GapReport) -> None:
+        """
+        Take the offset at which the broker says to go on.
+
+        Args:
+            following: The offset; if data end before it, all between is missing.
+            gap: Told of that.
+        """
+        if following > self.fetch_offset:
+            self._missed(following, gap)
+            self.fetch_offset = following
+            self.fetch_epoch = -1  # of a record there, which nobody has read
+        self._settle()
+
+    def _missed(self, following: int, gap: GapReport) -> None:
+        self.gaps += following - self.fetch_offset
+        gap(self.topic, self.partition, self.fetch_offset, following)
+
+    def _settle(self) -> None:
+        """When nothing is left to be handed out, pass over what never will be."""
+        if not self.ready:
+            self.position, self.epoch = self.fetch_offset, self.fetch_epoch
 
     def _renew(self) -> None:
         self.ticket += 1

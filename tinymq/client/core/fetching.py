@@ -241,7 +241,7 @@ class Fetching:
         start = 0
         limits = self._cluster.limits
         for topic_id, rows in topics:
-            for partition, high_watermark, low, size, fault in rows:
+            for partition, high_watermark, low, following, size, fault in rows:
                 data, start = payload[start : start + size], start + size
                 cursor = live.get((topic_id, partition))
                 if cursor is None:
@@ -252,11 +252,12 @@ class Fetching:
                     self._failed(cursor, error_from_meta(fault), now)
                     continue
                 cursor.failures = 0
-                if not size:
+                if not size and following <= cursor.fetch_offset:
                     continue
                 before = len(cursor.ready)
                 try:
                     cursor.take(data, limits, self._gap, check_crc=self._config.check_crc)
+                    cursor.go_on(following, self._gap)
                 except CorruptBatch as error:
                     self._line_up(cursor, before)
                     self.stop(cursor, error)
