@@ -105,7 +105,7 @@ class PuppetLog:
     def check(self, offset: int, epoch: int) -> None:
         """Refuse a position as a broker does."""
         survived = min((end for one, end in self.cuts if one >= epoch), default=self.end)
-        if 0 <= epoch and offset > survived:
+        if epoch >= 0 and offset > survived:
             raise LogTruncated(start=self.start, end=survived)
         if not self.start <= offset <= self.end:
             raise OffsetOutOfRange(start=self.start, end=self.end)

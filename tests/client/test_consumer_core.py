@@ -450,6 +450,64 @@ def test_unassign_and_assign_again() -> None:
     assert reader.core.assigned == [("t", 0)]
 
 
+def test_assigned_anew_while_looking() -> None:
+    """An assignment does not wait for a partition that another one has taken over."""
+    reader = Reader(partitions=2)
+    reader.net.puppet.deaf = {MessageType.OFFSETS}
+    reader.assign()
+    reader.assign(start={0: 0, 1: 0}, partitions=[0, 1])
+
+    assert reader.assigned == [None, None]
+
+    reader.assign(partitions=[0])
+    reader.core.unassign("t", [0])
+    reader.assign(start=0, partitions=[1])
+    assert reader.assigned == [None] * 4
+
+
+def test_a_damaged_end_is_passed_over() -> None:
+    """When no record follows a gap, the broker's answer says where to read on."""
+    gaps: list[tuple[str, int, int, int]] = []
+    reader = Reader(on_gap=lambda *gap: gaps.append(gap))
+    for value in (b"a", b"b", b"c"):
+        reader.put(value)
+    log = reader.topic.logs[0]
+    del log.batches[1:], log.headers[1:]
+    reader.assign()
+    batch = reader.take()
+
+    assert batch is not None
+    assert batch.values == [b"a"]
+    assert reader.core.position("t", 0) == 3
+    assert (gaps, reader.core.gaps) == ([("t", 0, 1, 3)], 2)
+    assert reader.take() is None
+    reader.put(b"d")
+    assert reader.drain() == [b"d"]
+    assert [fetch.topics[0][1][0] for fetch in reader.fetches()] == [
+        (0, 0, -1),
+        (0, 1, 0),
+        (0, 3, -1),
+        (0, 4, 0),
+    ]
+
+
+def test_a_gap_behind_what_waits() -> None:
+    """The position passes over a gap only when everything before it was handed out."""
+    reader = Reader()
+    for value in (b"a", b"b", b"c"):
+        reader.put(value)
+    log = reader.topic.logs[0]
+    del log.batches[1:], log.headers[1:]
+    reader.assign()
+    reader.net.pump()
+
+    assert (reader.core.gaps, reader.core.position("t", 0)) == (2, 0)
+    reader.core.pause("t", None, reader.net.now)
+    reader.core.resume("t", None, reader.net.now)
+    assert reader.drain() == [b"a"]
+    assert reader.core.position("t", 0) == 3
+
+
 def test_damage() -> None:
     """A damaged batch is told where it lies; those before it are handed out."""
     reader = Reader()

@@ -269,8 +269,10 @@ class ConsumerCore:
     def _settle(self, now: float) -> None:
         """Tell whom it concerns that starts are known, and that data are ready."""
         for one in tuple(self._assignments):
-            lost = [cursor for cursor in one.cursors if cursor.trouble is not None]
-            looking = any(cursor.standing is Standing.LOOKING for cursor in one.cursors)
+            # Those that were assigned anew, or are not read any more, concern nobody here.
+            live = [each for each in one.cursors if self.fetching.reads(each)]
+            lost = [cursor for cursor in live if cursor.trouble is not None]
+            looking = any(cursor.standing is Standing.LOOKING for cursor in live)
             if not lost and looking and now < one.deadline:
                 continue
             self._assignments.remove(one)
@@ -281,7 +283,7 @@ class ConsumerCore:
             else:
                 error = None
             if error is not None:
-                for cursor in one.cursors:
+                for cursor in live:
                     self.fetching.remove(cursor)
             one.done(error)
         self._wake()

@@ -90,6 +90,15 @@ class Fetching:
         self.ready_bytes -= sum(batch.size for batch in cursor.ready)
         cursor.ready.clear()
 
+    def reads(self, cursor: Cursor) -> bool:
+        """
+        Tell whether a cursor is read with, and no other has taken its place.
+
+        Args:
+            cursor: The cursor.
+        """
+        return self.cursors.get(cursor.where) is cursor
+
     def remove(self, cursor: Cursor) -> None:
         """
         Stop reading with a cursor.
@@ -99,7 +108,7 @@ class Fetching:
         """
         self.drop_ready(cursor)
         cursor.back()
-        if self.cursors.get(cursor.where) is cursor:
+        if self.reads(cursor):
             del self.cursors[cursor.where]
 
     def clear(self) -> None:
