@@ -695,7 +695,7 @@ class TestRequests:
             Offsets(topic_id=topic.id, queries=[(0, -1), (0, -2), (0, 0), (9, 0)])
         )
         rows = read(frame, OffsetsReply).results
-        assert rows[:3] == [(0, 1, -1, -1, None), (0, 0, -1, -1, None), (0, 0, -1, BEGIN_MS, None)]
+        assert rows[:3] == [(0, 1, 0, -1, None), (0, 0, -1, -1, None), (0, 0, -1, BEGIN_MS, None)]
         assert rows[3][4]["e"] == 26
 
     def test_init_producer(self, connection: Connection) -> None:

@@ -329,7 +329,7 @@ class Puppet:
             offset = {LATEST: log.end, EARLIEST: log.start}.get(query)
             if offset is None:
                 offset = log.start if query <= APPENDED_MS else log.end
-            rows.append((partition, offset, log.epoch, -1, None))
+            rows.append((partition, offset, log.epoch_at(offset), -1, None))
         return OffsetsReply(results=rows)
 
     # --- fetching --------------------------------------------------------------

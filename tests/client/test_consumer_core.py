@@ -13,7 +13,7 @@ from tinymq.client.core.config import ConsumerConfig
 from tinymq.client.core.consumer import ConsumerCore
 from tinymq.client.core.delivered import ConsumerBatch
 from tinymq.client.core.offsets import OffsetSearch
-from tinymq.client.core.starts import EARLIEST, LATEST, At
+from tinymq.client.core.starts import EARLIEST, LATEST, At, Mark
 from tinymq.errors import (
     ClosedError,
     ConnectionLost,
@@ -125,6 +125,9 @@ def test_starts_inside_a_batch() -> None:
         (At(APPENDED_MS), [b"a", b"b", b"new"]),
         (At(APPENDED_MS + 1), [b"new"]),
         ({0: 1}, [b"b", b"new"]),
+        (Mark(1), [b"b", b"new"]),
+        ((1, 0), [b"b", b"new"]),
+        ({0: Mark(1, 0)}, [b"b", b"new"]),
         ("earliest", [b"a", b"b", b"new"]),
         ("latest", [b"new"]),
         ({0: "latest"}, [b"new"]),
@@ -143,7 +146,9 @@ def test_starts(start: Any, expected: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize(
-    "start", [-3, "end", b"latest", At(-1), {0: None}, {"0": 1}, {-1: 1}, True, None]
+    "start",
+    [-3, "end", b"latest", At(-1), {0: None}, {"0": 1}, {-1: 1}, True, None]
+    + [(), (1,), (-1, 0), (1, -2), (1, 1 << 31), (True, 0), (1, None), Mark(-1)],
 )
 def test_wrong_start(start: Any) -> None:
     """What is no start is refused."""
@@ -336,6 +341,47 @@ def test_epoch_is_sent_along() -> None:
     reader.drain()
 
     assert [fetch.topics[0][1][0][2] for fetch in reader.fetches()] == [-1, 7]
+
+
+def test_marks() -> None:
+    """A stored mark is told when records before it were lost; an offset alone is not (D118)."""
+    reader = Reader(partitions=2)
+    for _ in range(4):
+        reader.put(b"a")
+    reader.assign()
+    assert reader.core.mark("t", 1) == (0, -1)
+    taken = reader.take()
+    assert taken is not None
+    assert taken.mark == reader.core.mark("t", 0) == Mark(4, 0)
+    stored = reader.core.marks("t")
+    assert stored == {0: Mark(4, 0), 1: Mark(0, -1)}
+
+    reader.topic.logs[0].cut(2)
+    for _ in range(3):
+        reader.put(b"new")
+    reader.assign(stored)
+    for _ in range(2):
+        with pytest.raises(LogTruncated) as caught:
+            reader.drain()
+        assert caught.value.data == {"start": 0, "end": 2, "topic": "t", "partition": 0}
+        reader.core.resume("t", None, reader.net.now)  # stays where it is, and says so again
+    reader.core.seek("t", 0, 2, reader.net.now)
+    assert reader.drain() == [b"new"] * 3
+    assert reader.core.mark("t", 0) == (5, 1)
+    reader.assign({0: 4})
+    assert reader.drain() == [b"new"]
+
+
+def test_mark_of_what_was_looked_up() -> None:
+    """A position that was looked up has an epoch too, and is unknown until then."""
+    reader = Reader()
+    reader.put(b"a")
+    reader.assign(LATEST)
+    assert reader.core.marks("t") == {0: Mark(1, 0)}
+    reader.net.puppet.deaf = {MessageType.OFFSETS}
+    reader.core.seek("t", 0, EARLIEST, reader.net.now)
+
+    assert (reader.core.marks("t"), reader.core.mark("t", 0)) == ({}, Mark(-1, -1))
 
 
 def test_topic_made_anew() -> None:

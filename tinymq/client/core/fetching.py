@@ -11,7 +11,7 @@ from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import ConsumerConfig
 from tinymq.client.core.cursor import Cursor, Standing
 from tinymq.client.core.delivered import ConsumerBatch
-from tinymq.client.core.starts import WORDS, At, Place
+from tinymq.client.core.starts import WORDS, At, Mark, Place
 from tinymq.errors import (
     CorruptBatch,
     DeadlineExceeded,
@@ -196,7 +196,7 @@ class Fetching:
     def _looked(
         self, live: dict[int, Cursor], results: list[tuple[int, int, int, int, Any]], now: float
     ) -> None:
-        for partition, offset, _epoch, _time, fault in results:
+        for partition, offset, epoch, _time, fault in results:
             cursor = live.get(partition)
             if cursor is None:
                 continue
@@ -204,7 +204,7 @@ class Fetching:
                 self._failed(cursor, error_from_meta(fault), now)
             else:
                 cursor.failures = 0
-                cursor.found(offset)
+                cursor.found(offset, epoch)
 
     def _fetch(self, leader: int, cursors: list[Cursor], now: float) -> None:
         topics: dict[bytes, list[tuple[int, int, int]]] = {}
@@ -343,4 +343,5 @@ def _live(asked: Mapping[Any, tuple[Cursor, int]]) -> dict[Any, Cursor]:
 
 
 def _query(start: Place) -> int:
+    assert not isinstance(start, Mark), "a mark need not be looked up"
     return start.ms if isinstance(start, At) else start
