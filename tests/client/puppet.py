@@ -196,7 +196,9 @@ class Puppet:
         self._ids += 1
         self.revision += 1
         logs = [PuppetLog() for _ in range(partitions)]
-        topic = PuppetTopic(name, bytes([self._ids]) * 16, logs, [self.number] * partitions)
+        topic = PuppetTopic(
+            name, self._ids.to_bytes(2, "big") * 8, logs, [self.number] * partitions
+        )
         self.topics[name] = topic
         return topic
 

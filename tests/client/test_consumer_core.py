@@ -147,8 +147,10 @@ def test_starts(start: Any, expected: list[bytes]) -> None:
 
 @pytest.mark.parametrize(
     "start",
-    [-3, "end", b"latest", At(-1), {0: None}, {"0": 1}, {-1: 1}, True, None]
-    + [(), (1,), (-1, 0), (1, -2), (1, 1 << 31), (True, 0), (1, None), Mark(-1)],
+    [
+        *(-3, "end", b"latest", At(-1), {0: None}, {"0": 1}, {-1: 1}, True, None),
+        *((), (1,), (-1, 0), (1, -2), (1, 1 << 31), (True, 0), (1, None), Mark(-1)),
+    ],
 )
 def test_wrong_start(start: Any) -> None:
     """What is no start is refused."""
@@ -276,6 +278,29 @@ def test_many_partitions_in_turn() -> None:
     assert [partition for partition, _, _ in rows] == [1, 2, 0]
 
 
+def test_more_partitions_than_one_fetch_may_name() -> None:
+    """Many partitions of one leader are asked for in several requests, and all are read."""
+    reader = Reader(partitions=1000, max_wait_ms=100)
+    more = [reader.net.puppet.make(f"t{number}") for number in range(1100)]
+    reader.assign()
+    for topic in more:
+        reader.core.assign(topic.name, None, 0, reader.assigned.append, reader.net.now)
+    reader.core.pause("t", None, reader.net.now)
+    reader.net.pump()
+    reader.net.puppet.wake(empty=True)  # each was asked for by itself so far
+    reader.core.resume("t", None, reader.net.now)
+    reader.net.pump()
+    named = [sum(len(rows) for _, rows in fetch.topics) for fetch in reader.fetches()]
+    assert max(named) == 1000
+    for topic in (more[0], more[-1]):
+        topic.logs[0].append(encode_batch([topic.name.encode()]))
+    reader.put(b"first")
+    reader.put(b"last", partition=999)
+
+    assert {b"first", b"last", b"t0", b"t1099"} == set(reader.drain())
+    assert [error for error in reader.assigned if error is not None] == []
+
+
 def test_out_of_range_tells_the_range() -> None:
     """By default a position that is gone is an error with the valid range (D118)."""
     reader = Reader(partitions=2)
@@ -352,7 +377,8 @@ def test_marks() -> None:
     assert reader.core.mark("t", 1) == (0, -1)
     taken = reader.take()
     assert taken is not None
-    assert taken.mark == reader.core.mark("t", 0) == Mark(4, 0)
+    assert taken.mark == reader.core.mark("t", 0) == Mark(1, 0)
+    reader.drain()
     stored = reader.core.marks("t")
     assert stored == {0: Mark(4, 0), 1: Mark(0, -1)}
 

@@ -368,8 +368,8 @@ class Partition:
             time_ms: Milliseconds since the epoch, or `LATEST`, or `EARLIEST`.
 
         Returns:
-            The offset, the epoch of the record before it or -1, and the append time found or -1. A time
-            behind the last record gives the high watermark.
+            The offset, the epoch of the record before it or -1, and the append
+            time found or -1. A time behind the last record gives the high watermark.
         """
         if time_ms == EARLIEST:
             return self._found(self.log.start_offset)

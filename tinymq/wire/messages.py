@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Final, Self, TypeVar, dataclass_transform
 
 from attrs import define
+from typing_extensions import override
 
 from tinymq.errors import InvalidRequest, MalformedFrame, WireError, from_wire
 from tinymq.wire.fields import (
@@ -45,6 +46,7 @@ EARLIEST: Final = -2
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, 2
 
 NAME_BYTES: Final = 200
+#: Most partitions of a topic, and most in one FETCH.
 PARTITIONS: Final = 1000
 #: Most topics in one METADATA reply.
 PAGE: Final = 1000
@@ -174,6 +176,18 @@ class Fetch(Message):
     min_bytes: int = wire("n", integer(0, 1 << 24), default=1)
     max_bytes: int = wire("x", integer(1, 1 << 24), default=1 << 20)
     follower: int = wire("f", integer(-1, I32), default=-1)
+
+    @classmethod
+    @override
+    def from_meta(cls, meta: dict[str, Any]) -> Self:
+        found = super().from_meta(meta)
+        count = sum(len(rows) for _, rows in found.topics)
+        if count > PARTITIONS:
+            raise InvalidRequest(
+                f"q must name at most {PARTITIONS} partitions over all topics, not {count}",
+                field="q",
+            )
+        return found
 
 
 @message(MessageType.FETCH, reply=True)

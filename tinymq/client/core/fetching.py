@@ -25,7 +25,7 @@ from tinymq.errors import (
     WireError,
 )
 from tinymq.wire.frames import Bytes
-from tinymq.wire.messages import Fetch, Offsets, error_from_meta
+from tinymq.wire.messages import PARTITIONS, Fetch, Offsets, error_from_meta
 
 #: Errors after which the topic must be looked up anew.
 MOVED = (UnknownTopicId, UnknownTopic, UnknownPartition)
@@ -163,7 +163,9 @@ class Fetching:
         for (leader, _), cursors in looking.items():
             self._look(leader, cursors, now)
         for leader, cursors in reading.items():
-            self._fetch(leader, cursors, now)
+            # Each waits by itself, so that the partitions of none starve the others.
+            for first in range(0, len(cursors), PARTITIONS):
+                self._fetch(leader, cursors[first : first + PARTITIONS], now)
 
     def _leader(self, cursor: Cursor) -> int:
         info = self._cluster.metadata.get(cursor.topic)
