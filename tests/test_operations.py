@@ -11,20 +11,26 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from twisted.logger import globalLogPublisher
 from typing_extensions import override
 
-from tests.fakes.broker import BEGIN_MS, BrokerDisk, BrokerFixture, HeldSyncer, only
+from tests.fakes.broker import BEGIN_MS, BrokerDisk, BrokerFixture, HeldSyncer, LogKeeper, only
+from tinymq.broker.partition import Appended
 from tinymq.client.core.admin import AdminCalls
+from tinymq.config import DEFAULT_CONFIG
 from tinymq.errors import (
     InvalidName,
     InvalidRequest,
     NothingToUndo,
+    Overloaded,
     StateError,
     StorageError,
     StorageFull,
     TopicExists,
     UnknownPartition,
     UnknownTopic,
+    UnknownTopicId,
+    ValueTooLarge,
     WireError,
 )
 from tinymq.logs import Logs
@@ -393,3 +399,85 @@ def test_clients_calls_fit() -> None:
         known = OPERATIONS[operation].parameters
         assert arguments <= {parameter.name for parameter in known}, operation
         assert {each.name for each in known if each.default is REQUIRED} <= arguments, operation
+
+
+class TestIdentity:
+    """An operation may say which topic it means, and is logged with who did it."""
+
+    def test_another_topic_of_the_name(self, tmp_path: Path) -> None:
+        """A topic made anew under the name is left alone when the id is another's."""
+        fixture = BrokerFixture(tmp_path / "identity")
+        old = fixture.topic("t").id.hex()
+        fixture.operations.run("topic.delete", {"name": "t", "id": old})
+        new = fixture.topic("t").id.hex()
+        for name in ("topic.delete", "topic.purge", "topic.undo_purge", "topic.alter"):
+            with pytest.raises(UnknownTopicId):
+                fixture.operations.run(name, {"name": "t", "id": old})
+        assert fixture.operations.run("topic.info", {"name": "t"})["topic"]["id"] == new
+
+    def test_changes_are_logged(self, tmp_path: Path) -> None:
+        """A change is logged with who made it; a dry run and a look are not."""
+        fixture = BrokerFixture(tmp_path / "logged")
+        keeper = LogKeeper()
+        globalLogPublisher.addObserver(keeper)
+        try:
+            fixture.operations.run("topic.create", {"name": "a", "dry_run": True}, "ana")
+            fixture.operations.run("topic.create", {"name": "a"}, "ana")
+            fixture.operations.run("topic.info", {"name": "a"}, "ana")
+        finally:
+            globalLogPublisher.removeObserver(keeper)
+        lines = [event for event in keeper.events if event.get("principal")]
+        assert [(each["principal"], each["operation"], each["topic"]) for each in lines] == [
+            ("ana", "topic.create", "a")
+        ]
+
+
+class TestSettingsTakeEffect:
+    """A setting that is changed while running has its effect at once."""
+
+    def test_longest_value(self, tmp_path: Path) -> None:
+        """A value over max.value.bytes is refused, with the setting's name."""
+        fixture = BrokerFixture(tmp_path / "values")
+        fixture.topic("t", max_value_bytes=10)
+        (refused,) = fixture.produce(b"x" * 1000)
+        assert isinstance(refused, ValueTooLarge)
+        assert refused.data["name"] == "max.value.bytes"
+        (stored,) = fixture.produce(b"x" * 10)
+        assert isinstance(stored, Appended)
+        fixture.operations.run("topic.alter", {"name": "t", "config": {"max.value.bytes": 2000}})
+        (stored,) = fixture.produce(b"x" * 1000)
+        assert isinstance(stored, Appended)
+        assert stored.base_offset == 1
+
+    def test_segment_size(self, tmp_path: Path) -> None:
+        """A smaller segment.bytes makes the next segment begin earlier."""
+        fixture = BrokerFixture(tmp_path / "segments")
+        fixture.topic("t")
+        fixture.produce(b"x" * 3000)
+        fixture.produce(b"x" * 3000)
+        assert fixture.partition().log.segment_count == 1
+        fixture.operations.run("topic.alter", {"name": "t", "config": {"segment.bytes": 4096}})
+        fixture.produce(b"x" * 3000)
+        assert fixture.partition().log.segment_count == 2
+
+    def test_memory(self, tmp_path: Path) -> None:
+        """A smaller memory.bytes lets the oldest records go, and they are counted."""
+        fixture = BrokerFixture(tmp_path / "memory")
+        fixture.topic("t", storage="memory", memory_bytes=1 << 20)
+        for _ in range(4):
+            fixture.produce(b"x" * 60_000)
+        fixture.operations.run("topic.alter", {"name": "t", "config": {"memory.bytes": 64 * 1024}})
+        fixture.produce(b"x" * 60_000)
+        (row,) = fixture.operations.run("topic.info", {"name": "t"})["topic"]["partitions"]
+        assert row["dropped"] == 4
+        assert row["start"] == 4
+
+    def test_most_topics(self, tmp_path: Path) -> None:
+        """No more topics are made than topics.most allows; those there are stay usable."""
+        config = DEFAULT_CONFIG.changed({"topics.most": 2})
+        fixture = BrokerFixture(tmp_path / "most", config=config)
+        fixture.topic("a")
+        fixture.topic("b")
+        with pytest.raises(Overloaded):
+            fixture.topic("c")
+        assert fixture.topic("a").name == "a"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from twisted.internet.address import UNIXAddress
+from twisted.internet.address import IPv4Address, UNIXAddress
 from twisted.logger import LogLevel, globalLogPublisher
 from typing_extensions import override
 
@@ -27,6 +27,7 @@ from tests.fakes.broker import (
     smaller_limits,
     values_in,
 )
+from tinymq.config import DEFAULT_CONFIG
 from tinymq.errors import (
     CorruptBatch,
     FrameTooLarge,
@@ -868,7 +869,7 @@ class BrokenOperations(Operations):
     """Operations with a fault of the program in them."""
 
     @override
-    def run(self, name: str, arguments: Any) -> Any:
+    def run(self, name: str, arguments: Any, principal: str = "") -> Any:
         raise RuntimeError("a secret of the inside")
 
 
@@ -961,3 +962,18 @@ class TestEnd:
         error = error_of(connection.frames()[0])
         assert isinstance(error, InvalidRequest)
         assert error.data["field"] == "max_wait_ms"
+
+
+class TestConnections:
+    """There are only so many connections."""
+
+    def test_most(self, tmp_path: Path) -> None:
+        """One connection too many is turned away; when one ends, there is room again."""
+        config = DEFAULT_CONFIG.changed({"network.connections": 2})
+        fixture = BrokerFixture(tmp_path / "most", config=config)
+        first, _second = Connection(fixture.factory), Connection(fixture.factory)
+        address = IPv4Address("TCP", "192.0.2.1", 5)
+        assert fixture.factory.buildProtocol(address) is None
+        assert fixture.factory.buildProtocol(address) is None
+        first.protocol.connectionLost()
+        assert fixture.factory.buildProtocol(address) is not None

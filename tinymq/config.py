@@ -73,6 +73,13 @@ class NetworkConfig:
     insecure: bool = setting(
         False, "Whether listeners may be reached from other machines, without any authentication."
     )
+    connections: int = setting(
+        10_000,
+        "Clients that may be connected at the same time; more are closed at once.",
+        unit="connections",
+        low=1,
+        high=1_000_000,
+    )
     drain_seconds: int = setting(
         10, "How long a stop waits for open requests.", unit="seconds", low=0, high=600
     )
@@ -136,6 +143,13 @@ class TopicsConfig:
     """How topics come to be."""
 
     auto_create: bool = setting(True, "Whether the first publish or subscribe makes a topic.")
+    most: int = setting(
+        100_000,
+        "Topics that there may be at most; creating more is refused.",
+        unit="topics",
+        low=1,
+        high=10_000_000,
+    )
     partitions: int = setting(
         1,
         "Partitions of a topic when its creator says nothing.",

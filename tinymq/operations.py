@@ -14,11 +14,20 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import frozen
+from twisted.logger import Logger
 
 from tinymq.broker.broker import Broker
 from tinymq.broker.partition import Partition
-from tinymq.errors import InvalidRequest, NothingToUndo, StateError, StorageError, UnknownPartition
+from tinymq.errors import (
+    InvalidRequest,
+    NothingToUndo,
+    StateError,
+    StorageError,
+    UnknownPartition,
+    UnknownTopicId,
+)
 from tinymq.logs import LEVELS, Logs
+from tinymq.storage.memory import MemoryLog
 from tinymq.wire.fields import I64, Check, boolean, choice, integer, mapping, optional, text
 
 if TYPE_CHECKING:
@@ -29,6 +38,9 @@ Result = dict[str, Any]
 
 _NAME: Final = text(1024)
 _NUMBER: Final = integer(-(1 << 62), I64)
+
+#: Who acts while nobody has to say who they are.
+ANONYMOUS: Final = "anonymous"
 
 #: The default of a parameter that has none.
 REQUIRED: Final = object()
@@ -111,23 +123,27 @@ class Operations:
         logs: Where log lines go, if their level can be changed.
     """
 
+    _log = Logger()
+
     def __init__(self, broker: Broker, logs: Logs | None = None) -> None:
         self._broker = broker
         self._logs = logs
 
-    def run(self, name: str, arguments: Mapping[str, Any]) -> Result:
+    def run(self, name: str, arguments: Mapping[str, Any], principal: str = ANONYMOUS) -> Result:
         """
-        Carry out an operation by its name.
+        Carry out an operation by its name, and log a change with who made it.
 
         Args:
             name: As in `OPERATIONS`.
             arguments: By name.
+            principal: On whose behalf.
 
         Returns:
             A map that msgpack and JSON can hold.
 
         Raises:
             InvalidRequest: There is no such operation, or an argument is wrong.
+            UnknownTopicId: The topic of this name has not the id that was given.
             WireError: What the operation itself can fail with.
             StorageError: The disk failed.
         """
@@ -137,10 +153,25 @@ class Operations:
                 f"there is no operation {name[:40]!r}; there are {', '.join(OPERATIONS)}",
                 field="name",
             )
+        checked = operation.arguments(arguments)
+        self._check_id(checked.get("name", ""), checked.pop("id", None))
         try:
-            return operation.run(self, **operation.arguments(arguments))
+            result = operation.run(self, **checked)
         except OSError as error:
             raise StorageError(f"{name} failed: {error.strerror or error}") from error
+        if operation.changes and not checked["dry_run"]:
+            self._log.info(
+                "{principal} did {operation} {topic}",
+                principal=principal,
+                operation=name,
+                topic=checked.get("name", ""),
+            )
+        return result
+
+    def _check_id(self, name: str, topic_id: str | None) -> None:
+        """Hold a caller to the topic that was meant, not to another one made under its name."""
+        if topic_id is not None and self.find(name).id.hex() != topic_id:
+            raise UnknownTopicId(f"the topic {name} is not the one with the id {topic_id}")
 
     # --- topics -----------------------------------------------------------------
 
@@ -354,6 +385,7 @@ def partition_facts(partition: Partition, leader: str) -> Result:
         "bytes": log.size_bytes,
         "oldest_ms": log.oldest_timestamp,
         "newest_ms": newest if newest >= 0 else None,
+        "dropped": log.dropped_records if isinstance(log, MemoryLog) else 0,
         "state": "online" if failure is None else "offline",
         "reason": str(failure or ""),
     }
@@ -388,6 +420,8 @@ _DRY = Parameter("dry_run", boolean, default=False)
 _WHICH = Parameter("name", _NAME)
 _PARTITION = Parameter("partition", optional(integer(0, I64)), default=None)
 _COUNT = Parameter("partitions", optional(_NUMBER), default=None)
+#: The id of the topic that is meant, so that one made anew under its name is left alone.
+_ID = Parameter("id", optional(text(32)), default=None)
 _CONFIG = Parameter("config", mapping, default={})
 
 #: Every operation by its name.
@@ -398,9 +432,9 @@ OPERATIONS: Final[dict[str, Operation]] = {
             "topic.create", "operator", True, (_WHICH, _COUNT, _CONFIG, _DRY), Operations.create
         ),
         Operation(
-            "topic.alter", "operator", True, (_WHICH, _COUNT, _CONFIG, _DRY), Operations.alter
+            "topic.alter", "operator", True, (_WHICH, _ID, _COUNT, _CONFIG, _DRY), Operations.alter
         ),
-        Operation("topic.delete", "admin", True, (_WHICH, _DRY), Operations.delete),
+        Operation("topic.delete", "admin", True, (_WHICH, _ID, _DRY), Operations.delete),
         Operation(
             "topic.list",
             "viewer",
@@ -419,6 +453,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
             True,
             (
                 _WHICH,
+                _ID,
                 _PARTITION,
                 Parameter("before", optional(integer(0, I64)), default=None),
                 Parameter("before_ms", optional(integer(0, I64)), default=None),
@@ -428,7 +463,11 @@ OPERATIONS: Final[dict[str, Operation]] = {
             Operations.purge,
         ),
         Operation(
-            "topic.undo_purge", "admin", True, (_WHICH, _PARTITION, _DRY), Operations.undo_purge
+            "topic.undo_purge",
+            "admin",
+            True,
+            (_WHICH, _ID, _PARTITION, _DRY),
+            Operations.undo_purge,
         ),
         Operation("broker.info", "viewer", False, (), Operations.broker_info),
         Operation(

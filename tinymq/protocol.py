@@ -49,7 +49,7 @@ from tinymq.errors import (
     UnsupportedVersion,
     WireError,
 )
-from tinymq.operations import Operations
+from tinymq.operations import ANONYMOUS, Operations
 from tinymq.wire.codec import pack
 from tinymq.wire.frames import Bytes, Frame, FrameDecoder, encode_frame
 from tinymq.wire.header import REPLY, VERSION, MessageType
@@ -103,6 +103,8 @@ class BrokerProtocol(Protocol):
         self.shared = factory
         self.peer = peer
         self.hello: Hello | None = None
+        #: Who is there; everybody is nobody until there is something to prove.
+        self.principal = ANONYMOUS
         self.connected_at = 0.0
         self.seen_at = 0.0
         self.told_at = 0.0
@@ -126,7 +128,7 @@ class BrokerProtocol(Protocol):
         transport: Any = self.transport
         if hasattr(transport, "setTcpNoDelay"):
             transport.setTcpNoDelay(True)
-        transport.bufferSize = READ_SIZE
+        transport.bufferSize = min(READ_SIZE, self.shared.broker.limits.outgoing)
         transport.registerProducer(self, True)
         self.shared.joined(self)
 
@@ -397,7 +399,7 @@ class BrokerProtocol(Protocol):
 
     def _on_operate(self, frame: Frame) -> None:
         request = Operate.from_meta(frame.split()[0])
-        result = self.shared.operations.run(request.name, request.arguments or {})
+        result = self.shared.operations.run(request.name, request.arguments or {}, self.principal)
         self._open.discard(frame.message_id)
         if frame.message_id:
             self._write(encode_frame(frame.type | REPLY, frame.message_id, None, [pack(result)]))
@@ -473,6 +475,7 @@ class BrokerFactory(Factory):
     """
 
     noisy = False
+    _log = Logger()
 
     def __init__(self, broker: Broker, operations: Operations) -> None:
         self.broker = broker
@@ -481,12 +484,20 @@ class BrokerFactory(Factory):
         #: In the order in which they came, so that runs on a fake clock are alike.
         self.connections: dict[BrokerProtocol, None] = {}
         self.refusing: str | None = None
+        self._full = False
         self._sweep: Any = None
 
     @override
     def buildProtocol(self, addr: IAddress | None) -> BrokerProtocol | None:
         if self.refusing is not None:
             return None
+        most = self.broker.config.network.connections
+        if len(self.connections) >= most:
+            if not self._full:
+                self._log.warn("{most} clients are connected; more are turned away", most=most)
+            self._full = True
+            return None
+        self._full = False
         host = getattr(addr, "host", None)
         peer = f"{host}:{getattr(addr, 'port', '')}" if host else str(addr)
         return BrokerProtocol(self, peer)

@@ -11,7 +11,6 @@ from tests.fakes.broker import (
     BEGIN_MS,
     BrokerDisk,
     BrokerFixture,
-    HeldBackground,
     HeldSyncer,
     LogKeeper,
     changed,
@@ -220,26 +219,6 @@ class TestCheckpoint:
         fixture.housekeeping.checkpoint()
         assert disk_of(fixture).calls["writev"] == before
 
-    def test_one_at_a_time(self, make: MakeBroker) -> None:
-        """While one is being stored no other is begun; a full disk costs nothing but time."""
-        background = HeldBackground()
-        fixture = make(background=background)
-        background.waiting.clear()
-        fixture.topic()
-        for _ in range(2):
-            fixture.produce(b"a")
-            fixture.housekeeping.checkpoint()
-        assert len(background.waiting) == 1
-        disk_of(fixture).room = 0
-        background.release()
-        disk_of(fixture).room = None
-        fixture.produce(b"a")
-        fixture.housekeeping.checkpoint()
-        assert len(background.waiting) == 1
-        background.release()
-        fixture.kill()
-        assert len(fixture.again().values()) == 3
-
     def test_syncs(self, make: MakeBroker, syncer: HeldSyncer) -> None:
         """What the policy os left unsynced is on the disk after the interval."""
         fixture = make(syncer=syncer, config=changed(storage__checkpoint_seconds=7))
@@ -251,17 +230,3 @@ class TestCheckpoint:
         fixture.clock.advance(0.2)
         syncer.release()
         assert not fixture.partition().unsynced
-
-    def test_snapshot_once_a_segment(self, fixture: BrokerFixture) -> None:
-        """Producers are stored once a new segment was begun, and not each time."""
-        fixture.topic(segment_bytes=4096)
-        path = f"{fixture.path}/topics/{fixture.meta.describe('t').id.hex()}/0/producers"
-        fixture.produce(b"a", producer=(7, 0, 0))
-        fixture.housekeeping.checkpoint()
-        assert not fixture.disk.exists(path)
-        fixture.produce(b"x" * 4000, producer=(7, 0, 1))
-        fixture.housekeeping.checkpoint()
-        assert fixture.disk.exists(path)
-        fixture.disk.unlink(path)
-        fixture.housekeeping.checkpoint()
-        assert not fixture.disk.exists(path)

@@ -127,7 +127,7 @@ class TestClose:
         fixture.produce(b"a", producer=(7, 0, 0))
         partitions = fixture.broker.partitions()
         disk.failing["writev"] = errno.ENOSPC
-        fixture.store.store_producers(partitions, every=True)
+        fixture.store.store_producers(partitions)
         disk.failing.clear()
         assert any("were not stored" in text for text in logged.texts)
         fixture.stop()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from tests.fakes.broker import BrokerFixture, HeldSyncer
 from tinymq.broker.peek import look
-from tinymq.wire.batch import NATIVE, build
+from tinymq.limits import DEFAULT_LIMITS
+from tinymq.wire.batch import NATIVE, Codec, build
 from tinymq.wire.codec import pack
+from tinymq.wire.records import encode_batch
 
 
 def numbers(fixture: BrokerFixture, count: int, per_batch: int = 3) -> None:
@@ -68,3 +70,17 @@ def test_not_decodable(fixture: BrokerFixture) -> None:
     seen = look(fixture.partition(), 0, 10, 1 << 20)
     assert [record.value for record, _ in seen.records] == [b"a", b"b"]
     assert (seen.skipped, seen.complete) == (1, True)
+
+
+def test_bomb(fixture: BrokerFixture) -> None:
+    """A look inflates no more than one batch may, however many bombs lie there."""
+    fixture.topic()
+    zeros = bytes(8 * 1024 * 1024)
+    for _ in range(12):
+        data = encode_batch([zeros], codec=Codec.ZSTD)
+        fixture.broker.produce(fixture.meta.describe("t").id, 0, data, lambda _: None)
+    fixture.turn()
+    seen = look(fixture.partition(), 0, 100, 1 << 20)
+    assert sum(len(record.value or b"") for record, _ in seen.records) <= DEFAULT_LIMITS.inflated
+    assert seen.skipped == 12 - len(seen.records)
+    assert seen.complete

@@ -254,7 +254,7 @@ class TestBroker:
             syncer.release()
         held.produce(b"written", producer=at(4))
         lost = held.produce(b"staged", producer=at(5))
-        held.store.store_producers(held.broker.partitions(), every=True)
+        held.store.store_producers(held.broker.partitions())
         held.kill()
         assert lost == []
         after = held.again()
@@ -266,7 +266,7 @@ class TestBroker:
         fixture.topic()
         for place in range(4):
             fixture.produce(b"v%d" % place, producer=at(place))
-        fixture.store.store_producers(fixture.broker.partitions(), every=True)
+        fixture.store.store_producers(fixture.broker.partitions())
         fixture.kill()
         (segment,) = fixture.path.glob("topics/*/0/data/*.log")
         size = segment.stat().st_size

@@ -14,7 +14,7 @@ from tinymq.errors import ConfigError
 from tinymq.storage.disk import Space
 from tinymq.storage.epochs import EpochFile
 from tinymq.storage.folder import DataFolder
-from tinymq.storage.log import Log
+from tinymq.storage.log import Log, LogPoint
 
 TOPIC = bytes(range(16))
 
@@ -30,7 +30,7 @@ def test_new_folder(tmp_path: Path, disk: FaultyDisk) -> None:
     """A folder is made with its parents, on paths with spaces and other scripts."""
     path = tmp_path / "a b" / "Größe データ"
     folder = DataFolder.open(str(path), disk)
-    assert {"format", "lock", "topics", "deleted"} == set(os.listdir(path))
+    assert {"format", "lock", "checkpoint", "topics", "deleted"} == set(os.listdir(path))
     assert not folder.clean
     assert Space(10, 20).low(11)
     assert not folder.space().low(1)
@@ -109,7 +109,7 @@ def test_clean_stop(tmp_path: Path, disk: FaultyDisk) -> None:
     folder = DataFolder.open(str(tmp_path), disk)
     assert folder.clean
     assert folder.checkpoint(path) == point
-    assert folder.checkpoint(folder.partition_path(TOPIC, 4)) is None
+    assert folder.checkpoint(folder.partition_path(TOPIC, 4)) == LogPoint(0, 0, -1, ())
     log = Log.open(folder.files, path, SMALL, folder.checkpoint(path))
     assert log.report.clean
     assert made == read_all(log)

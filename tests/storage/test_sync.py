@@ -149,6 +149,40 @@ def test_writes_during_a_sync_are_not_covered(new_log: MakeLog, disk: FaultyDisk
     assert log.begin_sync() is None
 
 
+def test_a_sync_covers_what_is_under_way(new_log: MakeLog, disk: FaultyDisk) -> None:
+    """A sync while another one is at work waits for the same files: that one may end later."""
+    (log,) = written(new_log, 1)
+    first = log.begin_sync()
+    assert first is not None
+    log.sync()
+    assert (disk.calls["fdatasync"], log.synced_offset) == (1, 1)
+    log.end_sync(first)
+    assert log.synced_offset == 1
+    assert log.begin_sync() is None
+    put(log)
+    log.write()
+    first = log.begin_sync()
+    assert first is not None
+    disk.failing["fdatasync"] = errno.EIO
+    with pytest.raises(PartitionOffline):
+        log.sync()
+    log.end_sync(first)
+    assert log.synced_offset == 1
+
+
+def test_a_checkpoint_before_any_sync(new_log: MakeLog) -> None:
+    """What was written and never synced is in no checkpoint."""
+    log = new_log()
+    for _ in range(30):
+        put(log)
+    log.write()
+    point = log.checkpoint()
+    assert (point.end, point.segments, point.clean) == (0, (), False)
+    log.sync()
+    point = log.checkpoint()
+    assert (point.end, len(point.segments), point.clean) == (30, 4, True)
+
+
 def test_inline(new_log: MakeLog, disk: FaultyDisk) -> None:
     """The inline syncer is done when it returns."""
     syncer: Syncer = InlineSyncer(disk)

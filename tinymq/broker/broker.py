@@ -23,7 +23,6 @@ from tinymq.errors import (
     ShuttingDown,
     StorageFull,
     UnknownTopicId,
-    ValueTooLarge,
     WireError,
 )
 from tinymq.meta.server import MetaServer
@@ -75,6 +74,7 @@ class Broker:
         self.store = store
         self.scheduler = world.scheduler
         self.wall = world.wall
+        self.syncer = syncer
         self.committer = Committer(world.scheduler, syncer)
         self.id = 0
         self.address: tuple[str, int] = ("127.0.0.1", 7800)
@@ -85,7 +85,6 @@ class Broker:
         self._world = world
         self._partitions: dict[tuple[bytes, int], Partition] = {}
         self._producer_ids: Iterator[int] = iter(())
-        self._saving = False
 
     # --- partitions -----------------------------------------------------------
 
@@ -96,6 +95,7 @@ class Broker:
         self.meta.forget_deleted(self.wall() - DELETED_MS)
         for topic in self.meta.registry.topics.values():
             self.open_topic(topic)
+        self.store.opened(self.partitions())
 
     def open_topic(self, topic: Topic) -> None:
         """
@@ -114,6 +114,7 @@ class Broker:
 
     def _altered(self, partition: Partition, topic: Topic) -> None:
         policy, partition.topic = partition.topic.config.sync, topic
+        self.store.configure(partition)
         if policy != topic.config.sync and (partition.unsynced or not partition.idle):
             self.committer.sync_all([partition])
 
@@ -136,20 +137,6 @@ class Broker:
 
         # A sync under way would fail, for all its partitions, if the folders went.
         self.committer.after_sync(remove)
-
-    def save_points(self) -> None:
-        """Store where the logs stand on the disk, so that recovery need not look before."""
-        if self._saving:
-            return
-        points = self.store.points(self.partitions())
-        if points is None:
-            return
-        self._saving = True
-
-        def done() -> None:
-            self._saving = False
-
-        self._world.background.submit(lambda: self.store.save_points(points), done)
 
     def _empty_deleted(self) -> None:
         """Free the space of deleted topics, which may take long."""
@@ -216,14 +203,6 @@ class Broker:
                 # Not raised: it is kept, and would gather the frames of all who hear it.
                 answer(refusing)
                 return
-            most = partition.topic.config.max_value_bytes
-            if len(batch) > self.limits.batch and len(batch) > most + self.limits.overhead:
-                raise ValueTooLarge(
-                    f"the record has {len(batch)} bytes; value.max_bytes of {partition.topic.name} "
-                    f"is {most}",
-                    limit=most,
-                    name="value",
-                )
         except WireError as error:
             answer(error)
             return
@@ -250,7 +229,7 @@ class Broker:
                 except WireError as failure:
                     partition, error = None, failure
                 wanted.append(Wanted(topic_id, index, partition, offset, epoch, error))
-        request.max_bytes = min(request.max_bytes, self.limits.fetch)
+        request.max_bytes = min(request.max_bytes, self.limits.fetch, self.limits.outgoing)
         reader = Reader(request, wanted, answer, full, self._world)
         reader.start()
         return reader

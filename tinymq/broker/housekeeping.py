@@ -7,6 +7,7 @@ from collections.abc import Callable
 from twisted.logger import Logger
 
 from tinymq.broker.broker import Broker
+from tinymq.broker.checkpoints import Checkpoints
 from tinymq.broker.ports import Scheduler, Timer
 from tinymq.errors import StateError, StorageFull, TinyMQError
 from tinymq.meta.registry import BrokerInfo
@@ -46,6 +47,9 @@ class Housekeeping:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._timers: dict[str, Timer] = {}
+        self._checkpoints = Checkpoints(
+            broker.scheduler, broker.committer, broker.syncer, broker.store
+        )
         self.space: Space | None = None
         #: What the MetaServer knows this broker by.
         self.registration: BrokerInfo | None = None
@@ -71,6 +75,7 @@ class Housekeeping:
             if timer.active():
                 timer.cancel()
         self._timers.clear()
+        self._checkpoints.stop()
 
     def _every(self, name: str, seconds: float, call: Callable[[], None]) -> None:
         scheduler: Scheduler = self._broker.scheduler
@@ -158,9 +163,4 @@ class Housekeeping:
 
     def checkpoint(self) -> None:
         """Bring to the disk what no policy did, and keep the next recovery short."""
-        partitions = self._broker.partitions()
-        self._broker.store.store_producers(partitions)
-        self._broker.save_points()
-        self._broker.committer.sync_all(
-            [each for each in partitions if each.failure is None and each.unsynced]
-        )
+        self._checkpoints.begin(self._broker.partitions())

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from twisted.logger import Logger
 from typing_extensions import override
@@ -28,6 +28,7 @@ from tinymq.errors import (
     PartitionOffline,
     StorageError,
     StorageFull,
+    ValueTooLarge,
     WireError,
 )
 from tinymq.limits import Limits
@@ -35,12 +36,16 @@ from tinymq.storage.epochs import EpochFile
 from tinymq.storage.facts import Chunk
 from tinymq.storage.log import Log
 from tinymq.storage.memory import MemoryLog
-from tinymq.wire.batch import BatchHeader, check_produced, stamp
+from tinymq.wire.batch import BatchHeader, Column, check_produced, column_spans, stamp
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from tinymq.meta.registry import Topic
+
+
+#: Most bytes that msgpack needs for one value beside the value itself.
+VALUE_OVERHEAD: Final = 10
 
 
 class Appended(NamedTuple):
@@ -178,6 +183,7 @@ class Partition:
             elif known is not None:
                 self._wait_with_first(header, known, answer)
             else:
+                self._check_values(batch, header)
                 if self.epoch_due:
                     self._open_epoch()
                 self._stage(batch, header, now_ms, answer)
@@ -185,6 +191,25 @@ class Partition:
         except WireError as error:
             answer(error)
         return False
+
+    def _check_values(self, batch: Bytes, header: BatchHeader) -> None:
+        """
+        Hold values to what the topic allows, as far as that shows without opening them.
+
+        Of several records it is their mean; the client looks at each.
+        """
+        most = self.topic.config.max_value_bytes
+        if most >= self.limits.value:
+            return  # the batch was held to that already
+        span = column_spans(batch)[Column.VALUES]
+        size = 0 if span is None else span[1] - span[0]
+        if size > header.records * (most + VALUE_OVERHEAD):
+            raise ValueTooLarge(
+                f"{header.records} records have values of {size} bytes; "
+                f"max.value.bytes of {self.topic.name} is {most}",
+                limit=most,
+                name="max.value.bytes",
+            )
 
     def _stage(self, batch: Bytes, header: BatchHeader, now_ms: int, answer: Answer) -> None:
         base = self.log.end_offset

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from twisted.logger import Logger
 
@@ -16,7 +16,7 @@ from tinymq.config import DEFAULT_CONFIG, ProducersConfig
 from tinymq.errors import StorageError, TinyMQError
 from tinymq.limits import Limits
 from tinymq.storage.epochs import EpochFile
-from tinymq.storage.facts import LogConfig, LogPoint
+from tinymq.storage.facts import LogConfig
 from tinymq.storage.folder import DataFolder
 from tinymq.storage.log import Log
 from tinymq.storage.memory import MemoryLog
@@ -24,6 +24,11 @@ from tinymq.wire.batch import BatchHeader
 
 if TYPE_CHECKING:
     from tinymq.meta.registry import Topic
+
+
+#: Up to so many producers of a partition are stored with every checkpoint, more
+#: when it began a new segment: packing them takes time.
+OFTEN: Final = 100
 
 
 class PartitionStore:
@@ -49,8 +54,6 @@ class PartitionStore:
         self._producers = producers
         #: Segments of each log when its producers were last stored.
         self._stored: dict[Partition, int] = {}
-        #: How far each log was synced when that was last stored.
-        self._stand: dict[int, int] = {}
 
     def open(self, topic: Topic, index: int) -> Partition:
         """
@@ -113,6 +116,14 @@ class PartitionStore:
         report = log.report
         if partition.epochs is not None and partition.epochs.damaged:
             self._log.warn("{partition}: its list of epochs is damaged", partition=partition)
+        if report.unsynced_bytes:
+            self._log.warn(
+                "{partition}: cut an unsynced end of {size} bytes, for a write was lost in it; "
+                "it lies in .bad files, the log ends at {end}",
+                partition=partition,
+                size=report.unsynced_bytes,
+                end=log.end_offset,
+            )
         if report.truncated_bytes:
             self._log.warn(
                 "{partition}: cut a torn tail of {size} bytes; the log ends at {end}",
@@ -128,6 +139,19 @@ class PartitionStore:
                 end=gap.end - 1,
                 reason=gap.reason,
             )
+
+    def configure(self, partition: Partition) -> None:
+        """
+        Let a partition's log follow its topic's settings.
+
+        Args:
+            partition: Its topic was altered.
+        """
+        config = partition.topic.config
+        if isinstance(partition.log, MemoryLog):
+            partition.log.max_bytes = config.memory_bytes
+        else:
+            partition.log.config = LogConfig(segment_bytes=config.segment_bytes)
 
     def delete(self, topic: Topic, partitions: Iterable[Partition] = ()) -> None:
         """
@@ -171,66 +195,69 @@ class PartitionStore:
             removed.extend(self.folder.empty_deleted())
         return removed
 
-    def store_producers(self, partitions: Iterable[Partition], *, every: bool = False) -> None:
+    def opened(self, partitions: Iterable[Partition]) -> None:
         """
-        Store what partitions know of their producers.
-
-        Recovery scans the last segment, so a snapshot is due once a new segment
-        was begun.
-
-        Args:
-            partitions: Those to look at.
-            every: Store all that know any producer.
-        """
-        for partition in partitions:
-            log = partition.log
-            if not isinstance(log, Log) or not len(partition.producers):
-                continue
-            if every or log.segment_count != self._stored.get(partition, 1):
-                try:
-                    save_producers(
-                        self.folder.disk,
-                        _home(log),
-                        partition.producers,
-                        log.written_offset,
-                        partition.epoch,
-                    )
-                except (OSError, TinyMQError) as error:
-                    # Nothing is lost: the next start reads more headers.
-                    self._log.warn(
-                        "producers of {partition} were not stored: {error}",
-                        partition=partition,
-                        error=error,
-                    )
-                else:
-                    self._stored[partition] = log.segment_count
-
-    def points(self, partitions: Iterable[Partition]) -> dict[str, LogPoint] | None:
-        """
-        Note where the logs stand on the disk, for `save_points`.
+        Keep where the logs stand after recovery; all that it found is synced.
 
         Args:
             partitions: All of them.
-
-        Returns:
-            None when that is known already.
         """
-        logs = [each.log for each in partitions if each.failure is None]
-        stand = {id(log): log.synced_offset for log in logs if isinstance(log, Log)}
-        if stand == self._stand:
-            return None
-        self._stand = stand
-        return {log.path: log.checkpoint() for log in logs if isinstance(log, Log)}
+        points = {
+            each.log.path: each.log.checkpoint()
+            for each in partitions
+            if isinstance(each.log, Log) and each.failure is None
+        }
+        try:
+            self.folder.save_checkpoint(points)
+        except (OSError, TinyMQError) as error:
+            # The one before still holds, it only says less.
+            self._log.warn("no checkpoint was written: {error}", error=error)
 
-    def save_points(self, points: dict[str, LogPoint]) -> None:
+    def note(self, partition: Partition) -> None:
         """
-        Store where the logs stand, so that recovery begins there; may run in another thread.
+        Take where a partition stands on the disk into the next checkpoint.
 
         Args:
-            points: From `points`.
+            partition: One with a log on the disk.
         """
-        with suppress(OSError, TinyMQError):  # recovery only takes longer
-            self.folder.save_checkpoint(points)
+        log = partition.log
+        assert isinstance(log, Log), partition
+        if len(partition.producers) <= OFTEN or log.segment_count != self._stored.get(partition):
+            self._store_producers(partition, log)
+        self.folder.note(log.path, log.checkpoint())
+
+    def store_producers(self, partitions: Iterable[Partition]) -> None:
+        """
+        Store what partitions know of their producers.
+
+        Args:
+            partitions: Those to store.
+        """
+        for partition in partitions:
+            if isinstance(partition.log, Log):
+                self._store_producers(partition, partition.log)
+
+    def _store_producers(self, partition: Partition, log: Log) -> None:
+        """Store what is synced, so that no power cut leaves the log behind it."""
+        if not len(partition.producers):
+            return
+        try:
+            save_producers(
+                self.folder.disk,
+                _home(log),
+                partition.producers,
+                log.synced_offset,
+                partition.epoch,
+            )
+        except (OSError, TinyMQError) as error:
+            # Nothing is lost: the next start reads more headers.
+            self._log.warn(
+                "producers of {partition} were not stored: {error}",
+                partition=partition,
+                error=error,
+            )
+        else:
+            self._stored[partition] = log.segment_count
 
     def close(self, partitions: Iterable[Partition]) -> None:
         """
@@ -241,7 +268,14 @@ class PartitionStore:
         """
         points = {}
         clean = True
-        self.store_producers(partitions, every=True)
+        self.store_producers(partitions)
+        try:
+            self.folder.disk.syncfs(self.folder.path)
+        except OSError as error:
+            clean = False
+            self._log.warn(
+                "{data} could not be synced: {error}", data=self.folder.path, error=error
+            )
         for partition in partitions:
             log = partition.log
             if isinstance(log, Log):

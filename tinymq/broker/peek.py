@@ -43,6 +43,8 @@ def look(partition: Partition, offset: int, limit: int, max_bytes: int) -> Seen:
         StorageError: The log cannot be read.
     """
     log, visible = partition.log, partition.high_watermark
+    # Who looks at a few records must not make the broker inflate gigabytes.
+    budget = partition.limits.inflated
     position = first = min(max(offset, log.start_offset), visible)
     found: list[tuple[Record, BatchHeader]] = []
     skipped = 0
@@ -52,12 +54,16 @@ def look(partition: Partition, offset: int, limit: int, max_bytes: int) -> Seen:
             break
         max_bytes -= len(chunk.data)
         for header, data in split(chunk.data):
+            if len(found) >= limit:
+                break
             try:
-                batch = RecordBatch(data, header)
+                batch = RecordBatch(data, header, max(budget, 1))
                 wanted = [(each, header) for each in batch if each.offset >= position]
             except CorruptBatch:
                 skipped += 1
                 continue
+            if header.codec:
+                budget -= sum(len(each.value or b"") for each, _ in wanted)
             found.extend(wanted[: limit - len(found)])
         position = chunk.next_offset
     if found and len(found) >= limit:

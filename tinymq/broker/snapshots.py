@@ -1,21 +1,23 @@
 """
 The snapshot of a partition's producers: spares recovery a full read of the log's headers.
 
-It may lag behind the log; what is missing is found in the headers behind it.
+It may lag behind the log; what is missing is found in the headers behind it. It
+is a sealed cache and not synced: one that a power cut spoilt is not believed.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-import msgpack
-
 from tinymq.broker.producers import ProducerTable
 from tinymq.storage.disk import Disk
 from tinymq.storage.epochs import EpochFile
+from tinymq.storage.sealed import Unreadable, seal, unseal
 
 #: The file in a partition's folder.
 PRODUCERS_FILE: Final = "producers"
+_MAGIC: Final = b"TMQP"
+_VERSION: Final = 1
 
 
 def save_producers(disk: Disk, folder: str, table: ProducerTable, offset: int, epoch: int) -> None:
@@ -26,13 +28,12 @@ def save_producers(disk: Disk, folder: str, table: ProducerTable, offset: int, e
         disk: Where to.
         folder: The partition's folder.
         table: The table.
-        offset: The table covers everything below.
+        offset: Everything below is covered, and synced; what the table knows beyond
+            is not believed later.
         epoch: The leader epoch in which that is so.
     """
-    disk.replace_file(
-        f"{folder}/{PRODUCERS_FILE}",
-        msgpack.packb({"offset": offset, "epoch": epoch, "producers": table.snapshot()}),
-    )
+    content = seal(_MAGIC, [_VERSION, offset, epoch, table.snapshot()])
+    disk.replace_file(f"{folder}/{PRODUCERS_FILE}", content, durable=False)
 
 
 def load_producers(
@@ -55,16 +56,16 @@ def load_producers(
     Returns:
         The offset below which the table is complete; 0 without a snapshot.
     """
+    path = f"{folder}/{PRODUCERS_FILE}"
     try:
-        content = disk.read_file(f"{folder}/{PRODUCERS_FILE}")
+        content = disk.read_file(path)
         if content is None:
             return 0
-        found = msgpack.unpackb(content, strict_map_key=True)
-        offset = int(found["offset"])
-        if offset > epochs.end_of(int(found["epoch"]), end):
+        version, offset, epoch, producers = unseal(_MAGIC, content, path)
+        if version != _VERSION or offset > epochs.end_of(epoch, end):
             return 0
-        table.restore(found["producers"])
+        table.restore(producers)
         table.take_back(offset)
-    except (OSError, ValueError, KeyError, TypeError, msgpack.UnpackException):
+    except (OSError, Unreadable, ValueError, TypeError):
         return 0
-    return offset
+    return int(offset)

@@ -23,7 +23,14 @@ import attrs
 from attrs import define
 
 from tinymq.config import DEFAULT_CONFIG, Config
-from tinymq.errors import InvalidRequest, StateError, StorageError, TopicExists, UnknownTopicId
+from tinymq.errors import (
+    InvalidRequest,
+    Overloaded,
+    StateError,
+    StorageError,
+    TopicExists,
+    UnknownTopicId,
+)
 from tinymq.meta.draft import Draft, follow
 from tinymq.meta.entries import Compare, Delete, Event, Put, Write, prefix
 from tinymq.meta.placement import place
@@ -172,6 +179,7 @@ class MetaServer:
             InvalidName: The name breaks the rule.
             InvalidRequest: The number of partitions, or a setting.
             TopicExists: It exists and differs; the data says in which field.
+            Overloaded: There are as many topics as there may be.
             StateError: No broker is there to lead it.
         """
         name = valid_name(name)
@@ -182,6 +190,13 @@ class MetaServer:
         if existing is not None:
             _check_same(existing, partitions, config, settings or {})
             return existing
+        most = self._config.topics.most
+        if len(self.registry.topics) >= most:
+            raise Overloaded(
+                f"there are {most} topics, the most that topics.most allows; "
+                "delete some, or raise the setting",
+                limit=most,
+            )
         topic = Topic(
             id=self._clocks.entropy(_ID_BYTES),
             name=name,

@@ -103,6 +103,7 @@ class RecoveryReport:
         clean: The checkpoint is that of a clean stop and fits; nothing was scanned.
         scanned_bytes: Bytes read and checked.
         truncated_bytes: Length of the torn tail that was cut off.
+        unsynced_bytes: Length of the unsynced end that was cut off and kept aside.
         records: Offsets seen while scanning.
         damaged: Offset gaps, by offset.
         notes: One sentence for each thing that was set right.
@@ -111,6 +112,7 @@ class RecoveryReport:
     clean: bool = False
     scanned_bytes: int = 0
     truncated_bytes: int = 0
+    unsynced_bytes: int = 0
     records: int = 0
     damaged: tuple[Gap, ...] = ()
     notes: tuple[str, ...] = ()

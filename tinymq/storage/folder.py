@@ -23,22 +23,21 @@ import os
 import re
 import secrets
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Literal, get_args
+from typing import Final, Literal, get_args
 
 from tinymq.errors import ConfigError, StorageError, TooManyOpenFiles
 from tinymq.storage import epochs
+from tinymq.storage.checkpoint import CheckpointFile
 from tinymq.storage.disk import TEMPORARY, Disk, Space
 from tinymq.storage.epochs import EpochFile
-from tinymq.storage.facts import LogPoint
+from tinymq.storage.facts import LogPoint, SyncTicket
 from tinymq.storage.files import DEFAULT_MAX_OPEN, FileCache
-from tinymq.storage.sealed import Unreadable, seal, unseal
 
 FORMAT: Final = 1
 Kind = Literal["data", "ledger", "delay"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 _FORMAT_TEXT: Final = re.compile(rb"tinymq (\d+)\n")
-_CHECKPOINT: Final = b"TMQC"
 _TOPIC: Final = re.compile(r"[0-9a-f]{32}")
 
 
@@ -60,8 +59,8 @@ class DataFolder:
         self.clean = False
         self.notes: list[str] = []
         self.files = FileCache(disk, max_open)
-        self._lock = lock
-        self._points: dict[str, list[Any]] = {}
+        self._lock: int | None = lock
+        self._checkpoint = CheckpointFile(disk, path)
 
     @classmethod
     def open(
@@ -121,13 +120,15 @@ class DataFolder:
     def _load_checkpoint(self) -> None:
         """Take the checkpoint, and note that from now on the last stop was not clean."""
         marker = self.disk.read_file(self._at("clean"))
-        content = self.disk.read_file(self._at("checkpoint"))
-        if content is not None:
-            try:
-                nonce, self._points = unseal(_CHECKPOINT, content, self._at("checkpoint"))
-                self.clean = nonce == marker
-            except (Unreadable, TypeError, ValueError):
-                self.notes.append("the checkpoint is damaged; looking at the files instead")
+        checkpoint = self._checkpoint
+        if checkpoint.load():
+            self.clean = checkpoint.nonce == marker
+        elif checkpoint.damaged:
+            self.notes.append("the checkpoint is damaged; looking at the files instead")
+        elif not self.topics():
+            # From the first log on there is one, so that none means damage.
+            checkpoint.save()
+            checkpoint.load()
         if marker is not None:
             self.disk.unlink(self._at("clean"))
             self.disk.fsync_dir(self.path)
@@ -151,7 +152,9 @@ class DataFolder:
         finally:
             self.files.close()
             self.disk.release()
-            os.close(self._lock)
+            if self._lock is not None:
+                os.close(self._lock)
+            self._lock = None
 
     def _mark_clean(self, checkpoints: Mapping[str, LogPoint]) -> None:
         self.disk.replace_file(self._at("clean"), self.save_checkpoint(checkpoints))
@@ -168,22 +171,53 @@ class DataFolder:
         Returns:
             A number that names this checkpoint.
         """
-        nonce = secrets.token_bytes(16)
-        points = {
-            os.path.relpath(path, self.path): point.to_list() for path, point in checkpoints.items()
-        }
-        self.disk.replace_file(self._at("checkpoint"), seal(_CHECKPOINT, [nonce, points]))
-        return nonce
+        self._checkpoint.clear()
+        for path, point in checkpoints.items():
+            self._checkpoint.note(path, point)
+        return self._checkpoint.save()
+
+    def note(self, path: str, point: LogPoint) -> None:
+        """Take the point of a log that changed into the next checkpoint."""
+        self._checkpoint.note(path, point)
+
+    def begin_checkpoint(self) -> SyncTicket | None:
+        """
+        Write what was noted, without waiting for the disk.
+
+        Returns:
+            A ticket for a `Syncer`, then for `end_checkpoint`; None when nothing
+            changed, or when the checkpoint before is still on its way.
+
+        Raises:
+            StorageFull: There is no space; the old checkpoint stays.
+        """
+        return self._checkpoint.begin()
+
+    def end_checkpoint(self, ticket: SyncTicket, error: OSError | None = None) -> None:
+        """
+        Let a synced checkpoint take the place of the one before.
+
+        Args:
+            ticket: From `begin_checkpoint`.
+            error: Why the sync failed: the old checkpoint stays.
+
+        Raises:
+            OSError: Likewise, or it could not be renamed.
+        """
+        if self._lock is not None:
+            self._checkpoint.end(ticket, error)
+        else:  # another broker may be at work here
+            self.disk.close(ticket.files[0].descriptor)
 
     def checkpoint(self, path: str) -> LogPoint | None:
-        """What was last kept of the log in a folder; `Log.open` sees how far it fits."""
-        point = self._points.get(os.path.relpath(path, self.path))
-        if point is None:
-            return None
-        try:
-            return LogPoint.from_list(point, clean=self.clean)
-        except (TypeError, ValueError):
-            return None
+        """
+        What was last kept of the log in a folder; `Log.open` sees how far it fits.
+
+        Returns:
+            None when nothing is known; a point of nothing for a log that is
+            younger than the checkpoint.
+        """
+        return self._checkpoint.point(path, clean=self.clean)
 
     # --- topics --------------------------------------------------------------
 
@@ -230,6 +264,9 @@ class DataFolder:
         source = self._at("topics", topic_id.hex())
         if not self.disk.exists(source):
             return
+        for partition in self.partitions(topic_id):
+            for kind in KINDS:
+                self._checkpoint.forget(self.partition_path(topic_id, partition, kind))
         target = self._at("deleted", f"{topic_id.hex()}-{secrets.token_hex(4)}")
         self.disk.rename(source, target)
         self.disk.fsync_dir(self._at("topics"))

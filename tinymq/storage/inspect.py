@@ -20,6 +20,7 @@ from attrs import frozen
 from tinymq.errors import ConfigError
 from tinymq.storage import index as index_file
 from tinymq.storage import start as start_file
+from tinymq.storage.checkpoint import point_below
 from tinymq.storage.disk import TEMPORARY, Disk
 from tinymq.storage.facts import DEFAULT_CONFIG, Gap
 from tinymq.storage.files import FileCache
@@ -233,7 +234,7 @@ def _scan(
                 ceiling=ceiling,
                 on_batch=tell,
             )
-            yield _Scanned(segment, entry.size, rest, ceiling is None)
+            yield _Scanned(segment, entry.size, rest.hole if rest else None, ceiling is None)
 
 
 def dump(path: str) -> Iterator[DumpedBatch]:
@@ -395,7 +396,7 @@ def repair(path: str, *, dry_run: bool = False) -> Iterator[Repair]:
     lock = lock_folder(data) if data is not None else None
     try:
         for place in places:
-            yield from _repair(place, dry_run=dry_run)
+            yield from _repair(place, data, dry_run=dry_run)
     finally:
         if lock is not None:
             os.close(lock)
@@ -411,7 +412,7 @@ def _data_folder(path: str) -> str | None:
     return path
 
 
-def _repair(place: Place, *, dry_run: bool) -> Iterator[Repair]:
+def _repair(place: Place, data: str | None, *, dry_run: bool) -> Iterator[Repair]:
     facts = _verify(place)
     wanted = [*_wanted(facts)]
     if wanted and not dry_run:
@@ -419,7 +420,8 @@ def _repair(place: Place, *, dry_run: bool) -> Iterator[Repair]:
         for entry in disk.scan(place.path):
             if entry.name.endswith(index_file.SUFFIX):
                 disk.unlink(entry.path)
-        log = Log.open(FileCache(disk), place.path)
+        point = point_below(disk, data, place.path) if data is not None else None
+        log = Log.open(FileCache(disk), place.path, checkpoint=point)
         log.close()
         disk.release()
     yield from wanted

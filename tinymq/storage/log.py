@@ -58,8 +58,9 @@ class Log(Tail):
             files: Open files, shared by all logs of a broker.
             path: The folder; made with the first write.
             config: How the log is cut into files.
-            checkpoint: What the last clean stop noted. When it fits the files,
-                none of them is opened.
+            checkpoint: What was last noted. When a clean stop noted it and it
+                fits the files, none of them is opened. Beyond it a lost write
+                ends the log; without one, nothing is taken for unsynced.
             on_batch: Told of each batch that recovery reads.
 
         Raises:
@@ -296,6 +297,11 @@ class Log(Tail):
         return True
 
     def _remove(self, count: int) -> None:
+        following = self._segments.all[count].base
+        if following > self._noted:
+            # No checkpoint knows these segments: if only some of their names went in
+            # a power cut, recovery would take that for a lost write.
+            self._move_start(self._start.removed(following))
         for _ in range(count):
             self._segments.remove_first()
         first = self._segments.all[0].base
@@ -392,7 +398,9 @@ class Log(Tail):
         """
         Cut everything from an offset on, and all that is staged.
 
-        A batch that contains the offset goes whole. This waits for the disk.
+        A batch that contains the offset goes whole. This waits for the disk. A
+        checkpoint must be saved before anything is appended again: those saved
+        before take the bytes that follow here for synced.
 
         Args:
             offset: The new end, at most; not below the start.
@@ -452,11 +460,13 @@ class Log(Tail):
         last = self._synced_last
         points = []
         for segment in self._segments.all:
-            if last is not None and segment.base >= last.base:
-                points.append(segment.point if self.synced_offset == segment.end else last)
+            if segment.end > self.synced_offset:
+                if last is not None and last.base == segment.base:
+                    points.append(last)
                 break
             points.append(segment.point)
         time = max((each.max_time for each in points), default=-1)
+        self._noted = self.synced_offset
         rests = self.synced_offset == self.written_offset == self.end_offset
         if rests:
             time = max(time, self.max_timestamp)

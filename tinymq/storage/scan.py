@@ -231,7 +231,20 @@ def _likely(expected: int) -> re.Pattern[bytes]:
     return re.compile(b"(?=(?:" + top + rb").{4}[\x00-\x0f].{3}.{4}\x02)", re.DOTALL)
 
 
-def scan_segment(
+class Rest(NamedTuple):
+    """
+    What is left at the end of a segment.
+
+    Attributes:
+        hole: The bytes, up to the end of the file.
+        lost: A write was lost there; good batches may follow that do not count.
+    """
+
+    hole: Hole
+    lost: bool = False
+
+
+def scan_segment(  # noqa: PLR0913 - all but three are options
     read: Read,
     segment: Segment,
     size: int,
@@ -239,7 +252,8 @@ def scan_segment(
     interval: int,
     ceiling: int | None = None,
     on_batch: Callable[[BatchHeader], None] | None = None,
-) -> Hole | None:
+    ends_at: Callable[[Hole], bool] | None = None,
+) -> Rest | None:
     """
     Read a segment from its known end on, check every batch, and extend facts and index.
 
@@ -250,10 +264,12 @@ def scan_segment(
         interval: Bytes between entries of the index.
         ceiling: Offset that no batch may reach: the next segment's first.
         on_batch: Told of each good batch.
+        ends_at: Tells of bad bytes whether nothing behind them counts.
 
     Returns:
         What is left at the end with nothing good behind it: a torn tail in the
-        last segment, damage in another. None when the file ends well.
+        last segment, damage in another; or all from where `ends_at` said so.
+        None when the file ends well.
     """
     begin = position = segment.size
     expected = segment.end
@@ -275,9 +291,15 @@ def scan_segment(
             return None
         found = find_good(read, position, size, expected, ceiling)
         if found is None:
-            return Hole(position, size, expected, expected if ceiling is None else ceiling)
-        position, expected = found[0], found[1].base_offset
-        segment.add_hole(Hole(segment.size, position, segment.end, expected))
+            hole = Hole(position, size, expected, expected if ceiling is None else ceiling)
+            # In the last file nothing follows that could be kept or cut.
+            lost = ceiling is not None and ends_at is not None and ends_at(hole)
+            return Rest(hole, lost)
+        hole = Hole(position, found[0], expected, found[1].base_offset)
+        if ends_at is not None and ends_at(hole):
+            return Rest(Hole(position, size, expected, expected), lost=True)
+        segment.add_hole(hole)
+        position, expected = hole.stop, hole.next_offset
         segment.size, segment.end = position, expected
         if segment.checked == begin:
             segment.checked = begin = position

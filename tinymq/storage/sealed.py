@@ -25,7 +25,11 @@ class Unreadable(StorageError):
 
 def seal(magic: bytes, value: object) -> bytes:
     """The content of a file of state."""
-    body: bytes = msgpack.packb(value)
+    return seal_packed(magic, msgpack.packb(value))
+
+
+def seal_packed(magic: bytes, body: bytes) -> bytes:
+    """The content of a file of state whose value is packed already."""
     return _HEAD.pack(magic, crc_value(body)) + body
 
 

@@ -101,7 +101,11 @@ class Segment:
 
     def bad_path(self, hole: Hole) -> str:
         """The file that keeps the bytes of a hole."""
-        return f"{self.path.removesuffix(SUFFIX)}.{hole.position}{BAD_SUFFIX}"
+        return self.bad_path_at(hole.position)
+
+    def bad_path_at(self, position: int, another: str = "") -> str:
+        """The file that keeps bad bytes from a position on, or another one for them."""
+        return f"{self.path.removesuffix(SUFFIX)}.{position}{another}{BAD_SUFFIX}"
 
     @property
     def facts(self) -> SegmentFacts:

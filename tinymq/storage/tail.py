@@ -72,7 +72,9 @@ class Tail:
         self._dirty: list[OpenFile] = []
         self._dirty_folders: list[str] = []
         self._syncing: list[SyncTicket] = []
-        self._made = bool(segments.all)
+        self._made = self._named = bool(segments.all)
+        #: Up to here a checkpoint knows the log, or will in a moment.
+        self._noted = end
         self._synced_last = last.point if last is not None else None
 
     @property
@@ -176,6 +178,11 @@ class Tail:
             self._segments.disk.make_folders(self.path)
             self._dirty_folders += _above(self.path)
             self._made = True
+        if not self._named and self._segments.all:
+            # Once: or the first name could be lost while the second is kept, and
+            # the log would seem to begin there.
+            self._segments.disk.fsync_dir(self.path)
+            self._named = True
         segment = self._segments.roll(base)
         self._dirty_folders.append(self.path)
         return segment
@@ -289,6 +296,7 @@ class Tail:
             self._unstage()
             self._fail("synced", error)
         elif self.offline is None and ticket.end > self.synced_offset:
+            self._named = True
             self.synced_offset = min(ticket.end, self.written_offset)
             self._synced_last = ticket.last
 

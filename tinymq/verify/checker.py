@@ -8,11 +8,11 @@ What must hold of the records of one partition, read from its start:
 - the numbers of each producer rise: none twice, none out of order;
 - every acknowledged record is there, at the offset that its receipt names.
 
-A record whose receipt never came may be there or not. A partition that is
-synced only now and then may lose an end of the log in a power cut: then what is
-lost must lie behind everything that is kept, or in a hole. A hole is a gap in
-the offsets that a power cut made: of what was not synced, later bytes may reach
-the disk before earlier ones.
+A record whose receipt never came may be there or not. A topic that is synced
+only now and then may lose an end of its logs in a power cut: then what is lost
+must lie behind everything that is kept. A hole, offsets missing before others,
+is forbidden whatever the policy: the disk may keep later writes without earlier
+ones, the broker may not.
 """
 
 from __future__ import annotations
@@ -86,7 +86,6 @@ class Checker:
         self.cut = 0
         self.cut_from: int | None = None
         self._after_cut = after_cut
-        self._holes: list[range] = []
         self._tried = tried
         self._owed: dict[Mark, _Promise] = {}
         self._early: dict[Mark, int] = {}
@@ -121,7 +120,6 @@ class Checker:
         if offset != self.position:
             text = f"offset {offset} comes where {self.position} was due"
             self._find("hole" if self._after_cut else "gap", text)
-            self._holes.append(range(self.position, offset))
         self.position = offset + 1
         mark = mark_of(self.place, value)
         if mark is None or mark.number >= self._tried(self.place, mark.producer):
@@ -135,22 +133,15 @@ class Checker:
 
     def settle(self) -> None:
         """Judge what was promised and not found, at the end of the partition."""
-        cuttable = [
-            each.offset
-            for each in self._owed.values()
-            if each.may_cut and not self._in_hole(each.offset)
-        ]
+        cuttable = [each.offset for each in self._owed.values() if each.may_cut]
         self.cut_from = min(cuttable, default=None)
         at_end = self.cut_from is not None and self.cut_from > self._kept_to
         for mark, promise in self._owed.items():
-            if promise.may_cut and (at_end or self._in_hole(promise.offset)):
+            if promise.may_cut and at_end:
                 self.cut += 1
             else:
                 self._find("lost", f"{_who(mark)}, acknowledged at {promise.offset}, is gone")
         self._owed.clear()
-
-    def _in_hole(self, offset: int) -> bool:
-        return self._after_cut and any(offset in hole for hole in self._holes)
 
     def _in_order(self, mark: Mark, offset: int) -> bool:
         last = self._last.get(mark.producer, -1)

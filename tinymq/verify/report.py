@@ -20,9 +20,9 @@ FIGURES: Final = (
     ("recovered", "found again, each at its offset"),
     ("surplus", "found without a receipt (allowed)"),
     ("cut", "ends lost in power cuts where not synced (allowed)"),
-    ("hole", "holes in what was not synced (allowed)"),
     ("truncations_told", "readers behind a cut end, told so"),
     ("torn_tails", "torn tails cut"),
+    ("unsynced_ends", "ends cut where an unsynced write was lost"),
     ("topics", "topics acknowledged"),
     ("refused", "calls that failed (allowed)"),
     ("lost", "lost"),
@@ -31,6 +31,7 @@ FIGURES: Final = (
     ("moved", "at another offset"),
     ("foreign", "never sent, or changed"),
     ("gap", "gaps in the offsets"),
+    ("hole", "holes left by a power cut"),
     ("topics_lost", "topics lost"),
 )
 
@@ -42,6 +43,7 @@ FORBIDDEN: Final = (
     "moved",
     "foreign",
     "gap",
+    "hole",
     "topics_lost",
 )
 

@@ -251,7 +251,9 @@ class Trial:
         logs = [path.with_name(path.name + ".log") for path in paths]
         for log in logs:
             if log.exists():
-                self.report.figures["torn_tails"] += log.read_bytes().count(b"torn tail")
+                told = log.read_bytes()
+                self.report.figures["torn_tails"] += told.count(b"cut a torn tail")
+                self.report.figures["unsynced_ends"] += told.count(b"cut an unsynced end")
         if not self.report.held:
             return
         for path in (*paths, *logs):
