@@ -9,7 +9,6 @@ from typing import Any
 
 from attrs import Factory, define, frozen
 
-from tinymq.client.core.config import ConsumerConfig
 from tinymq.errors import (
     ConnectionLost,
     DeadlineExceeded,
@@ -421,7 +420,6 @@ class MemoryConsumer:
     """Yields at most three records at a time."""
 
     def __init__(self, broker: MemoryBroker) -> None:
-        self.config = ConsumerConfig()
         self._broker = broker
         self._next: dict[tuple[str, int], int] = {}
         self._paused: set[tuple[str, int]] = set()
@@ -444,10 +442,11 @@ class MemoryConsumer:
         """Read these no more."""
         self._paused.update((topic, partition) for partition in partitions)
 
-    @property
-    def assigned(self) -> list[tuple[str, int]]:
-        """What is read."""
-        return sorted(self._next)
+    def end_offsets(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
+        """Where these end."""
+        self._broker.check()
+        found = self._broker.find(topic).partitions
+        return {number: len(found[number].records) for number in partitions}
 
     def position(self, topic: str, partition: int) -> int:
         """Where reading goes on."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks at whether a gap was passed over.
 GLANCE_S: Final = 0.1
+#: Seconds without records after which a broker is asked whether it is there.
+SILENCE_S: Final = 1.0
 
 
 @frozen
@@ -121,8 +123,15 @@ def until_end(consumer: Consumer, topic: str, parts: Sequence[Part]) -> Iterator
     if not ends:
         return
     _assign(consumer, topic, [part for part in parts if part.partition in ends])
+    heard = time.monotonic()
     while ends:
-        batch = _next(consumer)
+        batch = consumer.next_batch(GLANCE_S)
+        now = time.monotonic()
+        if batch is not None:
+            heard = now
+        elif now - heard > SILENCE_S:
+            consumer.end_offsets(topic, list(ends))  # an error, when no broker answers
+            heard = time.monotonic()
         if batch is not None and batch.partition in ends:
             end = ends[batch.partition]
             yield [placed for placed in _placed(batch) if placed.record.offset < end]
@@ -132,21 +141,6 @@ def until_end(consumer: Consumer, topic: str, parts: Sequence[Part]) -> Iterator
                 del ends[partition]
                 if ends:
                     consumer.pause(topic, [partition])
-
-
-def _next(consumer: Consumer) -> ConsumerBatch | None:
-    """Get the next batch, or None after a while in which there may have been a gap."""
-    since = time.monotonic()
-    before = _positions(consumer)
-    while time.monotonic() - since < consumer.config.deadline_s:
-        batch = consumer.next_batch(GLANCE_S)
-        if batch is not None or _positions(consumer) != before:
-            return batch
-    return consumer.next_batch()  # says why nothing comes
-
-
-def _positions(consumer: Consumer) -> list[int]:
-    return [consumer.position(*where) for where in consumer.assigned]
 
 
 def some(
