@@ -62,6 +62,14 @@ def feed(client: Client, topic: str, checkers: Mapping[int, Checker]) -> list[st
         while left:
             batch = consumer.next_batch(_PATIENCE)
             if batch is None:
+                gone = {each for each in left if consumer.position(topic, each) >= ends[each]}
+                problems += [
+                    f"{checkers[each].place} is damaged from {checkers[each].position} to its end"
+                    for each in sorted(gone)
+                ]
+                left -= gone
+                if gone:
+                    continue
                 waiting = ", ".join(f"{topic}/{partition}" for partition in sorted(left))
                 return [*problems, f"nothing comes of {waiting}, short of the end"]
             checker, end = checkers[batch.partition], ends[batch.partition]
