@@ -245,8 +245,8 @@ class PartitionStore:
 
     def _store_producers(self, partition: Partition, log: Log) -> None:
         """Store what is synced, so that no power cut leaves the log behind it."""
-        # That nobody is known is worth storing, too: otherwise each start looks for them.
-        if not log.synced_offset:
+        # That nobody is known is worth storing, too: else each start looks for them.
+        if not log.written_offset:
             return
         try:
             save_producers(
