@@ -216,8 +216,10 @@ class Log(Tail):
                 segment.base,
                 0,
             )
-            window = self._segments.window
-            for _, header in self._segments.headers(segment, position, base, window):
+            headers = self._segments.headers(
+                segment, position, base, self._segments.window, segment.checked
+            )
+            for _, header in headers:
                 late = header.max_timestamp >= time_ms and header.next_offset > self.start_offset
                 if late and header.base_offset < self.written_offset:
                     return max(header.base_offset, self.start_offset), header.max_timestamp
