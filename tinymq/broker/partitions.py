@@ -245,7 +245,8 @@ class PartitionStore:
 
     def _store_producers(self, partition: Partition, log: Log) -> None:
         """Store what is synced, so that no power cut leaves the log behind it."""
-        if not len(partition.producers):
+        # That nobody is known is worth storing, too: else each start looks for them.
+        if not log.written_offset:
             return
         try:
             save_producers(
