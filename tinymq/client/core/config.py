@@ -213,7 +213,8 @@ class ConsumerConfig:
         deadline_s: A waiting call fails when no broker answered for this long.
         create_topics: Create a topic on its first use.
         on_gap: Called with topic, partition, expected and found offset when
-            offsets are missing, because records were compacted or damaged.
+            offsets are missing, because records were compacted or damaged; with
+            the next offset to be read as found, when no record follows.
     """
 
     max_wait_ms: int = _whole(500, 0, 60_000)
