@@ -128,13 +128,13 @@ def main(host: str = "127.0.0.1", port: str = "7800", topic: str = "raw-example"
     wanted = stored["o"]
     while wanted < latest:
         fetched, run = broker.ask(FETCH, {"q": [[topic_id, [[0, wanted, -1]]]]})
-        ((_, ((_, _, _, _, error),)),) = fetched["q"]
+        ((_, ((_, _, _, following, _, error),)),) = fetched["q"]
         if error:
             raise RuntimeError(error["x"])
         for offset, value in decode(run):
             if offset >= wanted:
                 print(f"  {offset}: {value!r}")
-                wanted = offset + 1
+        wanted = following
 
     info = msgpack.unpackb(broker.ask(OPERATE, {"o": "broker.info"})[1])
     print(f"the broker is {'ready' if info['ready'] else info['reason']}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import io
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from twisted.logger import globalLogPublisher
+from typing_extensions import override
 
 from tests.fakes.broker import BEGIN_MS, BrokerDisk, BrokerFixture, HeldSyncer, LogKeeper, only
 from tinymq.broker.partition import Appended
+from tinymq.client.core.admin import AdminCalls
 from tinymq.config import DEFAULT_CONFIG
 from tinymq.errors import (
     InvalidName,
@@ -31,7 +34,7 @@ from tinymq.errors import (
     WireError,
 )
 from tinymq.logs import Logs
-from tinymq.operations import OPERATIONS, Operations
+from tinymq.operations import OPERATIONS, REQUIRED, Operations
 from tinymq.wire.codec import pack
 
 
@@ -369,6 +372,33 @@ class TestBroker:
         assert logs.level == "info"
         operations.run("broker.log_level", {"level": "debug"})
         assert logs.level == "debug"
+
+
+class Recorder(AdminCalls[None]):
+    """Keeps what each call would send."""
+
+    def __init__(self) -> None:
+        self.sent: dict[str, set[str]] = {}
+
+    @override
+    def operate(self, operation: str, /, **arguments: Any) -> None:
+        self.sent[operation] = set(arguments)
+
+
+def test_clients_calls_fit() -> None:
+    """Every call of the clients is an operation, and all its arguments are parameters of it."""
+    recorder = Recorder()
+    calls = [name for name in vars(AdminCalls) if not name.startswith("_") and name != "operate"]
+    for name in calls:
+        method = getattr(recorder, name)
+        needed = inspect.signature(method).parameters.values()
+        method(*("x" for each in needed if each.default is each.empty))
+
+    assert len(recorder.sent) == len(calls)
+    for operation, arguments in recorder.sent.items():
+        known = OPERATIONS[operation].parameters
+        assert arguments <= {parameter.name for parameter in known}, operation
+        assert {each.name for each in known if each.default is REQUIRED} <= arguments, operation
 
 
 class TestIdentity:

@@ -640,7 +640,7 @@ class TestRequests:
         assert (reply.base_offset, reply.timestamp) == (0, BEGIN_MS)
         answer = connection.ask(Fetch(topics=[(topic.id, [(0, 0, -1)])]))
         meta, payload = answer.split()
-        assert FetchReply.from_meta(meta).topics == [(topic.id, [(0, 2, 0, len(payload), None)])]
+        assert FetchReply.from_meta(meta).topics == [(topic.id, [(0, 2, 0, 2, len(payload), None)])]
         assert values_in(payload) == [b"a", b"b"]
 
     def test_os(self, fixture: BrokerFixture) -> None:
@@ -685,7 +685,7 @@ class TestRequests:
             meta = connection.ask(request, payload).split()[0]
             if "q" in meta:
                 row = meta["q"][0]
-                meta = row[1][0][4] if isinstance(row[1], list) else row[4]
+                meta = row[1][0][5] if isinstance(row[1], list) else row[4]
             codes.append(meta["e"])
         assert codes == [UnknownTopicId.code] * 3
 
@@ -696,7 +696,7 @@ class TestRequests:
             Offsets(topic_id=topic.id, queries=[(0, -1), (0, -2), (0, 0), (9, 0)])
         )
         rows = read(frame, OffsetsReply).results
-        assert rows[:3] == [(0, 1, -1, -1, None), (0, 0, -1, -1, None), (0, 0, -1, BEGIN_MS, None)]
+        assert rows[:3] == [(0, 1, 0, -1, None), (0, 0, -1, -1, None), (0, 0, -1, BEGIN_MS, None)]
         assert rows[3][4]["e"] == 26
 
     def test_init_producer(self, connection: Connection) -> None:

@@ -332,6 +332,27 @@ class TestRefusals:
         assert str(port) in line
         assert "--listen" in line
 
+    def test_in_the_background(self, daemon: BrokerProcess, tmp_path: Path) -> None:
+        """Without -n the terminal hears of it too, and no pid file is left."""
+        background = [part for part in TWISTD if part not in {"-n", "--nodaemon"}]
+        pid, log = tmp_path / "twistd.pid", tmp_path / "twistd.log"
+        result = subprocess.run(
+            [
+                *(*background, f"--pidfile={pid}", f"--logfile={log}", "tinymq", "--http=none"),
+                *(f"--data={daemon.data}", f"--listen={LOCAL}"),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+            cwd=Path(__file__).parent.parent,
+        )
+        assert result.returncode == 1, result
+        assert "the data folder" in result.stderr
+        assert "is in use by" in log.read_text()
+        assert "Traceback" not in result.stderr + log.read_text()
+        assert not pid.exists()
+
     def test_locked(self, daemon: BrokerProcess) -> None:
         """A folder that another broker has is told with that broker's process id."""
         line = give_up(f"--data={daemon.data}", f"--listen={LOCAL}")

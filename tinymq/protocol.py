@@ -8,8 +8,9 @@ through plain callbacks. It never waits, so nothing here is a coroutine.
 Bounds of one connection, so that no peer can make this process grow:
 
 - *in*: a frame's header is checked before its body is kept; at most
-  `FRAMES_PER_TURN` frames are handled in one turn of the reactor; reading stops
-  while `MOST_PENDING` bytes of batches wait for the disk;
+  `FRAMES_PER_TURN` frames are handled in one turn of the reactor, and for no
+  longer than `TURN_SECONDS`; reading stops while `MOST_PENDING` bytes of batches
+  wait for the disk;
 - *out*: reading stops while the transport has more than it can send, and FETCH
   requests that are already here are kept as requests, not as data.
 """
@@ -35,6 +36,7 @@ from tinymq.broker.broker import Broker
 from tinymq.broker.partition import Appended
 from tinymq.broker.ports import Timer
 from tinymq.broker.reading import Reader
+from tinymq.broker.searching import Searches
 from tinymq.errors import (
     BadMagic,
     HelloRequired,
@@ -64,6 +66,7 @@ from tinymq.wire.messages import (
     Message,
     Metadata,
     Offsets,
+    OffsetsReply,
     Operate,
     Ping,
     Produce,
@@ -73,10 +76,14 @@ from tinymq.wire.messages import (
 
 #: Frames handled for one connection before others have their turn.
 FRAMES_PER_TURN: Final = 500
+#: Seconds for which one connection's frames are handled before others have their turn.
+TURN_SECONDS: Final = 0.02
 #: Bytes of one connection's batches that may wait for the disk.
 MOST_PENDING: Final = 16 * 1024 * 1024
 #: FETCH requests that one connection may have waiting.
 MOST_FETCHES: Final = 100
+#: OFFSETS requests that one connection may have waiting.
+MOST_SEARCHES: Final = 100
 #: Bytes taken from the socket in one go.
 READ_SIZE: Final = 256 * 1024
 #: Silent heartbeats after which a peer is taken for dead.
@@ -114,6 +121,7 @@ class BrokerProtocol(Protocol):
         self._readers: set[Reader] = set()
         self._parked: deque[Callable[[], None]] = deque()
         self._pending = 0
+        self._searches = 0
         self._reading = True
         self._more_frames = False
         self._closing = False
@@ -152,11 +160,13 @@ class BrokerProtocol(Protocol):
 
     def _handle(self, data: bytes) -> None:
         try:
+            seconds = self.shared.scheduler.seconds
+            until = seconds() + TURN_SECONDS
             for handled, frame in enumerate(self._decoder.feed(data), 1):
                 self._frame(frame)
                 if self._closing:
                     break
-                if handled >= FRAMES_PER_TURN or not self._takes_more:
+                if handled >= FRAMES_PER_TURN or seconds() > until or not self._takes_more:
                     # The rest stays bytes: what it asks for might be a thousand times as long.
                     self._later()
                     break
@@ -387,7 +397,17 @@ class BrokerProtocol(Protocol):
 
     def _on_offsets(self, frame: Frame) -> None:
         request = Offsets.from_meta(frame.split()[0])
-        self.reply(frame.type, frame.message_id, self.shared.broker.offsets(request))
+        if not frame.message_id:
+            return
+        if self._searches >= MOST_SEARCHES:
+            raise Overloaded(f"at most {MOST_SEARCHES} OFFSETS requests wait on one connection")
+
+        def found(reply: OffsetsReply) -> None:
+            self._searches -= 1
+            self.reply(frame.type, frame.message_id, reply)
+
+        self._searches += 1
+        self.shared.searches.add(request, lambda: not self._closing, found)
 
     def _on_init_producer(self, frame: Frame) -> None:
         InitProducer.from_meta(frame.split()[0])
@@ -481,6 +501,7 @@ class BrokerFactory(Factory):
         self.broker = broker
         self.operations = operations
         self.scheduler = broker.scheduler
+        self.searches = Searches(broker)
         #: In the order in which they came, so that runs on a fake clock are alike.
         self.connections: dict[BrokerProtocol, None] = {}
         self.refusing: str | None = None

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import json
 import os
+import resource
+import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -95,6 +97,23 @@ class ThreadBackground:
         self._pool.shutdown(wait=True)
 
 
+class NotStarted(SystemExit, Exception):
+    """
+    Ends the process with status 1.
+
+    It ends without a traceback, as `SystemExit` does. It is an `Exception` as
+    well because twistd in the background waits at the terminal until the daemon
+    runs, or has told of an `Exception`: of anything else it never hears.
+
+    Args:
+        reason: Why there is no broker.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.code = 1
+
+
 class BrokerService(Service):
     """
     A broker with everything it needs.
@@ -146,7 +165,7 @@ class BrokerService(Service):
         config, reactor = self._config, self._reactor
         record = os.environ.get(RECORD_VARIABLE)
         disk = RecordingDisk(record, config.storage.data) if record else Disk()
-        self._folder = DataFolder.open(config.storage.data, disk, config.storage.max_open_files)
+        self._folder = DataFolder.open(config.storage.data, disk, self._open_files())
         with ExitStack() as opened:  # whatever fails here leaves nothing open
             opened.callback(self._folder.close)
             self._meta_store = Store(
@@ -170,6 +189,26 @@ class BrokerService(Service):
         self._console = BrokerConsole(
             self.broker, self.operations, self.factory, self._housekeeping
         )
+
+    def _open_files(self) -> int:
+        """Return how many log files may stay open; clients need descriptors, too."""
+        wanted = self._config.storage.max_open_files
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft == resource.RLIM_INFINITY or wanted <= soft // 2:
+            return wanted
+        most = 2 * wanted if hard == resource.RLIM_INFINITY else min(2 * wanted, hard)
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+            soft = most
+        if wanted > soft // 2:
+            self._log.warn(
+                "this process may open {soft} files only, so {half} log files stay open, not "
+                "{wanted}; raise `ulimit -n`",
+                soft=soft,
+                half=soft // 2,
+                wanted=wanted,
+            )
+        return min(wanted, soft // 2)
 
     def _broker_id(self, meta: MetaServer) -> int:
         """Return the number of the broker that this data folder belongs to."""
@@ -234,7 +273,7 @@ class BrokerService(Service):
         (sys.__stderr__ or sys.stderr).write(f"tinymq: error: {reason}\n")
         if self._logs is not None and not self._logs.on_console:
             self._log.critical("{reason}", reason=reason)
-        raise SystemExit(1)
+        raise NotStarted(reason)
 
     @staticmethod
     def _address(port: IListeningPort) -> tuple[str, int]:
@@ -271,7 +310,19 @@ class BrokerService(Service):
     @override
     def stopService(self) -> Deferred[None]:
         super().stopService()
+        self._stop_once()
         return Deferred.fromCoroutine(self._stop())
+
+    def _stop_once(self) -> None:
+        """Let further signals do nothing: the reactor fails at the second one."""
+
+        def again(number: int, frame: Any) -> None:
+            self._log.info("{name}: stopping already", name=signal.Signals(number).name)
+
+        stopping = (getattr(self._reactor, name, None) for name in ("sigTerm", "sigInt"))
+        for number, handler in zip((signal.SIGTERM, signal.SIGINT), stopping, strict=True):
+            if handler is not None and signal.getsignal(number) == handler:
+                signal.signal(number, again)
 
     async def _stop(self) -> None:
         self._log.info("stopping: no new connections, no new work")

@@ -242,6 +242,34 @@ class TestEpochs:
 
 
 class TestPositions:
+    def test_epochs(self, fixture: BrokerFixture) -> None:
+        """A position that was looked up has the epoch of the record before it, for FETCH."""
+        fixture.topic()
+        fixture.topic("memory", storage="memory")
+        assert fixture.partition().offset_at(LATEST) == (0, -1, -1)
+        for _ in range(2):
+            fixture.produce(b"a")
+        fixture.produce(b"a", topic="memory")
+        fixture.kill()
+        fixture = fixture.again()
+        assert fixture.partition().offset_at(LATEST) == (2, 0, -1)
+        fixture.wall.now_ms += 1000
+        time_ms = fixture.wall()
+        fixture.produce(b"b")
+        fixture.produce(b"c")
+        partition = fixture.partition()
+        assert partition.offset_at(EARLIEST) == (0, -1, -1)
+        assert partition.offset_at(time_ms)[:2] == (2, 0)
+        assert partition.offset_at(LATEST) == (4, 1, -1)
+        fixture.operations.run("topic.purge", {"name": "t", "before": 2})
+        assert partition.offset_at(EARLIEST) == (2, 0, -1)
+        fixture.produce(b"a", topic="memory")
+        assert fixture.partition("memory").offset_at(LATEST) == (1, 0, -1)
+        fixture.kill()
+        (path,) = fixture.path.glob("topics/*/0/epochs")
+        path.write_bytes(b"nonsense")
+        assert fixture.again().partition().offset_at(LATEST) == (4, -1, -1)
+
     def test_out_of_range(self, fixture: BrokerFixture) -> None:
         """Below the start and behind the end there is an error with the valid range (D118)."""
         fixture.topic()
@@ -262,10 +290,10 @@ class TestPositions:
             fixture.wall.now_ms += 1000
         find = fixture.partition().offset_at
         assert find(EARLIEST) == (0, -1, -1)
-        assert find(LATEST) == (4, -1, -1)
+        assert find(LATEST) == (4, 0, -1)
         assert find(0) == (0, -1, BEGIN_MS)
-        assert find(BEGIN_MS + 1500) == (2, -1, BEGIN_MS + 2000)
-        assert find(BEGIN_MS + 10**6) == (4, -1, -1)
+        assert find(BEGIN_MS + 1500) == (2, 0, BEGIN_MS + 2000)
+        assert find(BEGIN_MS + 10**6) == (4, 0, -1)
 
     def test_by_time_within_purged(self, fixture: BrokerFixture) -> None:
         """A time that only purged records have gives the start."""

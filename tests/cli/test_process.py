@@ -114,6 +114,31 @@ def test_ctrl_c(broker: BrokerProcess, verb: str) -> None:
     assert (follower.returncode, errors) == (0, b"")
 
 
+def test_a_damaged_end(tmp_path: Path) -> None:
+    """A topic whose last records are damaged on the disk is read to its end all the same."""
+    broker = BrokerProcess(tmp_path / "data")
+    broker.start()
+    try:
+        for value in ("one", "two", "three"):
+            tinymq_run(broker, "pub", "torn", value)
+        broker.stop()
+        (segment,) = tmp_path.glob("data/topics/*/0/data/*.log")
+        content = bytearray(segment.read_bytes())
+        content[-1] ^= 1
+        segment.write_bytes(content)
+        broker.start()
+        for arguments in (
+            ["consume", "torn", "-e"],
+            ["tail", "torn", "--no-follow", "-f", "%v\\n"],
+        ):
+            result = tinymq_run(broker, *arguments)
+            assert (result.returncode, result.stdout, result.stderr) == (0, b"one\ntwo\n", b"")
+        peeked = tinymq_run(broker, "peek", "torn", "-f", "%o ")
+        assert (peeked.returncode, peeked.stdout) == (0, b"0 1 ")
+    finally:
+        broker.stop()
+
+
 def test_nobody_answers(broker: BrokerProcess) -> None:
     """Where no broker is the status is 3, at once, with what to do about it."""
     url = "tinymq://127.0.0.1:1"

@@ -16,6 +16,7 @@ from tinymq.errors import (
     ConnectionLost,
     HelloRequired,
     InvalidRequest,
+    LogTruncated,
     OffsetOutOfRange,
     OutOfOrderSequence,
     UnknownProducer,
@@ -36,6 +37,7 @@ from tinymq.wire.messages import (
     REQUESTS,
     Fetch,
     FetchReply,
+    FetchResult,
     Hello,
     HelloReply,
     InitProducer,
@@ -69,6 +71,7 @@ class PuppetLog:
     start: int = 0
     end: int = 0
     epoch: int = 0
+    cuts: list[tuple[int, int]] = Factory(list)
     producers: dict[tuple[int, int], deque[tuple[int, int, int]]] = Factory(dict)
 
     def append(self, data: Bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[int, bool]:
@@ -98,6 +101,39 @@ class PuppetLog:
     def values(self) -> list[bytes | None]:
         """Every value in order."""
         return [value for batch in self.batches for value in RecordBatch(batch).values]
+
+    def check(self, offset: int, epoch: int) -> None:
+        """Refuse a position as a broker does."""
+        survived = min((end for one, end in self.cuts if one >= epoch), default=self.end)
+        if epoch >= 0 and offset > survived:
+            raise LogTruncated(start=self.start, end=survived)
+        if not self.start <= offset <= self.end:
+            raise OffsetOutOfRange(start=self.start, end=self.end)
+
+    def following(self, offset: int, data: bytes) -> int:
+        """Where to read on: behind the data, or behind a gap up to the end."""
+        if not data:
+            return self.end
+        place = sum(header.next_offset <= offset for header in self.headers)
+        size = 0
+        while size < len(data):
+            size += len(self.batches[place])
+            place += 1
+        return self.headers[place - 1].next_offset
+
+    def cut(self, offset: int) -> None:
+        """Lose the end, and begin a new epoch, as a broker does after a power cut."""
+        while self.headers and self.headers[-1].next_offset > offset:
+            self.headers.pop()
+            self.batches.pop()
+        self.cuts.append((self.epoch, offset))
+        self.epoch, self.end = self.epoch + 1, offset
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch of the record before an offset, -1 where there is none."""
+        if offset <= 0:
+            return -1
+        return next((one for one, end in self.cuts if offset <= end), self.epoch)
 
     def read(self, offset: int, most: int) -> bytes:
         """Whole batches from an offset on, the first in any case."""
@@ -160,7 +196,9 @@ class Puppet:
         self._ids += 1
         self.revision += 1
         logs = [PuppetLog() for _ in range(partitions)]
-        topic = PuppetTopic(name, bytes([self._ids]) * 16, logs, [self.number] * partitions)
+        topic = PuppetTopic(
+            name, self._ids.to_bytes(2, "big") * 8, logs, [self.number] * partitions
+        )
         self.topics[name] = topic
         return topic
 
@@ -293,30 +331,30 @@ class Puppet:
             offset = {LATEST: log.end, EARLIEST: log.start}.get(query)
             if offset is None:
                 offset = log.start if query <= APPENDED_MS else log.end
-            rows.append((partition, offset, log.epoch, -1, None))
+            rows.append((partition, offset, log.epoch_at(offset), -1, None))
         return OffsetsReply(results=rows)
 
     # --- fetching --------------------------------------------------------------
 
     def _fetch(self, request: Fetch) -> Answer | None:
-        topics: list[tuple[bytes, list[tuple[int, int, int, int, Any]]]] = []
+        topics: list[tuple[bytes, list[FetchResult]]] = []
         payload: list[bytes] = []
         worth = request.max_wait_ms == 0
         for topic_id, positions in request.topics:
-            rows: list[tuple[int, int, int, int, Any]] = []
-            for partition, offset, _epoch in positions:
+            rows: list[FetchResult] = []
+            for partition, offset, epoch in positions:
                 try:
                     log = self.find(topic_id).logs[partition]
-                    if not log.start <= offset <= log.end:
-                        raise OffsetOutOfRange(start=log.start, end=log.end)
+                    log.check(offset, epoch)
                 except WireError as error:
                     worth = True
-                    rows.append((partition, -1, -1, 0, error_meta(error)))
+                    rows.append((partition, -1, -1, -1, 0, error_meta(error)))
                     continue
                 data = log.read(offset, request.max_bytes)
-                worth = worth or bool(data)
+                following = log.following(offset, data)
+                worth = worth or following > offset
                 payload.append(data)
-                rows.append((partition, log.end, log.start, len(data), None))
+                rows.append((partition, log.end, log.start, following, len(data), None))
             topics.append((topic_id, rows))
         return (FetchReply(topics=topics), payload) if worth else None
 

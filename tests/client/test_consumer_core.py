@@ -13,7 +13,7 @@ from tinymq.client.core.config import ConsumerConfig
 from tinymq.client.core.consumer import ConsumerCore
 from tinymq.client.core.delivered import ConsumerBatch
 from tinymq.client.core.offsets import OffsetSearch
-from tinymq.client.core.starts import EARLIEST, LATEST, At
+from tinymq.client.core.starts import EARLIEST, LATEST, At, Mark
 from tinymq.errors import (
     ClosedError,
     ConnectionLost,
@@ -125,6 +125,9 @@ def test_starts_inside_a_batch() -> None:
         (At(APPENDED_MS), [b"a", b"b", b"new"]),
         (At(APPENDED_MS + 1), [b"new"]),
         ({0: 1}, [b"b", b"new"]),
+        (Mark(1), [b"b", b"new"]),
+        ((1, 0), [b"b", b"new"]),
+        ({0: Mark(1, 0)}, [b"b", b"new"]),
         ("earliest", [b"a", b"b", b"new"]),
         ("latest", [b"new"]),
         ({0: "latest"}, [b"new"]),
@@ -143,7 +146,11 @@ def test_starts(start: Any, expected: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize(
-    "start", [-3, "end", b"latest", At(-1), {0: None}, {"0": 1}, {-1: 1}, True, None]
+    "start",
+    [
+        *(-3, "end", b"latest", At(-1), {0: None}, {"0": 1}, {-1: 1}, True, None),
+        *((), (1,), (-1, 0), (1, -2), (1, 1 << 31), (True, 0), (1, None), Mark(-1)),
+    ],
 )
 def test_wrong_start(start: Any) -> None:
     """What is no start is refused."""
@@ -271,6 +278,27 @@ def test_many_partitions_in_turn() -> None:
     assert [partition for partition, _, _ in rows] == [1, 2, 0]
 
 
+def test_more_partitions_than_one_fetch_may_name() -> None:
+    """Many partitions of one leader are asked for in several requests, and all are read."""
+    reader = Reader(partitions=1000)
+    more = [reader.net.puppet.make(f"t{number}", 2) for number in range(3)]
+    for name in ("t", "t0", "t1", "t2"):
+        reader.core.assign(name, None, EARLIEST, reader.assigned.append, reader.net.now)
+    reader.net.pump()
+    reader.net.cut()
+    reader.net.puppet.seen.clear()
+    reader.net.advance(1)  # then everything is asked for at once
+    named = [sum(len(rows) for _, rows in fetch.topics) for fetch in reader.fetches()]
+    assert named == [1000, 6]
+    for topic in (more[0], more[-1]):
+        topic.logs[0].append(encode_batch([topic.name.encode()]))
+    reader.put(b"first")
+    reader.put(b"last", partition=999)
+
+    assert {b"first", b"last", b"t0", b"t2"} == set(reader.drain())
+    assert reader.assigned == [None] * 4
+
+
 def test_out_of_range_tells_the_range() -> None:
     """By default a position that is gone is an error with the valid range (D118)."""
     reader = Reader(partitions=2)
@@ -336,6 +364,48 @@ def test_epoch_is_sent_along() -> None:
     reader.drain()
 
     assert [fetch.topics[0][1][0][2] for fetch in reader.fetches()] == [-1, 7]
+
+
+def test_marks() -> None:
+    """A stored mark is told when records before it were lost; an offset alone is not (D118)."""
+    reader = Reader(partitions=2)
+    for _ in range(4):
+        reader.put(b"a")
+    reader.assign()
+    assert reader.core.mark("t", 1) == (0, -1)
+    taken = reader.take()
+    assert taken is not None
+    assert taken.mark == reader.core.mark("t", 0) == Mark(1, 0)
+    reader.drain()
+    stored = reader.core.marks("t")
+    assert stored == {0: Mark(4, 0), 1: Mark(0, -1)}
+
+    reader.topic.logs[0].cut(2)
+    for _ in range(3):
+        reader.put(b"new")
+    reader.assign(stored)
+    for _ in range(2):
+        with pytest.raises(LogTruncated) as caught:
+            reader.drain()
+        assert caught.value.data == {"start": 0, "end": 2, "topic": "t", "partition": 0}
+        reader.core.resume("t", None, reader.net.now)  # stays where it is, and says so again
+    reader.core.seek("t", 0, 2, reader.net.now)
+    assert reader.drain() == [b"new"] * 3
+    assert reader.core.mark("t", 0) == (5, 1)
+    reader.assign({0: 4})
+    assert reader.drain() == [b"new"]
+
+
+def test_mark_of_what_was_looked_up() -> None:
+    """A position that was looked up has an epoch too, and is unknown until then."""
+    reader = Reader()
+    reader.put(b"a")
+    reader.assign(LATEST)
+    assert reader.core.marks("t") == {0: Mark(1, 0)}
+    reader.net.puppet.deaf = {MessageType.OFFSETS}
+    reader.core.seek("t", 0, EARLIEST, reader.net.now)
+
+    assert (reader.core.marks("t"), reader.core.mark("t", 0)) == ({}, Mark(-1, -1))
 
 
 def test_topic_made_anew() -> None:
@@ -448,6 +518,64 @@ def test_unassign_and_assign_again() -> None:
     reader.assign()
     assert reader.drain() == [b"a"]
     assert reader.core.assigned == [("t", 0)]
+
+
+def test_assigned_anew_while_looking() -> None:
+    """An assignment does not wait for a partition that another one has taken over."""
+    reader = Reader(partitions=2)
+    reader.net.puppet.deaf = {MessageType.OFFSETS}
+    reader.assign()
+    reader.assign(start={0: 0, 1: 0}, partitions=[0, 1])
+
+    assert reader.assigned == [None, None]
+
+    reader.assign(partitions=[0])
+    reader.core.unassign("t", [0])
+    reader.assign(start=0, partitions=[1])
+    assert reader.assigned == [None] * 4
+
+
+def test_a_damaged_end_is_passed_over() -> None:
+    """When no record follows a gap, the broker's answer says where to read on."""
+    gaps: list[tuple[str, int, int, int]] = []
+    reader = Reader(on_gap=lambda *gap: gaps.append(gap))
+    for value in (b"a", b"b", b"c"):
+        reader.put(value)
+    log = reader.topic.logs[0]
+    del log.batches[1:], log.headers[1:]
+    reader.assign()
+    batch = reader.take()
+
+    assert batch is not None
+    assert batch.values == [b"a"]
+    assert reader.core.position("t", 0) == 3
+    assert (gaps, reader.core.gaps) == ([("t", 0, 1, 3)], 2)
+    assert reader.take() is None
+    reader.put(b"d")
+    assert reader.drain() == [b"d"]
+    assert [fetch.topics[0][1][0] for fetch in reader.fetches()] == [
+        (0, 0, -1),
+        (0, 1, 0),
+        (0, 3, -1),
+        (0, 4, 0),
+    ]
+
+
+def test_a_gap_behind_what_waits() -> None:
+    """The position passes over a gap only when everything before it was handed out."""
+    reader = Reader()
+    for value in (b"a", b"b", b"c"):
+        reader.put(value)
+    log = reader.topic.logs[0]
+    del log.batches[1:], log.headers[1:]
+    reader.assign()
+    reader.net.pump()
+
+    assert (reader.core.gaps, reader.core.position("t", 0)) == (2, 0)
+    reader.core.pause("t", None, reader.net.now)
+    reader.core.resume("t", None, reader.net.now)
+    assert reader.drain() == [b"a"]
+    assert reader.core.position("t", 0) == 3
 
 
 def test_damage() -> None:

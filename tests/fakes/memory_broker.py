@@ -442,6 +442,16 @@ class MemoryConsumer:
         """Read these no more."""
         self._paused.update((topic, partition) for partition in partitions)
 
+    def end_offsets(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
+        """Where these end."""
+        self._broker.check()
+        found = self._broker.find(topic).partitions
+        return {number: len(found[number].records) for number in partitions}
+
+    def position(self, topic: str, partition: int) -> int:
+        """Where reading goes on."""
+        return self._next[topic, partition]
+
     def __iter__(self) -> Iterator[MemoryBatch]:
         while True:
             batch = self.next_batch()

@@ -217,6 +217,24 @@ def test_oldest_and_sizes(log: Log) -> None:
         assert (each.oldest_timestamp, each.undo_window) == (None, (5600, 49))
 
 
+def test_time_reads_headers(new_log: MakeLog, disk: FaultyDisk) -> None:
+    """Of batches that were checked before, only the headers are read."""
+    log = new_log(LogConfig(segment_bytes=8_000_000))
+    for time in range(1000, 1005):
+        put(log, size=1_000_000, time=time)
+    log.write()
+    seen: list[int] = []
+    pread = disk.pread
+
+    def counted(descriptor: int, size: int, position: int) -> bytes:
+        seen.append(size)
+        return pread(descriptor, size, position)
+
+    disk.pread = counted  # type: ignore[method-assign]
+    assert log.offset_for_time(1003) == (3, 1003)
+    assert sum(seen) < 100_000
+
+
 def test_times_never_fall(log: Log) -> None:
     """A clock that steps back lowers no time of the log, and seeking stays right."""
     put(log, time=5000)

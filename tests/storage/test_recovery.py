@@ -237,6 +237,28 @@ def test_missing_middle_segment(log: Log) -> None:
     assert chunk.start == end
 
 
+@pytest.mark.parametrize("gone", [1, 2, 99], ids=["last", "two", "all"])
+def test_missing_last_segments(log: Log, gone: int) -> None:
+    """Offsets that were synced once are never given again, though their files are gone."""
+    made = fill(log, 40)
+    log.sync()
+    point = log.checkpoint()
+    log.close()
+    paths = segment_files(log)[-gone:]
+    first = int(Path(paths[0]).stem)
+    for path in paths:
+        os.unlink(path)
+    found = reopen(log, SMALL, point)
+    assert (Gap(first, 40, 0, "missing"),) == found.report.damaged
+    assert (found.end_offset, found.synced_offset) == (40, 40)
+    added = fill(found, 3)
+    found.sync()
+    assert made[:first] + added == read_all(found)
+    again = reopen(found, SMALL, point)
+    assert again.end_offset == 43
+    assert made[:first] + added == read_all(again)
+
+
 def test_segment_that_goes_while_open(log: Log) -> None:
     """D14: a file that disappears under a running broker is one gap too."""
     made = fill(log, 40)

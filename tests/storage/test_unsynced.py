@@ -126,7 +126,7 @@ def test_every_sector(
             shutil.rmtree(copy)
 
 
-@pytest.mark.parametrize("rest", [0, 150, 404])
+@pytest.mark.parametrize("rest", [0, 150, 190, 404])
 def test_short_file_that_is_not_the_last(log: Log, rest: int) -> None:
     """A file whose end was lost, within a batch or between two, ends the log as well."""
     made = fill(log, 30)
@@ -160,7 +160,7 @@ def test_lost_name(log: Log) -> None:
     assert (Gap(9, 18, 0, "missing"),) == found.report.damaged
 
 
-@pytest.mark.parametrize("field", [7, 11, 16, 18, 59, 70])
+@pytest.mark.parametrize("field", [7, 10, 11, 16, 18, 59, 70])
 @pytest.mark.parametrize("segment", [0, 1, -1])
 @pytest.mark.parametrize("batch", [0, 5, 8])
 def test_a_flipped_bit_is_no_lost_write(log: Log, field: int, segment: int, batch: int) -> None:

@@ -141,3 +141,19 @@ def test_only_the_expected_answer(
 ) -> None:
     """Anything but exactly the expected answer is left to the common way."""
     assert expected == _position(data, 7)
+
+
+def test_after_a_late_answer(server: Server, producer: Producer) -> None:
+    """A record that cannot go the short way is sent after one whose answer came late."""
+    server.puppet.deaf = {MessageType.PRODUCE}
+    cut = Timer(0.05, server.cut)
+    hear = Timer(0.04, server.puppet.deaf.clear)
+    cut.start()
+    hear.start()
+    producer.send("t", b"late")
+    cut.join()
+    hear.join()
+
+    assert producer.send("t", b"a", headers={"h": b"v"}).offset == 2
+    assert producer.send("t", b"b", partition=0).offset == 3
+    assert server.puppet.values("t") == [b"first", b"late", b"a", b"b"]

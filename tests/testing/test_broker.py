@@ -11,7 +11,16 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.task import LoopingCall, deferLater
 
-from tinymq.client import At, Client, ClientConfig, Consumer, Position, ProducerConfig
+from tinymq.client import (
+    At,
+    Client,
+    ClientConfig,
+    Consumer,
+    ConsumerConfig,
+    Mark,
+    Position,
+    ProducerConfig,
+)
 from tinymq.errors import (
     ConfigError,
     ConnectionLost,
@@ -452,6 +461,68 @@ def test_a_power_cut_takes_what_was_not_synced() -> None:
                     broker.run(consumer.next_batch())
 
     assert min(left.values()) < 10
+
+
+def test_a_stored_mark_tells_of_a_power_cut() -> None:
+    """A consumer that begins at a stored mark hears that records before it were lost."""
+    told = 0
+    for seed in range(3):
+        with InProcessBroker() as broker:
+            broker.create_topic("t", sync="os")
+            client = broker.client()
+            for number in range(10):
+                send(broker, b"%d" % number, client)
+            consumer = reading(broker, client)
+            while consumer.position("t", 0) < 10:
+                broker.run(consumer.next_batch())
+            stored = consumer.marks("t")
+            assert stored == {0: Mark(10, 0)}
+            broker.power_cut(seed)
+            broker.restart()
+            left = len(values(broker))
+            client = broker.client()
+            for _ in range(10 - left + 3):
+                send(broker, b"new", client)
+            later = client.consumer()
+            broker.run(later.assign("t", start=stored))
+            if left == 10:
+                continue
+            told += 1
+            with pytest.raises(LogTruncated) as caught:
+                broker.run(later.next_batch())
+            assert caught.value.data == {"start": 0, "end": left, "topic": "t", "partition": 0}
+            later.seek("t", 0, left)
+            assert broker.run(later.next_batch()) is not None
+
+    assert told
+
+
+def test_a_damaged_end_is_passed_over(tmp_path: Path) -> None:
+    """When the last batch is damaged on the disk, a reader gets to the end all the same."""
+    with InProcessBroker(tmp_path) as broker:
+        broker.create_topic("t", sync="always")
+        client = broker.client()
+        for number in range(3):
+            send(broker, b"value-%d" % number, client)
+        broker.stop()
+        (segment,) = tmp_path.glob("**/topics/*/0/data/*.log")
+        content = bytearray(segment.read_bytes())
+        content[-1] ^= 1
+        segment.write_bytes(content)
+        broker.restart()
+        gaps: list[tuple[str, int, int, int]] = []
+        client = broker.client()
+        consumer = client.consumer(ConsumerConfig(on_gap=lambda *gap: gaps.append(gap)))
+        broker.run(consumer.assign("t"))
+        found: list[bytes | None] = []
+        while consumer.position("t", 0) < 3:
+            batch = broker.run(consumer.next_batch(timeout=1))
+            found += [] if batch is None else batch.values
+
+        assert found == [b"value-0", b"value-1"]
+        assert (gaps, consumer.gaps) == ([("t", 0, 2, 3)], 1)
+        ends = broker.run(consumer.end_offsets("t"))
+        assert ends == {0: consumer.position("t", 0)}
 
 
 def test_memory_topics_do_not_outlive_the_broker(tinymq_broker: InProcessBroker) -> None:

@@ -14,6 +14,7 @@ from tinymq.aio import (
     Consumer,
     ConsumerBatch,
     ConsumerConfig,
+    Mark,
     Position,
     Producer,
     ProducerConfig,
@@ -49,6 +50,9 @@ async def consume(client: Client) -> None:
             assert_type(batch, ConsumerBatch)
         consumer.seek("t", 0, 7)
         assert_type(consumer.position("t", 0), int)
+        assert_type(consumer.mark("t", 0), Mark)
+        await consumer.assign("t", start=consumer.marks("t"))
+        await consumer.assign("t", start={0: (5, 1)})
         assert_type(await consumer.end_offsets("t"), dict[int, int])
 
 

@@ -77,8 +77,9 @@ def replies(meta: dict[str, Any]) -> None:
     assert_type(ProduceReply.from_meta(meta).duplicate, bool)
     for topic_id, rows in FetchReply.from_meta(meta).topics:
         assert_type(topic_id, bytes)
-        for partition, high_watermark, start, size, error in rows:
-            assert_type((partition, high_watermark, start, size), tuple[int, int, int, int])
+        for partition, high_watermark, start, following, size, error in rows:
+            assert_type((partition, high_watermark, start), tuple[int, int, int])
+            assert_type((following, size), tuple[int, int])
             if error is not None:
                 assert_type(error_from_meta(error), WireError)
     for name, topic_id, leaders, config, _error in MetadataReply.from_meta(meta).topics:

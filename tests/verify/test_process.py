@@ -9,7 +9,10 @@ import pytest
 
 from tinymq.errors import UnreachableError
 from tinymq.sync import Client
+from tinymq.verify.checker import Checker
+from tinymq.verify.numbered import Place
 from tinymq.verify.process import BrokerProcess
+from tinymq.verify.reading import feed
 
 pytestmark = pytest.mark.process
 
@@ -41,3 +44,25 @@ def test_a_broker_that_cannot_start(tmp_path: Path) -> None:
     broker.log = tmp_path / "log"
     with pytest.raises(UnreachableError, match="is a file, or lies below one"):
         broker.start()
+
+
+def test_a_damaged_end_is_a_finding(tmp_path: Path) -> None:
+    """The judge reads to the end of a damaged log, and says what is missing."""
+    broker = BrokerProcess(tmp_path / "data")
+    broker.start()
+    try:
+        with Client(broker.url) as client:
+            for _ in range(2):
+                client.producer().send("torn", b"foreign")
+        broker.stop()
+        (segment,) = tmp_path.glob("data/topics/*/0/data/*.log")
+        content = bytearray(segment.read_bytes())
+        content[-1] ^= 1
+        segment.write_bytes(content)
+        broker.start()
+        checker = Checker(Place("torn", 0), lambda place, producer: 0)
+        with Client(broker.url) as client:
+            problems = feed(client, "torn", {0: checker}, patience=0.5)
+    finally:
+        broker.stop()
+    assert problems == ["torn/0 is damaged from 1 to its end"]

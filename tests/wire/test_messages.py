@@ -230,3 +230,12 @@ def test_texts_that_are_no_unicode_travel() -> None:
     meta = error_meta(InvalidRequest("cannot open \udcff"))
 
     assert error_from_meta(unpack_meta(pack(meta))).text == "cannot open ?"
+
+
+def test_fetch_names_at_most_so_many_partitions() -> None:
+    """The limit holds for all topics together, not for each."""
+    row = [0, 0, -1]
+    topics = [[bytes(16), [row] * 500], [b"b" * 16, [row] * 500]]
+    assert len(Fetch.from_meta({"q": topics}).topics) == 2
+    with pytest.raises(InvalidRequest, match="at most 1000 partitions"):
+        Fetch.from_meta({"q": [*topics, [b"c" * 16, [row]]]})

@@ -22,6 +22,7 @@ from tinymq.errors import (
     NotLeader,
     ShuttingDown,
     StorageFull,
+    TinyMQError,
     UnknownTopicId,
     WireError,
 )
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 METADATA_BYTES: Final = 48 * 1024
 #: Most topics in one METADATA reply.
 METADATA_TOPICS: Final = 1000
+#: The disk's free space is not looked at for every batch, however little is left.
+LOOK_BYTES: Final = 64 * 1024
 #: How long the ids of deleted topics are kept, so that every broker hears of them.
 DELETED_MS: Final = 30 * 24 * 3600 * 1000
 
@@ -82,6 +85,9 @@ class Broker:
         self.moved: set[Partition] = set()
         #: Why publishing is refused, or None.
         self.refusing: WireError | None = None
+        #: Bytes that may still be published before the disk's free space is looked at.
+        self._unlooked = 0
+        self._look: Callable[[], None] | None = None
         self._world = world
         self._partitions: dict[tuple[bytes, int], Partition] = {}
         self._producer_ids: Iterator[int] = iter(())
@@ -198,6 +204,8 @@ class Broker:
         """
         try:
             partition = self.partition(topic_id, index)
+            if self._look is not None and self.refusing is None and not partition.volatile:
+                self._count(len(batch))
             refusing = self.refusing
             if refusing is not None and not (partition.volatile and type(refusing) is StorageFull):
                 # Not raised: it is kept, and would gather the frames of all who hear it.
@@ -208,6 +216,27 @@ class Broker:
             return
         if partition.append(batch, self.wall(), answer):
             self.committer.staged(partition)
+
+    def look_after(self, size: int, look: Callable[[], None]) -> None:
+        """
+        Have the disk's free space looked at before long, if so much is published.
+
+        Args:
+            size: Bytes of batches.
+            look: Called once, before the batch that passes `size` is taken.
+        """
+        self._unlooked, self._look = max(size, LOOK_BYTES), look
+
+    def _count(self, size: int) -> None:
+        self._unlooked -= size
+        look = self._look
+        if self._unlooked >= 0 or look is None:
+            return
+        self._look = None
+        try:
+            look()
+        except (OSError, TinyMQError) as error:
+            self._log.error("space failed: {error}", error=error)
 
     def fetch(self, request: Fetch, answer: Fetched, full: Callable[[], bool]) -> Reader:
         """
@@ -345,7 +374,7 @@ class Broker:
         if isinstance(self.refusing, ShuttingDown):
             return
         if type(error) is not type(self.refusing):
-            if isinstance(error, StorageFull):
+            if error is not None and not isinstance(error, ShuttingDown):
                 self._log.error("publishing is refused: {reason}", reason=error.text)
             elif error is None:
                 self._log.info("publishing is taken again")

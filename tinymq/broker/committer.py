@@ -17,6 +17,8 @@ from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Scheduler, Timer
 from tinymq.storage.sync import Syncer, SyncTicket
 
+#: Seconds of writing before others have their turn.
+TURN_SECONDS: Final = 0.05
 #: Seconds by which a timer may fire early.
 _TICK: Final = 0.001
 
@@ -73,12 +75,18 @@ class Committer:
         if not self._staged:
             return
         staged, self._staged = self._staged, {}
+        until = self._scheduler.seconds() + TURN_SECONDS
         for partition in staged:
+            if self._scheduler.seconds() > until:
+                self._staged[partition] = None
+                continue
             partition.write()
             if partition.synced_policy:  # since its topic was altered
                 self._gathering[partition] = None
             elif partition.topic.config.sync == "interval":
                 self._sync_later(partition)
+        if self._staged and self._turn is None:
+            self._turn = self._scheduler.callLater(0, self._end_of_turn)
 
     def _end_of_turn(self) -> None:
         self._turn = None
@@ -90,7 +98,12 @@ class Committer:
     def _start_group(self) -> None:
         group, self._gathering = self._gathering, {}
         tickets: dict[SyncTicket, Partition] = {}
+        until = self._scheduler.seconds() + TURN_SECONDS
         for partition in group:
+            if tickets and self._scheduler.seconds() > until:
+                # The first write of a log makes files, and each of them waits for the disk.
+                self._gathering[partition] = None
+                continue
             self._due.pop(partition, None)
             partition.write()
             ticket = partition.log.begin_sync() if partition.failure is None else None

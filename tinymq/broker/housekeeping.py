@@ -9,7 +9,7 @@ from twisted.logger import Logger
 from tinymq.broker.broker import Broker
 from tinymq.broker.checkpoints import Checkpoints
 from tinymq.broker.ports import Scheduler, Timer
-from tinymq.errors import StateError, StorageFull, TinyMQError
+from tinymq.errors import StateError, StorageError, StorageFull, TinyMQError
 from tinymq.meta.registry import BrokerInfo
 from tinymq.storage.disk import Space
 
@@ -104,11 +104,22 @@ class Housekeeping:
 
     def look_at_space(self) -> None:
         """Refuse publishing while the disk is nearly full; take it again afterwards."""
-        space = self._broker.store.folder.space()
+        folder = self._broker.store.folder
+        if not folder.present():
+            self._broker.refuse(
+                StorageError(
+                    f"the data folder {folder.path} was taken away while the broker runs; what is "
+                    "published would be lost: stop the broker and put the folder back"
+                )
+            )
+            return
+        space = folder.space()
         self.space = space
         reserve = reserve_of(space, self._broker.config.storage.reserve_bytes)
         if not space.low(reserve):
             self._broker.refuse(None)
+            # A fast publisher fills a small disk between two ticks of the clock.
+            self._broker.look_after((space.free - reserve) // 2, self.look_at_space)
             return
         self._broker.refuse(
             StorageFull(

@@ -394,18 +394,31 @@ class Partition:
             time_ms: Milliseconds since the epoch, or `LATEST`, or `EARLIEST`.
 
         Returns:
-            The offset, its epoch or -1, and the append time found or -1. A time
-            behind the last record gives the high watermark.
+            The offset, the epoch of the record before it or -1, and the append
+            time found or -1. A time behind the last record gives the high watermark.
         """
         if time_ms == EARLIEST:
-            return self.log.start_offset, -1, -1
+            return self._found(self.log.start_offset)
         visible = self.high_watermark
         if time_ms == LATEST:
-            return visible, -1, -1
+            return self._found(visible)
         found = self.log.offset_for_time(time_ms)
         if found is None or found[0] >= visible:
-            return visible, -1, -1
-        return max(found[0], self.log.start_offset), -1, found[1]
+            return self._found(visible)
+        return self._found(max(found[0], self.log.start_offset), found[1])
+
+    def _found(self, offset: int, time_ms: int = -1) -> tuple[int, int, int]:
+        return offset, self._epoch_before(offset), time_ms
+
+    def _epoch_before(self, offset: int) -> int:
+        """The epoch of the record before an offset, -1 where it is not known."""
+        if offset <= 0:
+            return -1
+        if self.epochs is None:
+            return 0
+        found = self.epochs.at(offset - 1)
+        # The first epoch is 0, and stands in no list.
+        return found if found >= 0 or self.epochs.damaged else 0
 
     # --- removing -----------------------------------------------------------
 

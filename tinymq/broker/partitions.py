@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +17,7 @@ from tinymq.config import DEFAULT_CONFIG, ProducersConfig
 from tinymq.errors import StorageError, TinyMQError
 from tinymq.limits import Limits
 from tinymq.storage.epochs import EpochFile
-from tinymq.storage.facts import LogConfig
+from tinymq.storage.facts import Gap, LogConfig
 from tinymq.storage.folder import DataFolder
 from tinymq.storage.log import Log
 from tinymq.storage.memory import MemoryLog
@@ -132,13 +133,18 @@ class PartitionStore:
                 end=log.end_offset,
             )
         for gap in report.damaged:
-            self._log.error(
-                "{partition}: offsets {start} to {end} are {reason}; later records are readable",
-                partition=partition,
-                start=gap.start,
-                end=gap.end - 1,
-                reason=gap.reason,
-            )
+            self._tell(partition, gap)
+        # What no start looks at shows when somebody reads there.
+        report.on_gap = partial(self._tell, partition)
+
+    def _tell(self, partition: Partition, gap: Gap) -> None:
+        self._log.error(
+            "{partition}: offsets {start} to {end} are {reason}; later records are readable",
+            partition=partition,
+            start=gap.start,
+            end=gap.end - 1,
+            reason=gap.reason,
+        )
 
     def configure(self, partition: Partition) -> None:
         """
@@ -239,7 +245,8 @@ class PartitionStore:
 
     def _store_producers(self, partition: Partition, log: Log) -> None:
         """Store what is synced, so that no power cut leaves the log behind it."""
-        if not len(partition.producers):
+        # That nobody is known is worth storing, too: else each start looks for them.
+        if not log.written_offset:
             return
         try:
             save_producers(

@@ -58,7 +58,6 @@ class Reader:
         "_full",
         "_request",
         "_scheduler",
-        "_until",
         "_wanted",
     )
 
@@ -79,19 +78,17 @@ class Reader:
         self._scheduler = world.scheduler
         self._background = world.background
         self._deadline: Timer | None = None
-        self._until = 0.0
 
     def start(self) -> None:
         """Answer at once if possible, else begin to wait."""
-        self._until = self._scheduler.seconds() + self._request.max_wait_ms / 1000
         if self._ready() or not self._request.max_wait_ms:
             self._finish()
         else:
             self._wait()
 
     def _wait(self) -> None:
-        delay = self._until - self._scheduler.seconds()
-        self._deadline = self._scheduler.callLater(max(0.0, delay), self._finish)
+        delay = self._request.max_wait_ms / 1000
+        self._deadline = self._scheduler.callLater(delay, self._finish)
         for wanted in self._wanted:
             if wanted.partition is not None:
                 wanted.partition.watchers.add(self._advanced)
@@ -166,25 +163,18 @@ class Reader:
             reading = _Reading()
             for wanted in self._wanted:
                 reading.failed(wanted, InternalError())
-        if reading is None or (reading.passed and not reading.parts and self._waits_again()):
+        if reading is None:
             return
         for partition, offset, chunk in reading.parts:
             partition.handed_out(offset, chunk)
         answer, self._answer = self._answer, None
         answer(FetchReply(topics=reading.topics), [chunk.data for _, _, chunk in reading.parts])
 
-    def _waits_again(self) -> bool:
-        """Go on waiting when all that seemed to be there is a gap."""
-        if self._refused() or self._until <= self._scheduler.seconds():
-            return False
-        self._wait()
-        return True
-
     def _read(self, *, nowait: bool) -> _Reading | None:
         """Read what is wanted; None when a page is cold, which the background then warms."""
         reading = _Reading()
         left = self._request.max_bytes
-        for place, wanted in enumerate(self._wanted):
+        for wanted in self._wanted:
             error, partition = self._error(wanted), wanted.partition
             if error is not None or partition is None:
                 reading.failed(wanted, error)
@@ -201,10 +191,6 @@ class Reader:
                     return None
                 chunk = found
             left -= len(chunk.data)
-            if not chunk.data and chunk.next_offset > wanted.offset:
-                # Nothing there is readable any more: damage. Wait behind it.
-                self._wanted[place] = wanted._replace(offset=chunk.next_offset)
-                reading.passed = True
             reading.found(wanted, partition, chunk)
         return reading
 
@@ -221,15 +207,13 @@ class _Reading:
     Attributes:
         topics: The rows of the reply.
         parts: What the payload is made of: partition, offset asked for, data.
-        passed: Whether a gap was passed over in which nothing is readable.
     """
 
-    __slots__ = ("parts", "passed", "topics")
+    __slots__ = ("parts", "topics")
 
     def __init__(self) -> None:
         self.topics: list[tuple[bytes, list[Any]]] = []
         self.parts: list[tuple[Partition, int, Chunk]] = []
-        self.passed = False
 
     def _row(self, wanted: Wanted, *facts: Any) -> None:
         if not self.topics or self.topics[-1][0] != wanted.topic_id:
@@ -238,11 +222,12 @@ class _Reading:
 
     def failed(self, wanted: Wanted, error: WireError | None) -> None:
         """Enter an error."""
-        self._row(wanted, -1, -1, 0, None if error is None else error_meta(error))
+        self._row(wanted, -1, -1, -1, 0, None if error is None else error_meta(error))
 
     def found(self, wanted: Wanted, partition: Partition, chunk: Chunk) -> None:
         """Enter what was read."""
         size = len(chunk.data)
         if size:
             self.parts.append((partition, wanted.offset, chunk))
-        self._row(wanted, partition.high_watermark, partition.log.start_offset, size, None)
+        start = partition.log.start_offset
+        self._row(wanted, partition.high_watermark, start, chunk.next_offset, size, None)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
@@ -13,7 +14,12 @@ from tinymq.cli.session import Session
 from tinymq.cli.values import Position
 
 if TYPE_CHECKING:
-    from tinymq.sync import Consumer
+    from tinymq.sync import Consumer, ConsumerBatch
+
+#: Seconds between two looks at whether a gap was passed over.
+GLANCE_S: Final = 0.1
+#: Seconds without records after which a broker is asked whether it is there.
+SILENCE_S: Final = 1.0
 
 
 @frozen
@@ -96,11 +102,19 @@ def _start(position: Position, row: dict[str, Any], *, exact: bool) -> Any:
 
 def follow(consumer: Consumer, topic: str, parts: Sequence[Part]) -> Iterator[list[Placed]]:
     """Yield the records of each batch, for ever."""
+    _assign(consumer, topic, parts)
+    for batch in consumer:
+        yield _placed(batch)
+
+
+def _assign(consumer: Consumer, topic: str, parts: Sequence[Part]) -> None:
     consumer.assign(
         topic, [part.partition for part in parts], {part.partition: part.start for part in parts}
     )
-    for batch in consumer:
-        yield [Placed(topic, batch.partition, record) for record in batch]
+
+
+def _placed(batch: ConsumerBatch) -> list[Placed]:
+    return [Placed(batch.topic, batch.partition, record) for record in batch]
 
 
 def until_end(consumer: Consumer, topic: str, parts: Sequence[Part]) -> Iterator[list[Placed]]:
@@ -108,20 +122,25 @@ def until_end(consumer: Consumer, topic: str, parts: Sequence[Part]) -> Iterator
     ends = {part.partition: part.end for part in parts if part.start != part.end}
     if not ends:
         return
-    left = [part for part in parts if part.partition in ends]
-    for records in follow(consumer, topic, left):
-        if not records:
-            continue
-        partition = records[0].partition
-        end = ends.get(partition)
-        if end is None:
-            continue
-        yield [placed for placed in records if placed.record.offset < end]
-        if records[-1].record.offset + 1 >= end:
-            del ends[partition]
-            if not ends:
-                return
-            consumer.pause(topic, [partition])
+    _assign(consumer, topic, [part for part in parts if part.partition in ends])
+    heard = time.monotonic()
+    while ends:
+        batch = consumer.next_batch(GLANCE_S)
+        now = time.monotonic()
+        if batch is not None:
+            heard = now
+        elif now - heard > SILENCE_S:
+            consumer.end_offsets(topic, list(ends))  # an error, when no broker answers
+            heard = time.monotonic()
+        if batch is not None and batch.partition in ends:
+            end = ends[batch.partition]
+            yield [placed for placed in _placed(batch) if placed.record.offset < end]
+        # Where an end is damaged no record tells that it was reached.
+        for partition in list(ends) if batch is None else {batch.partition} & ends.keys():
+            if consumer.position(topic, partition) >= ends[partition]:
+                del ends[partition]
+                if ends:
+                    consumer.pause(topic, [partition])
 
 
 def some(

@@ -21,7 +21,7 @@ from tinymq.client.core.config import Backoff, ClientConfig, ConsumerConfig, Pro
 from tinymq.client.core.delivered import ConsumerBatch
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.results import Account, Failed, PartlySent, Position, Sent
-from tinymq.client.core.starts import EARLIEST, LATEST, At
+from tinymq.client.core.starts import EARLIEST, LATEST, At, Mark
 
 if TYPE_CHECKING:
     from tinymq.client.admin import Admin
@@ -50,6 +50,7 @@ __all__ = [
     "ConsumerBatch",
     "ConsumerConfig",
     "Failed",
+    "Mark",
     "PartlySent",
     "Position",
     "Producer",

@@ -14,7 +14,7 @@ from tinymq.client.core.consumer import ConsumerCore
 from tinymq.client.core.delivered import ConsumerBatch
 from tinymq.client.core.fork import Home
 from tinymq.client.core.offsets import OffsetSearch
-from tinymq.client.core.starts import EARLIEST, LATEST, Start
+from tinymq.client.core.starts import EARLIEST, LATEST, Mark, Start
 from tinymq.client.network import TwistedNetwork
 from tinymq.errors import ClosedError, DeadlineExceeded, TinyMQError
 
@@ -88,8 +88,8 @@ class Consumer:
         Args:
             topic: Name of the topic.
             partitions: Which; None means all, also those added later.
-            start: `EARLIEST`, `LATEST`, an offset, `At` a time, or a mapping that
-                gives one of these for some partitions; all others, and those
+            start: `EARLIEST`, `LATEST`, an offset, a `Mark`, `At` a time, or a mapping
+                that gives one of these for some partitions; all others, and those
                 added later, start at `EARLIEST`. The words ``"earliest"`` and
                 ``"latest"`` do as well.
 
@@ -213,7 +213,7 @@ class Consumer:
         Args:
             topic: Name of the topic.
             partition: Number of the partition.
-            start: `EARLIEST`, `LATEST`, an offset, or `At` a time.
+            start: `EARLIEST`, `LATEST`, an offset, a `Mark`, or `At` a time.
         """
         self._core.seek(topic, partition, start, self._seconds())
         self._network.arm()
@@ -227,6 +227,31 @@ class Consumer:
             partition: Number of the partition.
         """
         return self._core.position(topic, partition)
+
+    def mark(self, topic: str, partition: int) -> Mark:
+        """
+        Say the same as `position`, with the epoch that belongs to it.
+
+        Args:
+            topic: Name of the topic.
+            partition: Number of the partition.
+        """
+        return self._core.mark(topic, partition)
+
+    def marks(self, topic: str) -> dict[int, Mark]:
+        """
+        Say where every partition stands: store it, and give it to `assign` as start.
+
+        A consumer that starts there is told `LogTruncated` if records that it had
+        read were lost in the meantime.
+
+        Args:
+            topic: Name of the topic.
+
+        Returns:
+            By partition; without those whose position is not known yet.
+        """
+        return self._core.marks(topic)
 
     def end_offsets(
         self, topic: str, partitions: Iterable[int] | None = None

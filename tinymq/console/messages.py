@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from twisted.internet.defer import Deferred
 
 from tinymq.broker.partition import Appended, Partition
-from tinymq.broker.peek import Seen, look
+from tinymq.broker.peek import Effort, Seen, look
 from tinymq.client.core.partitioners import key_partition
 from tinymq.console.base import Base
 from tinymq.errors import OffsetOutOfRange, ValueTooLarge, WireError
@@ -46,10 +46,11 @@ class Messages(Base):
         share = max(64 * 1024, max_bytes // max(1, len(chosen)))
         notes: list[str] = []
         looked: list[tuple[Partition, Seen]] = []
+        effort = Effort()
         for each in chosen:
             first = _first(each, start, limit, notes)
             try:
-                looked.append((each, look(each, first, limit, share)))
+                looked.append((each, look(each, first, limit, share, effort)))
             except WireError as error:
                 notes.append(f"partition {each.index} cannot be read: {error.text}")
         newest = isinstance(start, Newest)
@@ -58,6 +59,8 @@ class Messages(Base):
         skipped = sum(seen.skipped for _, seen in looked)
         if skipped:
             notes.append(f"{skipped} batches cannot be shown")
+        if effort.left <= 0 and not all(seen.complete for _, seen in looked):
+            notes.append("only a part of the compressed batches is shown")
         return Page(
             records=tuple(views[:limit]),
             scanned=tuple(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from attrs import define, field, frozen
@@ -107,6 +108,7 @@ class RecoveryReport:
         records: Offsets seen while scanning.
         damaged: Offset gaps, by offset.
         notes: One sentence for each thing that was set right.
+        on_gap: Told of each gap that is found from now on.
     """
 
     clean: bool = False
@@ -116,11 +118,14 @@ class RecoveryReport:
     records: int = 0
     damaged: tuple[Gap, ...] = ()
     notes: tuple[str, ...] = ()
+    on_gap: Callable[[Gap], None] | None = field(default=None, eq=False, repr=False)
 
     def add_gap(self, gap: Gap) -> None:
         """Note missing offsets, once."""
         if all(gap.start != each.start for each in self.damaged):
             self.damaged = tuple(sorted((*self.damaged, gap), key=lambda each: each.start))
+            if self.on_gap is not None:
+                self.on_gap(gap)
 
     def note(self, text: str) -> None:
         """Note what was set right."""

@@ -287,6 +287,10 @@ class DataFolder:
                     self.disk.unlink(entry.path)
             yield entry.path
 
+    def present(self) -> bool:
+        """Whether the folder is still where it was; files that are open outlive their names."""
+        return self.disk.exists(self._at("format"))
+
     def space(self) -> Space:
         """How full the file system is."""
         return self.disk.space(self.path)

@@ -73,7 +73,15 @@ class Log(Tail):
             raise StorageError(f"{path} cannot be opened: {error}") from error
         if checkpoint is not None and log.report.clean:
             log.max_timestamp = max(log.max_timestamp, checkpoint.max_timestamp)
+        if checkpoint is not None:
+            log._go_on_behind(checkpoint.end)
         return log
+
+    def _go_on_behind(self, synced: int) -> None:
+        """Never give an offset anew that was synced once, whatever became of its file."""
+        if self.end_offset < synced:
+            self.report.add_gap(Gap(self.end_offset, synced, 0, "missing"))
+            self.end_offset = self.written_offset = self.synced_offset = synced
 
     @property
     def oldest_timestamp(self) -> int | None:
@@ -216,8 +224,10 @@ class Log(Tail):
                 segment.base,
                 0,
             )
-            window = self._segments.window
-            for _, header in self._segments.headers(segment, position, base, window):
+            headers = self._segments.headers(
+                segment, position, base, self._segments.window, segment.checked
+            )
+            for _, header in headers:
                 late = header.max_timestamp >= time_ms and header.next_offset > self.start_offset
                 if late and header.base_offset < self.written_offset:
                     return max(header.base_offset, self.start_offset), header.max_timestamp

@@ -114,13 +114,14 @@ def walk_checked(data: bytes, limit: int, expected: int) -> tuple[int, int, bool
     return cursor, expected, False
 
 
-def good_batches(
+def good_batches(  # noqa: PLR0913, PLR0917 - what to read, and what is known of it
     read: Read,
     position: int,
     size: int,
     expected: int,
     ceiling: int | None = None,
     window: int = _WINDOW,
+    trusted: int = 0,
 ) -> Iterator[tuple[int, BatchHeader]]:
     """
     Yield the good batches from a position on, up to the first bad byte.
@@ -132,6 +133,8 @@ def good_batches(
         expected: Offset that the first batch must have.
         ceiling: Offset that no batch may reach: the next segment's first.
         window: Bytes that are read at a time.
+        trusted: Up to this position checksums are known to be right: of batches
+            before it only the headers are read.
 
     Yields:
         Position and header.
@@ -148,10 +151,13 @@ def good_batches(
         whole = LENGTH_END + length
         if base != expected or length < 0 or position + whole > size:
             return
-        if cursor + whole > len(data):
-            origin, cursor = position, 0
-            data = read(position, max(whole, min(window, size - position)))
-        header = good_at(data, cursor)
+        if position + whole <= trusted:
+            header: BatchHeader | None = read_header(data, cursor)
+        else:
+            if cursor + whole > len(data):
+                origin, cursor = position, 0
+                data = read(position, max(whole, min(window, size - position)))
+            header = good_at(data, cursor)
         if header is None or (ceiling is not None and header.next_offset > ceiling):
             return
         yield position, header

@@ -178,6 +178,7 @@ class Segments:
         position: int = 0,
         expected: int | None = None,
         window: int = MIB,
+        trusted: int = 0,
     ) -> Iterator[tuple[int, BatchHeader]]:
         """
         Yield the good batches of a segment, passing over holes.
@@ -187,6 +188,7 @@ class Segments:
             position: Where a batch or a hole begins.
             expected: Offset of that batch; the segment's first by default.
             window: Bytes that are read at a time.
+            trusted: Up to this position only headers are read, and not checked.
 
         Yields:
             Position and header.
@@ -204,7 +206,8 @@ class Segments:
                 position, following = hole.stop, hole.next_offset
                 continue
             until = segment.good_until(position)
-            for at, header in good_batches(read, position, until, following, window=window):
+            batches = good_batches(read, position, until, following, window=window, trusted=trusted)
+            for at, header in batches:
                 position, following = at + header.size, header.next_offset
                 yield at, header
             if position < until:

@@ -14,7 +14,7 @@ from tinymq.client.core.config import Backoff, ClientConfig, ConsumerConfig, Pro
 from tinymq.client.core.delivered import ConsumerBatch
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.results import Account, Failed, PartlySent, Position, Sent
-from tinymq.client.core.starts import EARLIEST, LATEST, At
+from tinymq.client.core.starts import EARLIEST, LATEST, At, Mark
 from tinymq.sync.client import Admin, Client
 from tinymq.sync.consumer import Consumer
 from tinymq.sync.producer import Producer
@@ -33,6 +33,7 @@ __all__ = [
     "ConsumerBatch",
     "ConsumerConfig",
     "Failed",
+    "Mark",
     "PartlySent",
     "Position",
     "Producer",

@@ -11,7 +11,7 @@ from tinymq.client.core.config import ConsumerConfig
 from tinymq.client.core.consumer import ConsumerCore
 from tinymq.client.core.delivered import ConsumerBatch
 from tinymq.client.core.offsets import OffsetSearch
-from tinymq.client.core.starts import EARLIEST, LATEST, Start
+from tinymq.client.core.starts import EARLIEST, LATEST, Mark, Start
 from tinymq.errors import ClosedError, DeadlineExceeded, TinyMQError, UsageError
 from tinymq.sync.loop import Loop
 
@@ -79,8 +79,8 @@ class Consumer:
         Args:
             topic: Name of the topic.
             partitions: Which; None means all, also those added later.
-            start: `EARLIEST`, `LATEST`, an offset, `At` a time, or a mapping that
-                gives one of these for some partitions; all others, and those
+            start: `EARLIEST`, `LATEST`, an offset, a `Mark`, `At` a time, or a mapping
+                that gives one of these for some partitions; all others, and those
                 added later, start at `EARLIEST`. The words ``"earliest"`` and
                 ``"latest"`` do as well.
 
@@ -186,7 +186,7 @@ class Consumer:
         Args:
             topic: Name of the topic.
             partition: Number of the partition.
-            start: `EARLIEST`, `LATEST`, an offset, or `At` a time.
+            start: `EARLIEST`, `LATEST`, an offset, a `Mark`, or `At` a time.
         """
         with self._loop.lock:
             self._core.seek(topic, partition, start, self._loop.now())
@@ -201,6 +201,33 @@ class Consumer:
         """
         with self._loop.lock:
             return self._core.position(topic, partition)
+
+    def mark(self, topic: str, partition: int) -> Mark:
+        """
+        Say the same as `position`, with the epoch that belongs to it.
+
+        Args:
+            topic: Name of the topic.
+            partition: Number of the partition.
+        """
+        with self._loop.lock:
+            return self._core.mark(topic, partition)
+
+    def marks(self, topic: str) -> dict[int, Mark]:
+        """
+        Say where every partition stands: store it, and give it to `assign` as start.
+
+        A consumer that starts there is told `LogTruncated` if records that it had
+        read were lost in the meantime.
+
+        Args:
+            topic: Name of the topic.
+
+        Returns:
+            By partition; without those whose position is not known yet.
+        """
+        with self._loop.lock:
+            return self._core.marks(topic)
 
     def end_offsets(self, topic: str, partitions: Iterable[int] | None = None) -> dict[int, int]:
         """

@@ -107,11 +107,13 @@ class Producer:
         with loop.lock:
             loop.check()
             now = loop.now()
+            strayed = False
             if headers is None and partition is None:
                 position = self._express.send(topic, value, key, answer, now)
                 if position is not None:
                     return position
-            if not self._express.strayed:
+                strayed = self._express.strayed
+            if not strayed:
                 self._append(topic, value, key, headers, partition, answer, now)
                 self._core.seal(now)
             self._wait(

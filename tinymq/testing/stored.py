@@ -24,15 +24,15 @@ def read_records(broker: Broker, topic_id: bytes, number: int) -> list[Record]:
     while offset < partition.high_watermark:
         request = Fetch(topics=[(topic_id, [(number, offset, -1)])], max_wait_ms=0)
         reply, payload = _fetch(broker, request)
-        error = reply.topics[0][1][0][4]
+        error = reply.topics[0][1][0][5]
         if error is not None:
             raise error_from_meta(error)
-        batches = split(payload)
-        if not batches:
-            break
-        for header, data in batches:
+        for header, data in split(payload):
             records.extend(RecordBatch(data, header))
-        offset = batches[-1][0].next_offset
+        following = reply.topics[0][1][0][3]
+        if following <= offset:
+            break
+        offset = following
     return [record for record in records if record.offset >= partition.log.start_offset]
 
 

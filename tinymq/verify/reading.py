@@ -33,7 +33,9 @@ def ends_of(client: Client, topic: str) -> dict[int, int]:
     return {row["partition"]: row["end"] for row in found["partitions"]}
 
 
-def feed(client: Client, topic: str, checkers: Mapping[int, Checker]) -> list[str]:
+def feed(
+    client: Client, topic: str, checkers: Mapping[int, Checker], patience: float = _PATIENCE
+) -> list[str]:
     """
     Read a topic's partitions from where their checkers stand to their present end.
 
@@ -41,6 +43,7 @@ def feed(client: Client, topic: str, checkers: Mapping[int, Checker]) -> list[st
         client: Where to read.
         topic: The topic.
         checkers: By partition.
+        patience: Seconds to wait for records.
 
     Returns:
         What is wrong with the ends themselves.
@@ -60,8 +63,16 @@ def feed(client: Client, topic: str, checkers: Mapping[int, Checker]) -> list[st
             starts = {partition: checkers[partition].position for partition in left}
             consumer.assign(topic, sorted(left), starts)
         while left:
-            batch = consumer.next_batch(_PATIENCE)
+            batch = consumer.next_batch(patience)
             if batch is None:
+                gone = {each for each in left if consumer.position(topic, each) >= ends[each]}
+                problems += [
+                    f"{checkers[each].place} is damaged from {checkers[each].position} to its end"
+                    for each in sorted(gone)
+                ]
+                left -= gone
+                if gone:
+                    continue
                 waiting = ", ".join(f"{topic}/{partition}" for partition in sorted(left))
                 return [*problems, f"nothing comes of {waiting}, short of the end"]
             checker, end = checkers[batch.partition], ends[batch.partition]

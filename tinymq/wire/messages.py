@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Final, Self, TypeVar, dataclass_transform
 
 from attrs import define
+from typing_extensions import override
 
 from tinymq.errors import InvalidRequest, MalformedFrame, WireError, from_wire
 from tinymq.wire.fields import (
@@ -45,6 +46,7 @@ EARLIEST: Final = -2
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, 2
 
 NAME_BYTES: Final = 200
+#: Most partitions of a topic, and most in one FETCH.
 PARTITIONS: Final = 1000
 #: Most topics in one METADATA reply.
 PAGE: Final = 1000
@@ -158,8 +160,9 @@ class ProduceReply(Message):
 
 #: A position to read from: partition, offset, epoch of the last record read or -1.
 FetchPosition = tuple[int, int, int]
-#: What came of it: partition, high watermark, start offset, bytes in the payload, error or None.
-FetchResult = tuple[int, int, int, int, Any]
+#: What came of it: partition, high watermark, start offset, next offset to ask for or -1,
+#: bytes in the payload, error or None.
+FetchResult = tuple[int, int, int, int, int, Any]
 
 
 @message(MessageType.FETCH)
@@ -174,6 +177,18 @@ class Fetch(Message):
     max_bytes: int = wire("x", integer(1, 1 << 24), default=1 << 20)
     follower: int = wire("f", integer(-1, I32), default=-1)
 
+    @classmethod
+    @override
+    def from_meta(cls, meta: dict[str, Any]) -> Self:
+        found = super().from_meta(meta)
+        count = sum(len(rows) for _, rows in found.topics)
+        if count > PARTITIONS:
+            raise InvalidRequest(
+                f"q must name at most {PARTITIONS} partitions over all topics, not {count}",
+                field="q",
+            )
+        return found
+
 
 @message(MessageType.FETCH, reply=True)
 class FetchReply(Message):
@@ -184,7 +199,10 @@ class FetchReply(Message):
         array(
             row(
                 TOPIC_ID,
-                array(row(PARTITION, POSITION, POSITION, OFFSET, optional(mapping)), PARTITIONS),
+                array(
+                    row(PARTITION, POSITION, POSITION, POSITION, OFFSET, optional(mapping)),
+                    PARTITIONS,
+                ),
             ),
             PARTITIONS,
         ),

@@ -159,14 +159,15 @@ class ProducerConfig:
             stored as its topic promises. ``none`` asks for no word at all: a
             record is lost without notice when anything goes wrong.
         linger_ms: How long an open batch waits for more records. 0 sends at the
-            end of the reactor's turn, or at once from the blocking face.
+            end of the turn of the reactor or of asyncio's loop, or at once from
+            the blocking face.
         batch_bytes: A batch is closed before it grows over this.
         in_flight: Most unanswered batches of one partition; never more than the
             broker remembers.
         buffer_bytes: Most bytes of records that wait for their answer. One call
             that is larger by itself is taken when nothing else waits.
         on_full: What the blocking face does then: ``wait`` or ``error``. The
-            Deferred face always answers `BufferFull`.
+            Deferred face and the asyncio face always answer `BufferFull`.
         deadline_s: Time from taking a record to its answer, with all retries.
         backoff: Waits between retries.
         partitioner: Where records without a partition go. With a key the
@@ -212,7 +213,8 @@ class ConsumerConfig:
         deadline_s: A waiting call fails when no broker answered for this long.
         create_topics: Create a topic on its first use.
         on_gap: Called with topic, partition, expected and found offset when
-            offsets are missing, because records were compacted or damaged.
+            offsets are missing, because records were compacted or damaged; with
+            the next offset to be read as found, when no record follows.
     """
 
     max_wait_ms: int = _whole(500, 0, 60_000)

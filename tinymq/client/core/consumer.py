@@ -13,7 +13,7 @@ from tinymq.client.core.cursor import Cursor, Standing
 from tinymq.client.core.delivered import ConsumerBatch
 from tinymq.client.core.fetching import MOVED, Fetching
 from tinymq.client.core.metadata import TopicInfo
-from tinymq.client.core.starts import EARLIEST, Place, Start, Starts, read_start
+from tinymq.client.core.starts import EARLIEST, Mark, Place, Start, Starts, read_start
 from tinymq.errors import (
     ClosedError,
     DeadlineExceeded,
@@ -206,7 +206,7 @@ class ConsumerCore:
         for cursor in self._chosen(topic, partitions):
             cursor.paused = False
             if cursor.standing is Standing.STOPPED:
-                self._move(cursor, cursor.start if cursor.position < 0 else cursor.position, now)
+                self._move(cursor, _again(cursor), now)
             elif cursor.standing is Standing.PAUSED:
                 cursor.standing = Standing.READING
         self.fetching.pump(now)
@@ -236,6 +236,26 @@ class ConsumerCore:
             partition: Number of the partition.
         """
         return self._chosen(topic, [partition])[0].position
+
+    def mark(self, topic: str, partition: int) -> Mark:
+        """
+        Say the same as `position`, with the epoch that belongs to it.
+
+        Args:
+            topic: Name of the topic.
+            partition: Number of the partition.
+        """
+        return self._chosen(topic, [partition])[0].mark
+
+    def marks(self, topic: str) -> dict[int, Mark]:
+        """
+        Say where every partition that is read stands, if that is known.
+
+        Args:
+            topic: Name of the topic.
+        """
+        known = [cursor for cursor in self._chosen(topic, None) if cursor.position >= 0]
+        return {cursor.partition: cursor.mark for cursor in sorted(known, key=_number)}
 
     @property
     def assigned(self) -> list[tuple[str, int]]:
@@ -269,8 +289,10 @@ class ConsumerCore:
     def _settle(self, now: float) -> None:
         """Tell whom it concerns that starts are known, and that data are ready."""
         for one in tuple(self._assignments):
-            lost = [cursor for cursor in one.cursors if cursor.trouble is not None]
-            looking = any(cursor.standing is Standing.LOOKING for cursor in one.cursors)
+            # Those that were assigned anew, or are not read any more, concern nobody here.
+            live = [each for each in one.cursors if self.fetching.reads(each)]
+            lost = [cursor for cursor in live if cursor.trouble is not None]
+            looking = any(cursor.standing is Standing.LOOKING for cursor in live)
             if not lost and looking and now < one.deadline:
                 continue
             self._assignments.remove(one)
@@ -281,7 +303,7 @@ class ConsumerCore:
             else:
                 error = None
             if error is not None:
-                for cursor in one.cursors:
+                for cursor in live:
                     self.fetching.remove(cursor)
             one.done(error)
         self._wake()
@@ -377,6 +399,17 @@ class ConsumerCore:
                 raise UsageError(f"partition {number} of {topic} is not assigned")
             found.append(cursor)
         return found
+
+
+def _number(cursor: Cursor) -> int:
+    return cursor.partition
+
+
+def _again(cursor: Cursor) -> Place:
+    """Where a cursor that was stopped stands; in a topic made anew no epoch is known."""
+    if cursor.position < 0:
+        return cursor.start
+    return cursor.position if isinstance(cursor.trouble, MOVED) else cursor.mark
 
 
 def _no_partition(info: TopicInfo, partition: int) -> TinyMQError:

@@ -8,7 +8,7 @@ from math import inf
 
 from tinymq.client.core.config import GapReport
 from tinymq.client.core.delivered import ConsumerBatch
-from tinymq.client.core.starts import Place
+from tinymq.client.core.starts import Mark, Place
 from tinymq.errors import CorruptBatch, TinyMQError
 from tinymq.limits import Limits
 from tinymq.wire.batch import CONTROL, checked_header, read_header
@@ -43,9 +43,9 @@ class Cursor:
     Attributes:
         standing: What it waits for.
         position: The next offset to be handed out, or -1 before it is known.
-        epoch: Epoch of the last batch handed out, or -1.
+        epoch: Epoch of the record before the position, or -1.
         fetch_offset: The next offset to be fetched.
-        fetch_epoch: Epoch of the last batch fetched, or -1.
+        fetch_epoch: Epoch of the record before that, or -1.
         ticket: Changes when what is on its way must be dropped.
         busy: A request for it is on its way.
         retry_at: When it may be asked for again.
@@ -119,22 +119,30 @@ class Cursor:
         self.trouble = None
         self.failures = 0
         self.retry_at = -inf
-        if isinstance(start, int) and start >= 0:
+        if isinstance(start, Mark):
+            self.found(*start)
+        elif isinstance(start, int) and start >= 0:
             self.found(start)
         else:
             self.standing = Standing.LOOKING
-            self.position = -1
+            self.position = self.epoch = -1
 
-    def found(self, offset: int) -> None:
+    @property
+    def mark(self) -> Mark:
+        """Where it stands; with the offset -1 before that is known."""
+        return Mark(self.position, self.epoch)
+
+    def found(self, offset: int, epoch: int = -1) -> None:
         """
         Take the offset at which to start.
 
         Args:
             offset: The offset.
+            epoch: Epoch of the record before it, or -1.
         """
         self.standing = Standing.PAUSED if self.paused else Standing.READING
         self.position = self.fetch_offset = offset
-        self.epoch = self.fetch_epoch = -1
+        self.epoch = self.fetch_epoch = epoch
 
     def back(self) -> None:
         """Drop what was fetched and not handed out; it will be fetched again."""
@@ -157,6 +165,7 @@ class Cursor:
         batch = self.ready.popleft()
         self.position = batch.next_offset
         self.epoch = batch.leader_epoch
+        self._settle()
         return batch
 
     def take(self, data: Bytes, limits: Limits, gap: GapReport, *, check_crc: bool) -> None:
@@ -184,8 +193,7 @@ class Cursor:
             if check_crc:
                 header = checked_header(piece)
             if header.base_offset > self.fetch_offset:
-                self.gaps += header.base_offset - self.fetch_offset
-                gap(self.topic, self.partition, self.fetch_offset, header.base_offset)
+                self._missed(header.base_offset, gap)
             skipped = self.fetch_offset
             self.fetch_offset = header.next_offset
             self.fetch_epoch = header.leader_epoch
@@ -198,6 +206,29 @@ class Cursor:
             self.ready.append(
                 ConsumerBatch(self.topic, self.partition, batch, skip, self.high_watermark)
             )
+
+    def go_on(self, following: int, gap: GapReport) -> None:
+        """
+        Take the offset at which the broker says to go on.
+
+        Args:
+            following: The offset; if data end before it, all between is missing.
+            gap: Told of that.
+        """
+        if following > self.fetch_offset:
+            self._missed(following, gap)
+            self.fetch_offset = following
+            self.fetch_epoch = -1  # of a record there, which nobody has read
+        self._settle()
+
+    def _missed(self, following: int, gap: GapReport) -> None:
+        self.gaps += following - self.fetch_offset
+        gap(self.topic, self.partition, self.fetch_offset, following)
+
+    def _settle(self) -> None:
+        """When nothing is left to be handed out, pass over what never will be."""
+        if not self.ready:
+            self.position, self.epoch = self.fetch_offset, self.fetch_epoch
 
     def _renew(self) -> None:
         self.ticket += 1

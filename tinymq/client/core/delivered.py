@@ -7,6 +7,7 @@ from itertools import islice
 
 from typing_extensions import override
 
+from tinymq.client.core.starts import Mark
 from tinymq.wire.records import Headers, Record, RecordBatch
 
 
@@ -59,6 +60,11 @@ class ConsumerBatch:
     def next_offset(self) -> int:
         """Offset behind the last record."""
         return self._batch.header.next_offset
+
+    @property
+    def mark(self) -> Mark:
+        """Where to read on behind the batch: store it, and give it back as a start."""
+        return Mark(self.next_offset, self.leader_epoch)
 
     @property
     def leader_epoch(self) -> int:

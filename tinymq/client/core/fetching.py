@@ -11,7 +11,7 @@ from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import ConsumerConfig
 from tinymq.client.core.cursor import Cursor, Standing
 from tinymq.client.core.delivered import ConsumerBatch
-from tinymq.client.core.starts import WORDS, At, Place
+from tinymq.client.core.starts import WORDS, At, Mark, Place
 from tinymq.errors import (
     CorruptBatch,
     DeadlineExceeded,
@@ -25,7 +25,7 @@ from tinymq.errors import (
     WireError,
 )
 from tinymq.wire.frames import Bytes
-from tinymq.wire.messages import Fetch, Offsets, error_from_meta
+from tinymq.wire.messages import PARTITIONS, Fetch, Offsets, error_from_meta
 
 #: Errors after which the topic must be looked up anew.
 MOVED = (UnknownTopicId, UnknownTopic, UnknownPartition)
@@ -90,6 +90,15 @@ class Fetching:
         self.ready_bytes -= sum(batch.size for batch in cursor.ready)
         cursor.ready.clear()
 
+    def reads(self, cursor: Cursor) -> bool:
+        """
+        Tell whether a cursor is read with, and no other has taken its place.
+
+        Args:
+            cursor: The cursor.
+        """
+        return self.cursors.get(cursor.where) is cursor
+
     def remove(self, cursor: Cursor) -> None:
         """
         Stop reading with a cursor.
@@ -99,7 +108,7 @@ class Fetching:
         """
         self.drop_ready(cursor)
         cursor.back()
-        if self.cursors.get(cursor.where) is cursor:
+        if self.reads(cursor):
             del self.cursors[cursor.where]
 
     def clear(self) -> None:
@@ -154,7 +163,9 @@ class Fetching:
         for (leader, _), cursors in looking.items():
             self._look(leader, cursors, now)
         for leader, cursors in reading.items():
-            self._fetch(leader, cursors, now)
+            # Each waits by itself, so that the partitions of none starve the others.
+            for first in range(0, len(cursors), PARTITIONS):
+                self._fetch(leader, cursors[first : first + PARTITIONS], now)
 
     def _leader(self, cursor: Cursor) -> int:
         info = self._cluster.metadata.get(cursor.topic)
@@ -187,7 +198,7 @@ class Fetching:
     def _looked(
         self, live: dict[int, Cursor], results: list[tuple[int, int, int, int, Any]], now: float
     ) -> None:
-        for partition, offset, _epoch, _time, fault in results:
+        for partition, offset, epoch, _time, fault in results:
             cursor = live.get(partition)
             if cursor is None:
                 continue
@@ -195,7 +206,7 @@ class Fetching:
                 self._failed(cursor, error_from_meta(fault), now)
             else:
                 cursor.failures = 0
-                cursor.found(offset)
+                cursor.found(offset, epoch)
 
     def _fetch(self, leader: int, cursors: list[Cursor], now: float) -> None:
         topics: dict[bytes, list[tuple[int, int, int]]] = {}
@@ -241,7 +252,7 @@ class Fetching:
         start = 0
         limits = self._cluster.limits
         for topic_id, rows in topics:
-            for partition, high_watermark, low, size, fault in rows:
+            for partition, high_watermark, low, following, size, fault in rows:
                 data, start = payload[start : start + size], start + size
                 cursor = live.get((topic_id, partition))
                 if cursor is None:
@@ -252,11 +263,12 @@ class Fetching:
                     self._failed(cursor, error_from_meta(fault), now)
                     continue
                 cursor.failures = 0
-                if not size:
+                if not size and following <= cursor.fetch_offset:
                     continue
                 before = len(cursor.ready)
                 try:
                     cursor.take(data, limits, self._gap, check_crc=self._config.check_crc)
+                    cursor.go_on(following, self._gap)
                 except CorruptBatch as error:
                     self._line_up(cursor, before)
                     self.stop(cursor, error)
@@ -333,4 +345,5 @@ def _live(asked: Mapping[Any, tuple[Cursor, int]]) -> dict[Any, Cursor]:
 
 
 def _query(start: Place) -> int:
+    assert not isinstance(start, Mark), "a mark need not be looked up"
     return start.ms if isinstance(start, At) else start

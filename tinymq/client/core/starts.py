@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from attrs import frozen
 
 from tinymq.errors import UsageError
+from tinymq.wire.fields import I32
 from tinymq.wire.messages import EARLIEST, LATEST
 
 
@@ -23,10 +24,24 @@ class At:
     ms: int
 
 
-#: A start as the client works with it: `EARLIEST`, `LATEST`, an offset, or `At`.
-Place: TypeAlias = int | At
-#: A start as callers may give it: a word stands for `EARLIEST` or `LATEST`.
-Start: TypeAlias = Place | Literal["earliest", "latest"]
+class Mark(NamedTuple):
+    """
+    A position to be stored, from which it can be told whether records before it were lost.
+
+    Attributes:
+        offset: The offset to be read next.
+        epoch: The leader epoch of the record before it, or -1 if it is not known:
+            then nobody is told.
+    """
+
+    offset: int
+    epoch: int = -1
+
+
+#: A start as the client works with it: `EARLIEST`, `LATEST`, an offset, `At` or `Mark`.
+Place: TypeAlias = int | At | Mark
+#: A start as callers may give it: a word stands for `EARLIEST` or `LATEST`, a pair for a `Mark`.
+Start: TypeAlias = Place | Literal["earliest", "latest"] | tuple[int, int]
 
 WORDS: Final[Mapping[str, int]] = {"earliest": EARLIEST, "latest": LATEST}
 
@@ -47,9 +62,13 @@ def read_start(given: Any) -> Place:
         return given
     if isinstance(given, At) and type(given.ms) is int and given.ms >= 0:
         return given
+    if isinstance(given, tuple) and len(given) == len(Mark._fields):
+        offset, epoch = given
+        if type(offset) is type(epoch) is int and offset >= 0 and -1 <= epoch <= I32:
+            return Mark(offset, epoch)
     raise UsageError(
-        f"a start is EARLIEST or 'earliest', LATEST or 'latest', an offset from 0 or "
-        f"At(milliseconds), not {given!r:.100}"
+        f"a start is EARLIEST or 'earliest', LATEST or 'latest', an offset from 0, a pair of "
+        f"offset and epoch, or At(milliseconds), not {given!r:.100}"
     )
 
 
@@ -95,4 +114,4 @@ class Starts:
         return self.named.get(partition, self.others)
 
 
-__all__ = ["EARLIEST", "LATEST", "At", "Place", "Start", "Starts", "read_start"]
+__all__ = ["EARLIEST", "LATEST", "At", "Mark", "Place", "Start", "Starts", "read_start"]
