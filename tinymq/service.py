@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -114,6 +114,8 @@ class BrokerService(Service):
         self._config = config
         self._logs = logs
         self._ports: list[IListeningPort] = []
+        #: What a start that fails has to close again.
+        self._opened = ExitStack()
 
     @override
     def setServiceParent(self, parent: Any) -> None:
@@ -149,18 +151,18 @@ class BrokerService(Service):
         record = os.environ.get(RECORD_VARIABLE)
         disk = RecordingDisk(record, config.storage.data) if record else Disk()
         self._folder = DataFolder.open(config.storage.data, disk, self._open_files())
-        try:
-            self._meta_store = Store(
-                Path(config.storage.data) / META_FILE,
-                create=not self._folder.topics(),
-                monotonic=reactor.seconds,
-            )
-            meta = MetaServer(self._meta_store, config)
-        except BaseException:
-            self._folder.close()
-            raise
+        self._opened.callback(self._folder.close)
+        self._meta_store = Store(
+            Path(config.storage.data) / META_FILE,
+            create=not self._folder.topics(),
+            monotonic=reactor.seconds,
+        )
+        self._opened.callback(self._meta_store.close)
+        meta = MetaServer(self._meta_store, config)
         self._background = ThreadBackground(reactor)
+        self._opened.callback(self._background.stop)
         self._syncer = PoolSyncer(disk, reactor.callFromThread, config.storage.sync_threads)
+        self._opened.callback(self._syncer.close)
         world = World(reactor, _wall, self._background)
         store = PartitionStore(self._folder, config.limits, config.producers)
         self.broker = Broker(config, meta, store, world, self._syncer)
@@ -255,6 +257,9 @@ class BrokerService(Service):
         (sys.__stderr__ or sys.stderr).write(f"tinymq: error: {reason}\n")
         if self._logs is not None and not self._logs.on_console:
             self._log.critical("{reason}", reason=reason)
+        for port in self._ports:
+            port.stopListening()
+        self._opened.close()
         raise SystemExit(1)
 
     @staticmethod
