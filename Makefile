@@ -1,4 +1,6 @@
 # make run    start a broker with its dashboard from this checkout
+# make run DATA=/tmp/mq LISTEN=tcp:7810:interface=127.0.0.1 HTTP=tcp:7811:interface=127.0.0.1
+#             the same, elsewhere
 # make test   every test, on every Python of this machine, then the linters
 #
 # Both do all their own set-up: .venv holds the Python that runs the broker and
@@ -28,7 +30,7 @@ sources := pyproject.toml setup.py
 .PHONY: help run test check format bench long clean others browser
 
 help:
-	@sed -n 's/^# make/make/p' Makefile
+	@sed -n 's/^# make/make/p; s/^#  / /p' Makefile
 	@echo "make check  the linters and the type checker"
 	@echo "make format put the code into its form"
 	@echo "make bench  the benchmarks"

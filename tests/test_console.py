@@ -299,9 +299,16 @@ class TestChanges:
     def test_alter(self, fixture: BrokerFixture, console: BrokerConsole) -> None:
         """Changed settings are told as texts."""
         fixture.topic("t")
-        plan = done(fixture, console.alter_topic("t", {"retention.ms": None}, dry_run=False))
+        plan = done(fixture, console.alter_topic("t", {"retention.ms": "none"}, dry_run=False))
         (change,) = plan.changes
         assert (change.name, change.after, plan.applied) == ("retention.ms", "none", True)
+
+    def test_alter_to_the_default(self, fixture: BrokerFixture, console: BrokerConsole) -> None:
+        """A value that is taken away is the default again, not "no limit"."""
+        fixture.topic("t", retention_ms=1000)
+        plan = done(fixture, console.alter_topic("t", {"retention.ms": None}, dry_run=False))
+        (change,) = plan.changes
+        assert (change.before, change.after) == ("1000", "604800000")
 
     def test_delete(self, fixture: BrokerFixture, console: BrokerConsole) -> None:
         """What goes is told first, and then is gone."""

@@ -17,7 +17,6 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.selectreactor import SelectReactor
 from twisted.internet.threads import deferToThreadPool
-from twisted.python import usage
 from twisted.python.threadpool import ThreadPool
 
 from tests.conftest import RealReactor
@@ -99,10 +98,27 @@ class TestOptions:
             self.parsed("--listen", "tcp:7800").configuration()
         assert self.parsed("--listen", "tcp:7800", "--insecure").configuration().network.insecure
 
-    def test_set(self) -> None:
-        """An assignment without a value is a mistake of the command line."""
-        with pytest.raises(usage.UsageError):
-            self.parsed("--set", "storage.data")
+    @pytest.mark.parametrize(
+        ("arguments", "what"),
+        [
+            (["--set", "storage.data"], "not 'storage.data'"),
+            (["--prot", "7"], "option --prot not recognized"),
+            (["--data"], "option --data requires argument"),
+            (["extra"], "Wrong number of arguments."),
+        ],
+    )
+    def test_mistakes(
+        self, capsys: pytest.CaptureFixture[str], arguments: list[str], what: str
+    ) -> None:
+        """A mistake of the command line is told in one line, not behind a page of options."""
+        with pytest.raises(SystemExit) as caught:
+            self.parsed(*arguments)
+        assert caught.value.code == 1
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err.startswith("tinymq: error: ")
+        assert what in captured.err
+        assert captured.err.count("\n") == 1
 
     def test_version(self, capsys: pytest.CaptureFixture[str]) -> None:
         """The version is printed."""

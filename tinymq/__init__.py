@@ -1,7 +1,7 @@
 """
 tinymq: a durable message broker on Twisted.
 
-One topic is a replayable partitioned log and a work queue at the same time.
+A topic is a partitioned log on disk that can be read again and again.
 """
 
 from __future__ import annotations

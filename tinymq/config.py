@@ -244,7 +244,8 @@ class Config:
         if not self.network.insecure and not is_local(endpoint):
             raise ConfigError(
                 f"{name} = {endpoint!r} can be reached from other machines, and there is no "
-                "authentication yet: add :interface=127.0.0.1, or set network.insecure = true"
+                "authentication yet: add :interface=127.0.0.1, or set network.insecure = true "
+                "(--insecure) where everyone who can connect may do everything"
             )
 
     @property

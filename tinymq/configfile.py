@@ -67,7 +67,9 @@ def load(
 def _from_file(file: Path) -> dict[str, Value]:
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
         raise ConfigError(f"{file}: cannot be read: {error}") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{file}: not TOML: {error}") from error

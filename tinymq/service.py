@@ -364,7 +364,7 @@ class BrokerService(Service):
         partitions = self.broker.partitions()
         for partition in partitions:
             partition.close(ShuttingDown("the broker is stopping"))
-        self._withdraw()
+        self._withdraw()  # before the folder is unlocked, and another broker writes its own
         try:
             self.broker.store.close(partitions)
         finally:

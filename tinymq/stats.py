@@ -130,11 +130,13 @@ class PartitionSnapshot:
 
 
 class ConfigRow(NamedTuple):
-    """One setting of a topic, as people write it (``7 d``, ``none``)."""
+    """One setting of a topic, as people write it (``7 d``, ``none``), and what it is."""
 
     name: str
     value: str
     default: str
+    text: str = ""
+    allowed: str = ""
 
 
 @frozen(kw_only=True)

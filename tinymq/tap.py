@@ -81,6 +81,13 @@ class Options(usage.Options):
         self.settings[name.strip()] = value
 
     @override
+    def parseOptions(self, options: list[str] | None = None) -> None:
+        try:
+            super().parseOptions(options)
+        except usage.UsageError as error:
+            die(f"{error} (hint: twistd tinymq --help)")
+
+    @override
     def opt_version(self) -> NoReturn:
         """Print the version and exit."""
         print(f"tinymq {__version__}")  # noqa: T201

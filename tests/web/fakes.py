@@ -260,7 +260,10 @@ class FakeConsole:
             name=name,
             created_ms=NOW - 270 * 86_400_000,
             sync="memory" if topic.config.get("sync") == "memory" else "always",
-            config=tuple(ConfigRow(k, topic.config.get(k, d), d) for k, d in DEFAULTS.items()),
+            config=tuple(
+                ConfigRow(k, topic.config.get(k, d), d, f"About {k}.", "what there is")
+                for k, d in DEFAULTS.items()
+            ),
             partitions=tuple(self._partition(i, p, share) for i, p in enumerate(topic.partitions)),
             rates=topic.rates,
             recent=trail(30, topic.rates),

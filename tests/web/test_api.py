@@ -268,6 +268,13 @@ def test_create_alter_purge_undo_delete(client: Client) -> None:
     assert [c[0] for c in client.console.calls] == ["create", "alter", "purge", "undo", "delete"]
 
 
+def test_settings_may_be_numbers(client: Client) -> None:
+    """A number in JSON is as good as one in a string."""
+    client.send("PUT", "/api/v1/topics/made", b'{"config":{"undo.window":600}}')
+
+    assert client.console.calls == [("create", "made", None, {"undo.window": "600"})]
+
+
 def test_partitions_are_the_brokers_to_choose(client: Client) -> None:
     """Who does not say how many partitions leaves it to the setting of the broker."""
     client.send("PUT", "/api/v1/topics/by-api", b"{}")
@@ -303,7 +310,7 @@ def test_dry_run_changes_nothing(client: Client, method: str, path: str, body: b
         ("PUT", "x", b'{"partitions":0}', 400, "partitions"),
         ("PUT", "x", b'{"partitions":1001}', 400, "partitions"),
         ("PUT", "x", b'{"config":[]}', 400, "config"),
-        ("PUT", "x", b'{"config":{"a":1}}', 400, "config.a"),
+        ("PUT", "x", b'{"config":{"a":true}}', 400, "config.a"),
         ("PUT", "x", b'{"config":{"no.such":"1"}}', 400, "config.no.such"),
         ("PUT", "orders.created", b'{"partitions":3}', 409, "partitions"),
         ("PUT", "x" * 201, b"{}", 400, "name"),

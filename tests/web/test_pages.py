@@ -405,6 +405,14 @@ def test_settings_are_planned_then_changed(client: Client) -> None:
     assert "The settings were changed" in client.get(done.headers["location"]).shown
 
 
+def test_settings_say_what_they_do(client: Client) -> None:
+    """Nobody has to guess what may be written into a field."""
+    reply = client.get("/topics/orders.created/settings")
+
+    assert "About retention.time." in reply.shown
+    assert "Allowed: what there is." in reply.shown
+
+
 def test_plan_without_changes_says_so(client: Client) -> None:
     """Nothing to do is not a button."""
     reply = client.post("/topics/orders.created/settings", config__retention__time="2 d")

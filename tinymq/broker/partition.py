@@ -343,7 +343,8 @@ class Partition:
             )
         if not start <= offset <= end:
             raise OffsetOutOfRange(
-                f"{self.topic.name}/{self.index} holds offsets {start} to {end}, not {offset}",
+                f"{self.topic.name}/{self.index} can be read from offsets {start} to {end}, "
+                f"not from {offset}",
                 start=start,
                 end=end,
             )

@@ -45,9 +45,12 @@ class Changes(Base):
     async def alter_topic(
         self, name: str, config: Mapping[str, str | None], *, dry_run: bool
     ) -> Plan:
-        """Change settings."""
+        """Change settings; None returns one to the broker's default."""
+        # For the operation None is "none" where a setting can be that: no limit.
+        defaults = self._broker.config.defaults.to_mapping()
+        given = {key: defaults.get(key) if to is None else to for key, to in config.items()}
         result = self._operations.run(
-            "topic.alter", {"name": name, "config": dict(config), "dry_run": dry_run}
+            "topic.alter", {"name": name, "config": given, "dry_run": dry_run}
         )
         return Plan(
             action="alter",

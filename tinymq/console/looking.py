@@ -117,7 +117,7 @@ class Looking(Base):
             created_ms=topic.created_ms,
             sync=sync_of(topic),
             config=tuple(
-                ConfigRow(row.name, row.value, row.default)
+                ConfigRow(row.name, row.value, row.default, row.text, row.allowed)
                 for row in topic.config.rows(self._broker.config.defaults)
             ),
             partitions=tuple(self._partition(each, now) for each in partitions),

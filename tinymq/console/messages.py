@@ -191,7 +191,8 @@ def _first(partition: Partition, start: Start, limit: int, notes: list[str]) -> 
     if not low <= start.offset <= visible:
         nearest = min(max(start.offset, low), visible)
         notes.append(
-            f"partition {partition.index} holds offsets {low} to {visible}; shown from {nearest}"
+            f"partition {partition.index} can be read from offsets {low} to {visible}; "
+            f"shown from {nearest}"
         )
         return nearest
     return start.offset

@@ -319,7 +319,8 @@ def lock_folder(path: str) -> int:
         holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
         os.close(descriptor)
         raise ConfigError(
-            f"the data folder {path} is in use by the broker with process id {holder}"
+            f"the data folder {path} is in use by the broker with process id {holder}; "
+            "stop that one, or choose another folder"
         ) from error
     except OSError:
         os.close(descriptor)

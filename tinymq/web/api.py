@@ -228,11 +228,16 @@ class Api:
 
 
 def _settings(body: Mapping[str, Any]) -> dict[str, str | None]:
-    """Read the member ``config``: an object of strings and nulls."""
+    """Read the member ``config``: an object of strings, whole numbers and nulls."""
     given = body.get("config", {})
     if not isinstance(given, dict):
         raise BadInput("config", "config must be an object")
-    return {
-        name: None if value is None else text({f"config.{name}": value}, f"config.{name}")
-        for name, value in given.items()
-    }
+    found: dict[str, str | None] = {}
+    for name, value in given.items():
+        if value is None:
+            found[name] = None
+        elif type(value) is int:
+            found[name] = str(value)
+        else:
+            found[name] = text({f"config.{name}": value}, f"config.{name}")
+    return found

@@ -96,9 +96,11 @@ def coverage(found: Page) -> str:
     if len(found.scanned) == 1:
         one = found.scanned[0]
         if one.end == one.first:
+            if one.log_end == one.log_start:
+                return f"Partition {one.partition} holds nothing."
             return (
                 f"Partition {one.partition} holds offsets {number(one.log_start)} "
-                f"to {number(one.log_end)}; none of them was looked at."
+                f"to {number(one.log_end - 1)}; none of them was looked at."
             )
         return (
             f"Looked at offsets {number(one.first)} to {number(one.end - 1)} of partition "

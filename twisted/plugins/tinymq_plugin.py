@@ -7,6 +7,6 @@ from twisted.application.service import ServiceMaker
 tinymq = ServiceMaker(
     "tinymq",
     "tinymq.tap",
-    "A durable message broker: a replayable log and a work queue in one topic.",
+    "A durable message broker with a dashboard.",
     "tinymq",
 )
