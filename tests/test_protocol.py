@@ -50,7 +50,7 @@ from tinymq.errors import (
 from tinymq.limits import DEFAULT_LIMITS
 from tinymq.meta.registry import Topic
 from tinymq.operations import Operations
-from tinymq.protocol import FRAMES_PER_TURN, MOST_FETCHES, MOST_PENDING, READ_SIZE
+from tinymq.protocol import FRAME_SECONDS, FRAMES_PER_TURN, MOST_FETCHES, MOST_PENDING, READ_SIZE
 from tinymq.wire.codec import pack
 from tinymq.wire.frames import Frame, encode_frame
 from tinymq.wire.header import HEADER, MAGIC, REPLY, VERSION, MessageType
@@ -977,3 +977,22 @@ class TestConnections:
         assert fixture.factory.buildProtocol(address) is None
         first.protocol.connectionLost()
         assert fixture.factory.buildProtocol(address) is not None
+
+
+def test_unfinished_frame(fixture: BrokerFixture, connection: Connection) -> None:
+    """A frame that trickles in for longer than it may ends the connection."""
+    connection.feed(HEADER.pack(MAGIC, VERSION, MessageType.PRODUCE, 9, 1 << 20))
+    for _ in range(FRAME_SECONDS + 5):
+        connection.feed(b"x")
+        fixture.clock.advance(1)
+    assert connection.transport.disconnecting
+
+
+def test_frames_that_overlap(fixture: BrokerFixture, connection: Connection) -> None:
+    """A peer whose every read ends within a frame is not cut off, as long as frames complete."""
+    ping = HEADER.pack(MAGIC, VERSION, MessageType.PING, 0, 0)
+    connection.feed(ping[:5])
+    for _ in range(2 * FRAME_SECONDS):
+        connection.feed(ping[5:] + ping[:5])
+        fixture.clock.advance(1)
+    assert not connection.transport.disconnecting

@@ -88,6 +88,9 @@ MOST_SEARCHES: Final = 100
 READ_SIZE: Final = 256 * 1024
 #: Silent heartbeats after which a peer is taken for dead.
 MISSED_HEARTBEATS: Final = 3
+#: Seconds that one frame may take to arrive. Bytes are signs of life, but a peer
+#: must not hold megabytes here with one of them now and then.
+FRAME_SECONDS: Final = 60
 #: Seconds that a closed connection has to take its last bytes.
 LINGER: Final = 5
 
@@ -116,6 +119,7 @@ class BrokerProtocol(Protocol):
         self.seen_at = 0.0
         self.told_at = 0.0
         self.paused_since: float | None = None
+        self._begun_at: float | None = None
         self._decoder = FrameDecoder(factory.broker.limits.hello)
         self._open: set[int] = set()
         self._readers: set[Reader] = set()
@@ -162,7 +166,9 @@ class BrokerProtocol(Protocol):
         try:
             seconds = self.shared.scheduler.seconds
             until = seconds() + TURN_SECONDS
+            complete = False
             for handled, frame in enumerate(self._decoder.feed(data), 1):
+                complete = True
                 self._frame(frame)
                 if self._closing:
                     break
@@ -170,12 +176,20 @@ class BrokerProtocol(Protocol):
                     # The rest stays bytes: what it asks for might be a thousand times as long.
                     self._later()
                     break
+            self._note_unfinished(complete=complete)
             self.shared.broker.committer.write_staged()
         except BadMagic:
             self._log.info("{peer} does not speak tinymq; closed", peer=self.peer)
             self._close()
         except ProtocolError as error:
             self._refuse(0, error)
+
+    def _note_unfinished(self, *, complete: bool) -> None:
+        """Remember since when there is the beginning of a frame."""
+        if not self._decoder.buffered:
+            self._begun_at = None
+        elif complete or self._begun_at is None:
+            self._begun_at = self.seen_at
 
     def _later(self) -> None:
         """Let other connections have their turn, then go on with what is here."""
@@ -454,6 +468,8 @@ class BrokerProtocol(Protocol):
         if now - self.seen_at > MISSED_HEARTBEATS * beat and self._reading:
             self._log.info("{peer} was silent for too long; closed", peer=self.peer)
             self._close()
+        elif self._reading and self._begun_at is not None and now - self._begun_at > FRAME_SECONDS:
+            self._refuse(0, ProtocolError(f"a frame was not complete within {FRAME_SECONDS} s"))
         elif now - self.told_at >= beat and self._takes_more:
             self._write(encode_frame(MessageType.PING, 0))
 

@@ -131,6 +131,8 @@ class BrokerService(Service):
         self._config = config
         self._logs = logs
         self._ports: list[IListeningPort] = []
+        #: What a start that fails has to close again.
+        self._opened = ExitStack()
 
     @override
     def setServiceParent(self, parent: Any) -> None:
@@ -166,23 +168,22 @@ class BrokerService(Service):
         record = os.environ.get(RECORD_VARIABLE)
         disk = RecordingDisk(record, config.storage.data) if record else Disk()
         self._folder = DataFolder.open(config.storage.data, disk, self._open_files())
-        with ExitStack() as opened:  # whatever fails here leaves nothing open
-            opened.callback(self._folder.close)
-            self._meta_store = Store(
-                Path(config.storage.data) / META_FILE,
-                create=not self._folder.topics(),
-                monotonic=reactor.seconds,
-            )
-            opened.callback(self._meta_store.close)
-            meta = MetaServer(self._meta_store, config)
-            broker_id = self._broker_id(meta)
-            opened.pop_all()
+        self._opened.callback(self._folder.close)
+        self._meta_store = Store(
+            Path(config.storage.data) / META_FILE,
+            create=not self._folder.topics(),
+            monotonic=reactor.seconds,
+        )
+        self._opened.callback(self._meta_store.close)
+        meta = MetaServer(self._meta_store, config)
         self._background = ThreadBackground(reactor)
+        self._opened.callback(self._background.stop)
         self._syncer = PoolSyncer(disk, reactor.callFromThread, config.storage.sync_threads)
+        self._opened.callback(self._syncer.close)
         world = World(reactor, _wall, self._background)
         store = PartitionStore(self._folder, config.limits, config.producers)
         self.broker = Broker(config, meta, store, world, self._syncer)
-        self.broker.id = broker_id
+        self.broker.id = self._broker_id(meta)
         self.operations = Operations(self.broker, self._logs)
         self.factory = BrokerFactory(self.broker, self.operations)
         self._housekeeping = Housekeeping(self.broker)
@@ -273,6 +274,9 @@ class BrokerService(Service):
         (sys.__stderr__ or sys.stderr).write(f"tinymq: error: {reason}\n")
         if self._logs is not None and not self._logs.on_console:
             self._log.critical("{reason}", reason=reason)
+        for port in self._ports:
+            port.stopListening()
+        self._opened.close()
         raise NotStarted(reason)
 
     @staticmethod

@@ -382,3 +382,25 @@ def test_a_run_is_cut_into_batches() -> None:
 def test_a_length_that_is_too_short_ends_the_run(length: int) -> None:
     """A length that would lead backwards or nowhere stops the cutting."""
     assert split(altered(good(), crc=False, length=length)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [
+        ("key", {"keys": [bytes(DEFAULT_LIMITS.key + 10)]}),
+        ("headers", {"headers": [[("a", bytes(DEFAULT_LIMITS.headers + 2000))]]}),
+    ],
+)
+def test_longest_key_and_headers(name: str, columns: dict[str, Any]) -> None:
+    """A key or headers over their limit are refused by the broker, too, and named."""
+    with pytest.raises(ValueTooLarge) as caught:
+        check_produced(encode_batch([b"v"], **columns), DEFAULT_LIMITS)
+    assert caught.value.data == {"limit": getattr(DEFAULT_LIMITS, name), "name": name}
+
+
+def test_value_over_its_limit() -> None:
+    """A value one byte over the limit is refused, one at the limit is taken."""
+    limits = Limits(value=100_000, batch=50_000)
+    check_produced(encode_batch([bytes(100_000)]), limits)
+    with pytest.raises(ValueTooLarge):
+        check_produced(encode_batch([bytes(100_006)]), limits)

@@ -222,7 +222,10 @@ def check_produced(buffer: Bytes, limits: Limits) -> BatchHeader:
         raise InvalidRequest(
             "an idempotent batch needs a producer id, an epoch and a sequence", field="sequence"
         )
-    _check_columns(header, column_spans(buffer))
+    spans = column_spans(buffer)
+    _check_columns(header, spans)
+    if header.size > limits.key:
+        _check_lengths(header, spans, limits)
     return header
 
 
@@ -259,6 +262,34 @@ def _check_columns(header: BatchHeader, spans: Spans) -> None:
                 f"column {column.name.lower()} and its attribute bit do not agree",
                 field="attributes",
             )
+
+
+def _check_lengths(header: BatchHeader, spans: Spans, limits: Limits) -> None:
+    """
+    Hold keys, headers and values to their limits without opening a column.
+
+    Of several records it is the sum; who produces them looks at each.
+    """
+    bounds = [(Column.KEYS, "key", limits.key + _ITEM)]
+    if header.codec == Codec.NONE:
+        most = limits.headers + limits.header_count * 2 * _ITEM
+        bounds += [
+            (Column.HEADERS, "headers", most),
+            (Column.VALUES, "value", limits.value + _ITEM),
+        ]
+    for column, name, most in bounds:
+        span = spans[column]
+        if span is not None and span[1] - span[0] > header.records * most + _ITEM:
+            raise ValueTooLarge(
+                f"the column {column.name.lower()} of {header.records} records has "
+                f"{span[1] - span[0]} bytes; the {name} limit is {getattr(limits, name)} each",
+                limit=getattr(limits, name),
+                name=name,
+            )
+
+
+#: Most bytes that msgpack needs beside an item: its own head, and that of an array.
+_ITEM: Final = 5
 
 
 def column_spans(buffer: Bytes, start: int = PAYLOAD) -> Spans:
