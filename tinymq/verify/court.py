@@ -47,6 +47,7 @@ class Court:
     def power_failed(self) -> None:
         """Remember that what was promised so far comes from before a power cut."""
         self._before_cut = self.journal.counts()
+        self.journal.power_cuts += 1
 
     def hear(self, url: str) -> None:
         """Judge what was promised since the last time; figures come with `close`."""

@@ -38,6 +38,7 @@ class Journal:
         topics_tried: Topics whose making was asked for.
         topics: Topics whose making was acknowledged.
         broken: What ended a thread that should have gone on.
+        power_cuts: How often the power was cut, noted before a broker starts again.
     """
 
     def __init__(self) -> None:
@@ -49,6 +50,7 @@ class Journal:
         self.topics_tried: set[str] = set()
         self.topics: set[str] = set()
         self.broken: list[str] = []
+        self.power_cuts = 0
 
     @property
     def acknowledged(self) -> int:

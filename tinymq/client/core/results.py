@@ -49,8 +49,9 @@ class Sent:
         count: How many records.
         positions: (partition, first offset, count) of each run of records that
             lie one behind the other, in order. Those of one partition have the
-            order in which they were given. The offset is -1 when nobody was
-            asked to confirm.
+            order in which they were given, unless the topic is not synced always
+            and a power cut took back some of them in between. The offset is -1
+            when nobody was asked to confirm.
         volatile: Whether the topic lives in memory only.
     """
 
