@@ -434,6 +434,7 @@ class CoreNetwork:
         puppets: By address.
         up: Whether anybody can be reached.
         reports: Errors of the caller's own code.
+        said: Lines for people.
     """
 
     def __init__(self, puppet: Puppet | None = None) -> None:
@@ -445,6 +446,7 @@ class CoreNetwork:
         self.wires: list[CoreWire] = []
         self.dialed: list[Address] = []
         self.reports: list[tuple[str, Exception]] = []
+        self.said: list[str] = []
         self._dialing: list[tuple[Link, Address]] = []
 
     def cluster(self, config: ClientConfig | None = None, *more: Address) -> Cluster:
@@ -464,6 +466,10 @@ class CoreNetwork:
     def report(self, what: str, error: Exception) -> None:
         """Note it."""
         self.reports.append((what, error))
+
+    def say(self, text: str) -> None:
+        """Note it."""
+        self.said.append(text)
 
     def pump(self) -> None:
         """Move bytes both ways until nothing moves."""

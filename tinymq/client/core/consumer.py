@@ -292,13 +292,16 @@ class ConsumerCore:
             # Those that were assigned anew, or are not read any more, concern nobody here.
             live = [each for each in one.cursors if self.fetching.reads(each)]
             lost = [cursor for cursor in live if cursor.trouble is not None]
-            looking = any(cursor.standing is Standing.LOOKING for cursor in live)
-            if not lost and looking and now < one.deadline:
+            looking = [cursor for cursor in live if cursor.standing is Standing.LOOKING]
+            # Partitions whose broker is away do not keep the others from being read.
+            some = len(looking) < len(live)
+            wait = looking and not (some and all(map(self._away, looking)))
+            if wait and not lost and now < one.deadline:
                 continue
             self._assignments.remove(one)
             if lost:
                 error = lost[0].trouble
-            elif looking:
+            elif looking and not some:
                 error = self.fetching.why or DeadlineExceeded("the starts were not found in time")
             else:
                 error = None
@@ -307,6 +310,9 @@ class ConsumerCore:
                     self.fetching.remove(cursor)
             one.done(error)
         self._wake()
+
+    def _away(self, cursor: Cursor) -> bool:
+        return self._cluster.metadata.leader(*cursor.where) == -1
 
     # --- the cluster's calls ---------------------------------------------------
 
@@ -360,6 +366,8 @@ class ConsumerCore:
                 if (topic, number) not in self.fetching.cursors:
                     self._put(info, number, EARLIEST)
         self.fetching.pump(now)
+        if self._assignments:
+            self._settle(now)
 
     def cluster_closed(self, now: float) -> None:
         """

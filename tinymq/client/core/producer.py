@@ -281,7 +281,7 @@ class ProducerCore:
             return None
         partition = route.choose(key)
         lane = route.lanes.get(partition)
-        if lane is None or not lane.calm:
+        if lane is None or not lane.calm or not self.sending.led(lane):
             return None
         route.sealed(partition)
         return lane
