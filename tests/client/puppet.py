@@ -183,6 +183,7 @@ class Puppet:
         self.limits = evolve(DEFAULT_LIMITS)
         self.heartbeat = 15
         self.window = 64
+        self.cluster = bytes(16)
         self.brokers: list[tuple[int, str, int, str]] = [(number, *ADDRESS, "puppet")]
         self.polls: list[tuple[Line, int, Fetch]] = []
         self.hellos: list[Hello] = []
@@ -291,7 +292,7 @@ class Puppet:
             broker_id=self.number,
             name="puppet",
             software="puppet/1",
-            cluster=bytes(16),
+            cluster=self.cluster,
             session=request.session or b"s" * 16,
             heartbeat=self.heartbeat,
             limits={**asdict(self.limits), "of_the_future": 7},

@@ -17,7 +17,7 @@ from tinymq.client.core.connection import Done
 from tinymq.client.core.link import Link, Network, Phase
 from tinymq.client.core.lookups import Found, Lookups, may_repeat
 from tinymq.client.core.metadata import MetadataCache
-from tinymq.errors import ClosedError, TinyMQError
+from tinymq.errors import ClosedError, TinyMQError, UnreachableError
 from tinymq.limits import Limits
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import Message
@@ -160,6 +160,22 @@ class Cluster:
             return self._any()
         return self.link(leader) if leader >= 0 else None
 
+    def trouble(self, topic: str, partition: int) -> TinyMQError | None:
+        """
+        Say why nothing is heard of a partition, if its broker is away.
+
+        Args:
+            topic: Name of the topic.
+            partition: Number of the partition.
+        """
+        link = self.reach(topic, partition)
+        if link is None:
+            return self.metadata.leaderless(topic, partition)
+        error = link.trouble
+        if isinstance(error, UnreachableError):
+            return self.metadata.unreachable(topic, partition, error)
+        return error
+
     @property
     def failing(self) -> frozenset[int]:
         """The brokers that were tried in vain since they last answered."""
@@ -168,6 +184,14 @@ class Cluster:
         if seed is not None and seed not in self._others and self.seed.failing:
             found.add(seed)
         return frozenset(found)
+
+    @property
+    def near(self) -> frozenset[int]:
+        """The brokers of the client's zone."""
+        zone = self.config.zone
+        if not zone:
+            return frozenset()
+        return frozenset(number for number, name in self.metadata.zones.items() if name == zone)
 
     def _any(self) -> Link:
         """The seed, unless it is away and another broker is there."""
@@ -284,6 +308,16 @@ class Cluster:
         """
         self._lookups.refresh(now)
 
+    def heard(self, revision: int, now: float) -> None:
+        """
+        Note that the metadata have this revision somewhere; ask soon if that is newer.
+
+        Args:
+            revision: The revision.
+            now: The time.
+        """
+        self._lookups.heard(revision, now)
+
     # --- time and end ----------------------------------------------------------
 
     @property
@@ -351,6 +385,8 @@ class Cluster:
         for broker, link in self._others.items():
             if broker in places:
                 link.move([places[broker]], now)
+            link.wanted = broker in places and bool(self._parts)
+        self.seed.wanted = len(places) > 1 and self.seed.broker_id in places and bool(self._parts)
 
     def _link_changed(self, link: Link, now: float) -> None:
         if link.failing:

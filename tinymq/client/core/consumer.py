@@ -34,6 +34,8 @@ class _Assignment:
     cursors: set[Cursor]
     deadline: float
     done: Told
+    #: The topic, if it is read as a whole only since this call.
+    whole: str | None
 
 
 class ConsumerCore:
@@ -105,11 +107,12 @@ class ConsumerCore:
                 if not 0 <= number < info.partitions:
                     done(_no_partition(info, number))
                     return
+            whole = topic if numbers is None and topic not in self._whole else None
             if numbers is None:
                 self._whole.add(topic)
             chosen = range(info.partitions) if numbers is None else numbers
             cursors = {self._put(info, number, starts.of(number)) for number in chosen}
-            self._assignments.append(_Assignment(cursors, deadline, done))
+            self._assignments.append(_Assignment(cursors, deadline, done, whole))
             self.fetching.pump(now)
             self._settle(now)
 
@@ -302,10 +305,13 @@ class ConsumerCore:
             if lost:
                 error = lost[0].trouble
             elif looking and not some:
-                error = self.fetching.why or DeadlineExceeded("the starts were not found in time")
+                error = self._cluster.trouble(*looking[0].where) or self.fetching.why
+                error = error or DeadlineExceeded("the starts were not found in time")
             else:
                 error = None
             if error is not None:
+                if one.whole is not None:
+                    self._whole.discard(one.whole)
                 for cursor in live:
                     self.fetching.remove(cursor)
             one.done(error)

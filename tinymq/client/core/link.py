@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from math import inf
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from tinymq.client.core.address import Address, url_of
 from tinymq.client.core.config import ClientConfig
@@ -36,6 +36,9 @@ from tinymq.errors import (
 )
 from tinymq.limits import DEFAULT_LIMITS, Limits
 from tinymq.wire.frames import Bytes
+
+#: Seconds between looks for a broker that fell silent and whom nobody asks.
+_PROBE_S: Final = 10.0
 
 
 class Wire(Protocol):
@@ -103,6 +106,8 @@ class Link:
         broker_id: Who answered HELLO last, or None before it.
         cluster_id: The id of that broker's cluster.
         patient: Whether requests wait for a broker that has never answered.
+        wanted: Whether a broker that fell silent is looked for now and then,
+            though nobody asks it for anything: it is spared while it fails.
     """
 
     def __init__(
@@ -121,6 +126,7 @@ class Link:
         self.broker_id: int | None = None
         self.cluster_id: bytes | None = None
         self.patient = True
+        self.wanted = False
         self._config = config
         self._network = network
         self._chance = chance
@@ -130,7 +136,7 @@ class Link:
         self._next_address = 0
         self._tried = 0
         self._failures = 0
-        self._retry_at = 0.0
+        self._retry_at = self._probe_at = 0.0
         self._dial_until = inf
         self._session: bytes | None = None
         self._why: TinyMQError | None = None
@@ -149,6 +155,11 @@ class Link:
     def failing(self) -> bool:
         """Whether the broker was tried in vain since it last answered."""
         return self._failures > 0 and self.phase is not Phase.UP
+
+    @property
+    def trouble(self) -> TinyMQError | None:
+        """Why the broker does not answer, while it is tried in vain."""
+        return self._too_late() if self.failing else None
 
     def move(self, addresses: Sequence[Address], now: float) -> None:
         """
@@ -293,7 +304,9 @@ class Link:
         """When `tick` has something to do."""
         at = min((one.deadline for one in self._waiting.values()), default=inf)
         if self.phase is Phase.DOWN:
-            return min(at, self._retry_at) if self._waiting else inf
+            if self._waiting:
+                return min(at, self._retry_at)
+            return self._probe_at if self.wanted and self._failures else inf
         if self.phase is Phase.DIALING:
             return min(at, self._dial_until)
         return at if self.connection is None else min(at, self.connection.wake_at)
@@ -308,8 +321,9 @@ class Link:
         overdue = [key for key, one in self._waiting.items() if one.deadline <= now]
         for one in [self._waiting.pop(key) for key in overdue]:
             one.done(None, b"", self._too_late(), now)
-        if self.phase is Phase.DOWN and self._waiting:
-            self._dial(now)
+        if self.phase is Phase.DOWN:
+            if self._waiting or (self.wanted and self._failures and now >= self._probe_at):
+                self._dial(now)
         elif self.phase is Phase.DIALING and now >= self._dial_until:
             self._network.hang_up(self)
             self._down(UnreachableError("connecting took too long"), now)
@@ -380,6 +394,7 @@ class Link:
         delay = self._config.backoff.delay(self._failures, self._chance())
         # A link that worked is tried again at once: most losses are restarts.
         self._retry_at = now + (0.0 if self._failures == 1 else delay)
+        self._probe_at = max(self._retry_at, now + (0.0 if self._failures == 1 else _PROBE_S))
         self._drop(error, now)
         if isinstance(error, ProtocolError) and not error.retriable:
             self._refuse_waiting(error, now)

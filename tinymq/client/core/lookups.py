@@ -214,16 +214,8 @@ class Lookups:
         self._asking = False
         found: dict[str, TopicInfo | TinyMQError] = {}
         if isinstance(reply, MetadataReply):
-            newer = -1 < self._cache.revision < reply.revision
-            found = self._cache.apply(reply)
+            found = self._learn(names, reply, now)
             self._why = None
-            if newer and any(name not in found for name in self._cache.names):
-                self._refresh_soon(now)
-            for name in names:
-                if name not in found:
-                    if not self._cache.lagging:
-                        self._cache.drop(name)
-                    found[name] = UnknownTopic(f"there is no topic {name}")
         elif error is not None:
             found = dict.fromkeys(names, error)
         again = False
@@ -241,6 +233,22 @@ class Lookups:
                 self._refresh_at = now + self._config.metadata_age_s
         if error is None:
             self._changed = True
+
+    def _learn(
+        self, names: list[str], reply: MetadataReply, now: float
+    ) -> dict[str, TopicInfo | TinyMQError]:
+        """Take in an answer; say what is known of each topic that was asked for."""
+        cache = self._cache
+        newer = -1 < cache.revision < reply.revision
+        found = cache.apply(reply)
+        if newer and any(name not in found for name in cache.names):
+            self._refresh_soon(now)  # others may have changed as well
+        for name in names:
+            if name not in found:
+                if not cache.lagging:
+                    cache.drop(name)
+                found[name] = cache.get(name) or UnknownTopic(f"there is no topic {name}")
+        return found
 
     def _settle(self, name: str, answer: TopicInfo | TinyMQError, now: float) -> bool:
         """Tell those who wait for a topic; say whether some go on waiting."""

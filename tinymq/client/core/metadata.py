@@ -7,7 +7,7 @@ from typing import Any
 from attrs import frozen
 
 from tinymq.client.core.address import Address
-from tinymq.errors import NotLeader, TinyMQError
+from tinymq.errors import NotLeader, TinyMQError, UnreachableError
 from tinymq.wire.messages import MetadataReply, error_from_meta
 
 
@@ -98,6 +98,18 @@ class MetadataCache:
         name = self._broker_names.get(broker)
         return f"broker {broker}" if not name else f"broker {name} ({broker})"
 
+    def place(self, topic: str, partition: int) -> str:
+        """
+        Name a partition and its broker for people.
+
+        Args:
+            topic: Name of the topic.
+            partition: Number of the partition.
+        """
+        broker = self._last_leader(topic, partition)
+        whose = f" on {self.describe(broker)}" if broker >= 0 else ""
+        return f"partition {partition} of topic {topic}{whose}"
+
     def leaderless(self, topic: str, partition: int) -> NotLeader:
         """
         Make the error of a partition without a live leader.
@@ -106,14 +118,31 @@ class MetadataCache:
             topic: Name of the topic.
             partition: Number of the partition.
         """
-        last = self._led.get((topic, partition), -1)
-        whose = f": {self.describe(last)}, which has it, is away" if last >= 0 else ""
         return NotLeader(
-            f"no live broker leads partition {partition} of topic {topic}{whose}",
+            f"the broker is away: {self.place(topic, partition)} has no live leader",
             topic=topic,
             partition=partition,
-            broker=last,
+            broker=self._last_leader(topic, partition),
         )
+
+    def unreachable(self, topic: str, partition: int, error: UnreachableError) -> UnreachableError:
+        """
+        Make the error of a partition whose leader does not answer.
+
+        Args:
+            topic: Name of the topic.
+            partition: Number of the partition.
+            error: What came of asking its leader.
+        """
+        named = type(error)(f"{self.place(topic, partition)}: {error}")
+        named.__cause__ = error.__cause__
+        return named
+
+    def _last_leader(self, topic: str, partition: int) -> int:
+        leader = self.leader(topic, partition)
+        if leader is None or leader < 0:
+            return self._led.get((topic, partition), -1)
+        return leader
 
     def forget_revision(self) -> None:
         """Take the next answer for newer, since it comes from another cluster."""

@@ -96,7 +96,8 @@ class Sending:
 
         def answered(reply: Any, _payload: Bytes, error: TinyMQError | None, now: float) -> None:
             if isinstance(error, UnreachableError):
-                error = self._unreachable(lane, error)
+                metadata = self._cluster.metadata
+                error = metadata.unreachable(lane.topic, lane.partition, error)
             lane.answered(batch, reply, error, now)
             self._ledger.fire()
 
@@ -131,15 +132,6 @@ class Sending:
             lane: The partition.
         """
         return self._cluster.metadata.leader(lane.topic, lane.partition) != -1
-
-    def _unreachable(self, lane: Lane, error: UnreachableError) -> UnreachableError:
-        """The same error, with the names of what it concerns."""
-        metadata = self._cluster.metadata
-        leader = metadata.leader(lane.topic, lane.partition)
-        whose = "" if leader is None else f", led by {metadata.describe(leader)}"
-        named = type(error)(f"partition {lane.partition} of topic {lane.topic}{whose}: {error}")
-        named.__cause__ = error.__cause__
-        return named
 
     def settled(self, lane: Lane, batch: Batch) -> None:
         """
