@@ -26,12 +26,14 @@ class Draft:
         self._base = base
         self._changed: dict[str, dict[Any, Any]] = {}
         self._cluster = base.cluster
+        self._touched: set[bytes] = set()
 
     def put_topic(self, topic: Topic) -> None:
         """Add a topic, or put it in the place of an older form of itself."""
         self.drop_topic(topic.id)
         self._part("topics")[topic.id] = topic
         self._part("by_name")[topic.name] = topic
+        self._touched.add(topic.id)
         self._count(topic, 1)
 
     def drop_topic(self, topic_id: bytes) -> None:
@@ -39,6 +41,7 @@ class Draft:
         topic = self._part("topics").pop(topic_id, None)
         if topic is None:
             return
+        self._touched.add(topic_id)
         if self._part("by_name")[topic.name].id == topic_id:
             del self._part("by_name")[topic.name]
         self._count(topic, -1)
@@ -80,7 +83,13 @@ class Draft:
     def finish(self, revision: int) -> Registry:
         """Return the snapshot."""
         parts = {name: MappingProxyType(part) for name, part in self._changed.items()}
-        return attrs.evolve(self._base, revision=revision, cluster=self._cluster, **parts)
+        return attrs.evolve(
+            self._base,
+            revision=revision,
+            cluster=self._cluster,
+            touched=frozenset(self._touched),
+            **parts,
+        )
 
 
 def follow(draft: Draft, event: Event) -> None:

@@ -136,12 +136,22 @@ class MetaServer:
         draft = Draft(self.registry)
         for event in events:
             follow(draft, event)
-        if draft.is_changed:
-            before, self.registry = self.registry, draft.finish(events[0].revision)
-            for observer in tuple(self._observers):
-                observer(before, self.registry)
         if self._store.revision - self._store.compacted > 2 * self._history:
             self._store.compact(self._store.revision - self._history)
+        if draft.is_changed:
+            before, self.registry = self.registry, draft.finish(events[0].revision)
+            self._tell(before)
+
+    def _tell(self, before: Registry) -> None:
+        """Tell everybody; one that fails must not keep the others from hearing."""
+        errors: list[Exception] = []
+        for observer in tuple(self._observers):
+            try:
+                observer(before, self.registry)
+            except Exception as error:  # noqa: BLE001 - raised below, to the writer
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
     # --- topics
 
