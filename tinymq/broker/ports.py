@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from tinymq.errors import WireError
 from tinymq.meta.registry import Registry, Topic
-from tinymq.meta.server import Observer
+from tinymq.meta.following import Observer
 
 
 class Timer(Protocol):
