@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from tinymq.errors import WireError
 from tinymq.meta.registry import Registry, Topic
-from tinymq.meta.following import Observer
+from tinymq.meta.observers import Observer
 
 
 class Timer(Protocol):
