@@ -27,7 +27,12 @@ ALLOWED: dict[str, set[str]] = {
     "meta": {"wire", "storage"},
     "broker": {"wire", "storage", "meta", "stats"},
     "operations": {"wire", "storage", "meta", "broker", "stats", "logs"},
-    "protocol": {"wire", "broker", "meta", "stats", "operations"},
+    "caller": set(),
+    "traffic": {"stats"},
+    "connection": {"wire", "broker", "stats", "caller", "traffic"},
+    "connections": {"wire", "broker", "stats", "connection"},
+    "protocol": {"wire", "broker", "meta", "stats", "operations"}
+    | {"caller", "connection", "connections"},
     "client": {"wire"},
     "aio": {"wire", "client"},
     "sync": {"wire", "client"},
