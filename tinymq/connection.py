@@ -323,14 +323,9 @@ class Connection(Protocol):
             reply: The answer.
             payload: Pieces of the payload.
         """
-        self._answer(frame_type, message_id, reply.to_meta(), payload)
-
-    def _answer(
-        self, frame_type: int, message_id: int, meta: dict[str, Any] | None, payload: Any
-    ) -> None:
         # One that is not open was refused meanwhile, or never wanted an answer.
         if self._open.pop(message_id, None) is not None and not self._closing:
-            self._write(encode_frame(frame_type | REPLY, message_id, meta, payload))
+            self._write(encode_frame(frame_type | REPLY, message_id, reply.to_meta(), payload))
 
     def _refuse(self, message_id: int, error: WireError) -> None:
         if self._closing:

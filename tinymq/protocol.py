@@ -9,7 +9,6 @@ come back through plain callbacks. It never waits, so nothing here is a coroutin
 from __future__ import annotations
 
 from functools import partial
-from itertools import chain
 from typing import Final
 
 from attrs import asdict
@@ -54,6 +53,7 @@ from tinymq.wire.messages import (
     Offsets,
     OffsetsReply,
     Operate,
+    OperateReply,
     Ping,
     Produce,
     ProduceReply,
@@ -77,23 +77,6 @@ MOST_FETCHES: Final = 100
 MOST_SEARCHES: Final = 100
 
 SOFTWARE: Final = f"tinymq/{__version__}"
-
-
-def handed_out(request: Fetch, reply: FetchReply) -> int:
-    """
-    Count the records of a reply as the partitions count them.
-
-    Args:
-        request: What was asked.
-        reply: Its rows are in the order of the request.
-    """
-    asked = chain.from_iterable(rows for _, rows in request.topics)
-    given = chain.from_iterable(rows for _, rows in reply.topics)
-    return sum(
-        max(0, row[3] - position[1])
-        for position, row in zip(asked, given, strict=True)
-        if row[4]  # bytes
-    )
 
 
 class BrokerProtocol(Connection):
@@ -173,26 +156,23 @@ class BrokerProtocol(Connection):
         if isinstance(result, WireError):
             self._refuse(message_id, result)
         else:
-            self._published(message_id, records, result)
+            if not result.duplicate:
+                self.traffic.messages_in += records
+            if message_id:
+                self.reply(
+                    MessageType.PRODUCE,
+                    message_id,
+                    ProduceReply(
+                        base_offset=result.base_offset,
+                        timestamp=result.timestamp,
+                        duplicate=result.duplicate,
+                        volatile=result.volatile,
+                    ),
+                )
         if was_full:
             self._flow()
-        if not self._listening and not self._pending:
+        if not (self._listening or self._pending):
             self._part()
-
-    def _published(self, message_id: int, records: int, result: Appended) -> None:
-        if not result.duplicate:
-            self.traffic.messages_in += records
-        if message_id:
-            self.reply(
-                MessageType.PRODUCE,
-                message_id,
-                ProduceReply(
-                    base_offset=result.base_offset,
-                    timestamp=result.timestamp,
-                    duplicate=result.duplicate,
-                    volatile=result.volatile,
-                ),
-            )
 
     def _on_fetch(self, frame: Frame) -> None:
         request = Fetch.from_meta(frame.split()[0])
@@ -211,8 +191,7 @@ class BrokerProtocol(Connection):
         def answer(reply: FetchReply, payload: list[Bytes]) -> None:
             if reader is not None:
                 self._readers.discard(reader)
-            if payload:
-                self.traffic.messages_out += handed_out(request, reply)
+                self.traffic.messages_out += reader.records
             self.reply(MessageType.FETCH, message_id, reply, payload)
 
         def full() -> bool:
@@ -225,7 +204,9 @@ class BrokerProtocol(Connection):
             return True
 
         reader = self.shared.broker.fetch(request, answer, full)
-        if not reader.finished:
+        if reader.finished:
+            self.traffic.messages_out += reader.records
+        else:
             self._readers.add(reader)
 
     def _on_offsets(self, frame: Frame) -> None:
@@ -255,7 +236,7 @@ class BrokerProtocol(Connection):
         result = self.shared.operations.run(
             request.name, request.arguments or {}, self.caller.principal
         )
-        self._answer(frame.type, frame.message_id, None, [pack(result)])
+        self.reply(frame.type, frame.message_id, OperateReply(), [pack(result)])
 
     HANDLERS = {  # noqa: RUF012 - the base says that it is the class's
         MessageType.HELLO: _on_hello,
