@@ -8,7 +8,7 @@ import pytest
 from twisted.logger import globalLogPublisher
 
 from tests.fakes.broker import LogKeeper
-from tinymq.caller import LOCAL, Caller
+from tinymq.caller import ANONYMOUS, LOCAL, Caller
 
 
 @pytest.fixture
@@ -28,8 +28,8 @@ def test_told_once_in_order() -> None:
     twice = heard.clear
     caller.on_gone(twice)
     caller.on_gone(lambda: heard.append("c"))
-    caller.end()
-    caller.end()
+    caller.gone()
+    caller.gone()
     assert heard == ["c"]
 
 
@@ -47,7 +47,7 @@ def test_cancel() -> None:
     others.append(caller.on_gone(lambda: heard.append("last")))
     first()
     first()
-    caller.end()
+    caller.gone()
     others[0]()
     assert heard == []
 
@@ -55,7 +55,7 @@ def test_cancel() -> None:
 def test_gone_already() -> None:
     """Who asks after the end is told at once: an operation may have waited meanwhile."""
     caller, heard = Caller("p", "peer"), []
-    caller.end()
+    caller.gone()
     cancel = caller.on_gone(lambda: heard.append("gone"))
     assert heard == ["gone"]
     cancel()
@@ -66,7 +66,7 @@ def test_failure(logged: LogKeeper) -> None:
     caller, heard = Caller("p", "192.0.2.1:5"), []
     caller.on_gone(lambda: 1 / 0)  # type: ignore[arg-type]
     caller.on_gone(lambda: heard.append("gone"))
-    caller.end()
+    caller.gone()
     assert heard == ["gone"]
     (event,) = logged.failures
     assert "192.0.2.1:5" in logged.texts[0]
@@ -76,7 +76,7 @@ def test_failure(logged: LogKeeper) -> None:
 def test_local() -> None:
     """This process never ends as far as it can tell, and keeps nothing of who asks."""
     cancel = LOCAL.on_gone(lambda: pytest.fail("it has not ended"))
-    LOCAL.end()
+    LOCAL.gone()
     cancel()
     assert LOCAL._callbacks is None
-    assert (LOCAL.principal, LOCAL.peer) == ("local", "this process")
+    assert (LOCAL.principal, LOCAL.peer) == (ANONYMOUS, "this process")

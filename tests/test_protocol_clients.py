@@ -6,7 +6,7 @@ import io
 import json
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from tests.fakes.broker import (
     error_of,
     is_reply,
 )
+from tinymq.caller import LOCAL, Caller
 from tinymq.connection import LINGER, READ_SIZE, REASON_BYTES, unsent
 from tinymq.connections import TAKEN_OVER
 from tinymq.errors import ShuttingDown, StateError, UnknownClient
@@ -405,7 +406,8 @@ class TestKick:
         assert {each.type for each in answers} == {MessageType.ERROR}
         assert goodbye.type == MessageType.GOODBYE
 
-    def test_itself(self, fixture: BrokerFixture) -> None:
+    @pytest.mark.parametrize("name", ["topic.list", "no.such"])
+    def test_itself(self, fixture: BrokerFixture, name: str) -> None:
         """A client that closes its own connection gets one answer to its request."""
         connection = fixture.connect()
         operations = fixture.operations
@@ -414,12 +416,14 @@ class TestKick:
         class Kicking:
             """Operations with one that closes its caller."""
 
-            def run(self, name: str, arguments: Any, principal: str) -> dict[str, Any]:
+            async def run(
+                self, name: str, arguments: Mapping[str, Any], caller: Caller = LOCAL
+            ) -> dict[str, Any]:
                 kick(number(connection), name)
-                return operations.run("broker.info", arguments, principal)
+                return await operations.run(name, arguments, caller)
 
-        fixture.factory.operations = Kicking()  # type: ignore[assignment]
-        connection.post(Operate(name="suicide"))
+        fixture.factory.operations = Kicking()
+        connection.post(Operate(name=name))
         answer, goodbye = connection.frames()
         assert isinstance(error_of(answer), StateError)
         assert goodbye.type == MessageType.GOODBYE

@@ -9,6 +9,9 @@ from attrs import define, field
 from twisted.logger import Logger
 from typing_extensions import override
 
+#: Who acts while nobody has to say who they are.
+ANONYMOUS: Final = "anonymous"
+
 #: Takes back what was asked to be told; may be called at any time, and twice.
 Cancel = Callable[[], None]
 
@@ -25,9 +28,9 @@ class Caller:
 
     _log = Logger()
 
-    principal: str
-    peer: str
-    _gone: bool = field(default=False, init=False)
+    principal: str = ANONYMOUS
+    peer: str = ""
+    _ended: bool = field(default=False, init=False)
     #: Made when somebody wants to be told: there are ten thousand connections.
     _callbacks: dict[object, Callable[[], None]] | None = field(default=None, init=False)
 
@@ -41,7 +44,7 @@ class Caller:
         Returns:
             What takes it back.
         """
-        if self._gone:
+        if self._ended:
             self._tell(callback)
             return _nothing
         callbacks = self._callbacks
@@ -55,9 +58,9 @@ class Caller:
 
         return cancel
 
-    def end(self) -> None:
+    def gone(self) -> None:
         """Tell everybody who wants to know that the connection ended."""
-        self._gone = True
+        self._ended = True
         callbacks, self._callbacks = self._callbacks, None
         while callbacks:
             # One by one: a callback may take back those behind it.
@@ -78,7 +81,7 @@ class _Local(Caller):
         return _nothing
 
     @override
-    def end(self) -> None:
+    def gone(self) -> None:
         """Do nothing."""
 
 
@@ -87,4 +90,4 @@ def _nothing() -> None:
 
 
 #: For calls from this process: a caller that never ends.
-LOCAL: Final[Caller] = _Local("local", "this process")
+LOCAL: Final[Caller] = _Local(peer="this process")

@@ -181,7 +181,7 @@ class Connection(Protocol):
         self._cancel_reads()
         self._open.clear()
         self.shared.left(self)
-        self.caller.end()
+        self.caller.gone()
 
     def _cancel_reads(self) -> None:
         readers, self._readers = self._readers, set()
@@ -292,12 +292,18 @@ class Connection(Protocol):
             return  # an answer to our PING; any byte was a sign of life
         try:
             self._handler_of(frame)(self, frame)
-        except WireError as error:
+        except Exception as error:  # noqa: BLE001 - told to the peer
+            self._failed(frame, error)
+
+    def _failed(self, frame: Frame, error: Exception) -> None:
+        """Tell a peer why a request failed; what nobody expected, only in general."""
+        if isinstance(error, WireError):
             self._refuse(frame.message_id, error)
-        except TinyMQError as error:
+        elif isinstance(error, TinyMQError):
             self._refuse(frame.message_id, RequestError(str(error)))
-        except Exception:  # noqa: BLE001 - told in full to the log, in general to the peer
-            self._log.failure("{frame} of {peer} failed", frame=frame, peer=self.peer)
+        else:
+            failure = Failure(error)  # type: ignore[no-untyped-call]
+            self._log.failure("{frame} of {peer} failed", failure, frame=frame, peer=self.peer)
             self._refuse(frame.message_id, InternalError())
 
     def _handler_of(self, frame: Frame) -> Callable[[Any, Frame], None]:
@@ -328,8 +334,8 @@ class Connection(Protocol):
             self._write(encode_frame(frame_type | REPLY, message_id, reply.to_meta(), payload))
 
     def _refuse(self, message_id: int, error: WireError) -> None:
-        if self._closing:
-            return
+        if self._closing or not (self._listening or message_id in self._open):
+            return  # its end refused what was open
         self._open.pop(message_id, None)
         if message_id or error.fatal:
             self._write(encode_frame(MessageType.ERROR, message_id, error_meta(error)))

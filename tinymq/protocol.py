@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final
 
 from attrs import asdict
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IAddress
 from typing_extensions import override
 
@@ -36,7 +37,7 @@ from tinymq.errors import (
     UnsupportedVersion,
     WireError,
 )
-from tinymq.operations import ANONYMOUS, Operations
+from tinymq.operations import Operator
 from tinymq.wire.batch import record_count
 from tinymq.wire.codec import pack
 from tinymq.wire.frames import Bytes, Frame
@@ -49,6 +50,7 @@ from tinymq.wire.messages import (
     Hello,
     HelloReply,
     InitProducer,
+    Message,
     Metadata,
     Offsets,
     OffsetsReply,
@@ -92,7 +94,7 @@ class BrokerProtocol(Connection):
 
     def __init__(self, factory: BrokerFactory, peer: str) -> None:
         # Everybody is nobody until there is something to prove.
-        super().__init__(factory, factory.number(), Caller(ANONYMOUS, peer))
+        super().__init__(factory, factory.number(), Caller(peer=peer))
         self._searches = 0
 
     # --- one method for each type -----------------------------------------------
@@ -225,18 +227,31 @@ class BrokerProtocol(Connection):
 
     def _on_init_producer(self, frame: Frame) -> None:
         InitProducer.from_meta(frame.split()[0])
-        self.reply(frame.type, frame.message_id, self.shared.broker.init_producer())
+        self.shared.broker.init_producer(partial(self._settle, frame.type, frame.message_id))
 
     def _on_metadata(self, frame: Frame) -> None:
         request = Metadata.from_meta(frame.split()[0])
-        self.reply(frame.type, frame.message_id, self.shared.broker.metadata(request))
+        self.shared.broker.metadata(request, partial(self.reply, frame.type, frame.message_id))
 
     def _on_operate(self, frame: Frame) -> None:
         request = Operate.from_meta(frame.split()[0])
-        result = self.shared.operations.run(
-            request.name, request.arguments or {}, self.caller.principal
-        )
-        self.reply(frame.type, frame.message_id, OperateReply(), [pack(result)])
+        Deferred.fromCoroutine(self._operate(frame, request))
+
+    async def _operate(self, frame: Frame, request: Operate) -> None:
+        """Carry out an operation, which may have to wait for other brokers."""
+        operator, arguments = self.shared.operations, request.arguments or {}
+        try:
+            result = pack(await operator.run(request.name, arguments, self.caller))
+        except Exception as error:  # noqa: BLE001 - told to the peer
+            self._failed(frame, error)
+            return
+        self.reply(frame.type, frame.message_id, OperateReply(), [result])
+
+    def _settle(self, frame_type: int, message_id: int, result: Message | WireError) -> None:
+        if isinstance(result, WireError):
+            self._refuse(message_id, result)
+        else:
+            self.reply(frame_type, message_id, result)
 
     HANDLERS = {  # noqa: RUF012 - the base says that it is the class's
         MessageType.HELLO: _on_hello,
@@ -260,7 +275,7 @@ class BrokerFactory(Connections):
         operations: The administrative operations.
     """
 
-    def __init__(self, broker: Broker, operations: Operations) -> None:
+    def __init__(self, broker: Broker, operations: Operator) -> None:
         super().__init__(broker)
         self.operations = operations
         self.searches = Searches(broker)
