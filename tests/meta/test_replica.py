@@ -250,6 +250,7 @@ def test_its_file(server: MetaServer, replica: Replica, disk: FaultyDisk, tmp_pa
     assert facts(read.registry) == facts(server.registry)
     assert (read.registry.revision, read.cursor) == (server.revision, replica.cursor)
     assert (read.take_notes(), read.unsaved) == ((), False)
+    server.drain(1, undo=True)
     server.create_topic("b")
     assert not server.changes(read.cursor).full
     feed(read, server)

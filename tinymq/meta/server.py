@@ -86,7 +86,7 @@ class MetaServer(Membership):
             InvalidRequest: The number of partitions, or a setting.
             TopicExists: It exists and differs; the data says in which field.
             Overloaded: There are as many topics as there may be.
-            StateError: No broker is there to lead it.
+            StateError: No broker is there to lead it, or all are draining.
         """
         name = valid_name(name)
         config = TopicConfig.from_mapping(settings or {}, self._config.defaults)
@@ -109,7 +109,7 @@ class MetaServer(Membership):
             partitions=count,
             config=config,
             created_ms=self._now_ms(),
-            leaders=place(count, self.registry.load),
+            leaders=place(count, self.standings()),
         )
         if dry_run:
             return topic
@@ -157,13 +157,14 @@ class MetaServer(Membership):
             UnknownTopic: There is no such topic.
             InvalidRequest: A setting is unknown, wrong or fixed, or the number
                 is below the present one, or too high.
+            StateError: No broker is there to lead new partitions.
         """
         topic = self.describe(name)
         config = topic.config.altered(settings or {}, self._config.defaults)
         leaders = topic.leaders
         if partitions is not None and partitions != topic.partitions:
             self._check_more(topic, partitions)
-            leaders += place(partitions - topic.partitions, self.registry.load)
+            leaders += place(partitions - topic.partitions, self.standings(), leaders)
         new = attrs.evolve(topic, config=config, partitions=len(leaders), leaders=leaders)
         if new != topic and not dry_run:
             self._write([], [Put(f"topic/{topic.id.hex()}", new.encode())])
