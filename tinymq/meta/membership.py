@@ -131,7 +131,7 @@ class Membership(Following):
         if new_number:  # one that we gave out, or from an id file from elsewhere
             writes.append(Put("brokers", str(broker.id).encode()))
         try:
-            self._write([], writes)
+            self._write([], writes, vital=True)
         except BaseException:
             self._store.drop(broker.lease)
             raise

@@ -37,6 +37,9 @@ Settings = Mapping[str, str | int | None]
 
 _MOST_IDS: Final = 1_000_000
 
+#: Of one transaction, which is told to replicas in one piece.
+_MOST_WRITES: Final = 1000
+
 
 class MetaServer(Membership):
     """
@@ -197,13 +200,17 @@ class MetaServer(Membership):
             raise UnknownTopicId(f"{name} is another topic by now; refresh the metadata")
         key = topic.id.hex()
         at = Put(f"deleted/{key}", str(self._now_ms()).encode())
-        self._write([], [Delete(f"topic/{key}"), Delete(f"name/{topic.name}"), at])
+        gone = Delete(f"topic/{key}"), Delete(f"name/{topic.name}")
+        self._write([], [*gone, at], vital=True)
         return topic
 
     def forget_deleted(self, before_ms: int) -> None:
         """Forget the topics deleted before a time, when no broker holds files of them."""
         old = [topic_id for topic_id, at in self.registry.deleted.items() if at < before_ms]
-        self._write([], [Delete(f"deleted/{topic_id.hex()}") for topic_id in old])
+        for first in range(0, len(old), _MOST_WRITES):
+            some = old[first : first + _MOST_WRITES]
+            gone = [Delete(f"deleted/{topic_id.hex()}") for topic_id in some]
+            self._write([], gone, vital=True)
 
     def _check_count(self, count: object) -> None:
         most = self._config.limits.partitions
