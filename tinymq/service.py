@@ -204,8 +204,9 @@ class BrokerService(Service):
         world = World(reactor, _wall, self._background)
         store = PartitionStore(self._folder, config.limits, config.producers)
         self.broker = Broker(config, self._meta.directory, store, world, self._syncer)
-        self.operations = self._meta.join(self.broker, Node(self.broker, self._logs))
-        self.factory = BrokerFactory(self.broker, self.operations)
+        node = Node(self.broker, self._logs)
+        self.operations = self._meta.join(self.broker, node)
+        self.factory = node.connected = BrokerFactory(self.broker, self.operations)
         self.factory.refuse("the broker is starting")
         self._housekeeping = Housekeeping(self.broker)
         self._console: BrokerConsole | None = None

@@ -245,7 +245,7 @@ class BrokerFixture:
         self.broker.id = 1
         self.node = Node(self.broker)
         self.operations = Operations(self.broker, self.meta, LocalNode(self.node))
-        self.factory = BrokerFactory(self.broker, self.operations)
+        self.factory = self.node.connected = BrokerFactory(self.broker, self.operations)
         self.housekeeping = Housekeeping(self.broker)
         self.keeping = Keeping(self.meta, self.broker)
         self.keeping.register()
