@@ -66,7 +66,7 @@ def test_garbage_in_the_middle(answer: bytes) -> None:
             stage.puppet.deaf = set()
             mad = stage.transports[0]
             mad.push(answer)
-            found = []
+            found: list[bytes | None] = []
             while len(found) < 4:
                 batch = await consumer.next_batch()
                 assert batch is not None
@@ -89,7 +89,7 @@ def test_random_bytes(seed: int) -> None:
             stage.puppet.make("t")
             await stage.client.metadata(["t"])
             kinds = [one | REPLY for one in MessageType] + [int(MessageType.ERROR)]
-            stage.puppet.mute = set(MessageType) - {MessageType.HELLO}
+            stage.puppet.mute = {*MessageType} - {MessageType.HELLO}
             for _ in range(20):
                 calls = [
                     asyncio.ensure_future(stage.client.metadata(["t"])),
@@ -122,7 +122,7 @@ async def test_half_a_frame_then_silence() -> None:
         call = asyncio.create_task(stage.client.admin.broker_info())
         await turns()
         first = stage.transports[0]
-        first.push(encode_frame(MessageType.OPERATE | REPLY, 2, {"a": 1}, [bytes(99)])[0])
+        first.push(bytes(encode_frame(MessageType.OPERATE | REPLY, 2, {"a": 1}, [bytes(99)])[0]))
         began = stage.loop.time()
         (error,) = await ending(call)
         assert isinstance(error, DeadlineExceeded)
