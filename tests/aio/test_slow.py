@@ -75,6 +75,29 @@ def test_a_broker_that_reads_no_more() -> None:
 
 
 @in_loop
+async def test_a_publisher_that_is_too_quick() -> None:
+    """Who waits for `flush` when the buffer is full sends any amount, within the bound."""
+    async with Stage() as stage:
+        bound = 50_000
+        producer = stage.client.producer(ProducerConfig(buffer_bytes=bound))
+        most = 0
+        for number in range(200):
+            while True:
+                try:
+                    producer.send_oneway("t", b"%05d" % number * 1000)
+                except BufferFull:
+                    most = max(most, producer.pending)
+                    await producer.flush()
+                else:
+                    break
+        account = await producer.close()
+
+        assert [account.sent, account.failed_count] == [200, 0]
+        assert 5 <= most <= bound // 5000
+        assert stage.puppet.values("t") == [b"%05d" % number * 1000 for number in range(200)]
+
+
+@in_loop
 async def test_a_reader_that_takes_nothing() -> None:
     """Who takes nothing is fetched for up to the bound, and another reader is not held up."""
     async with Stage() as stage:
