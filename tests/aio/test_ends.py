@@ -68,6 +68,30 @@ async def test_all_producers_close_at_once() -> None:
     assert [producer.account.failed_count for producer in producers] == [1, 1, 1]
 
 
+@pytest.mark.parametrize("back", [False, True])
+def test_cut_while_closing(back: bool) -> None:
+    """A link that dies while a client flushes delays its end until the deadline at most."""
+
+    async def body() -> None:
+        stage = Stage()
+        stage.puppet.deaf = {MessageType.PRODUCE}
+        producer = stage.client.producer(ProducerConfig(deadline_s=5))
+        producer.send_oneway("t", b"x")
+        closings = [asyncio.create_task(stage.client.close()) for _ in range(2)]
+        await turns()
+        began = stage.loop.time()
+        stage.up = back
+        stage.puppet.deaf = set()
+        stage.cut()
+        await asyncio.gather(*closings)
+
+        assert stage.loop.time() - began <= (1 if back else 5)
+        assert [producer.account.sent, producer.account.failed_count] == [back, not back]
+        assert stage.transports == []
+
+    run(body())
+
+
 @in_loop
 async def test_connect_of_the_caller_fails() -> None:
     """Whatever the caller's own way to connect raises ends calls at their deadline, with it."""

@@ -149,6 +149,39 @@ async def test_half_a_frame_then_the_end() -> None:
         assert list(await call) == ["t"]
 
 
+@pytest.mark.parametrize("greeted", [False, True])
+def test_a_trickle_is_no_answer(greeted: bool) -> None:
+    """A peer that sends a byte of its answer now and then delays no call beyond its deadline."""
+
+    async def body() -> None:
+        async with Stage(deadline_s=12) as stage:
+            stage.puppet.make("t")
+            if greeted:
+                await stage.client.metadata(["t"])
+            stage.puppet.mute = set(MessageType)
+            began = stage.loop.time()
+            call = asyncio.create_task(stage.client.metadata(["t"]))
+
+            async def trickle() -> None:
+                kind = 0xA0 if greeted else 0x81
+                for byte in HEADER.pack(MAGIC, VERSION, kind, 1, 60_000) + bytes(20):
+                    await asyncio.sleep(1)
+                    for transport in tuple(stage.transports):
+                        transport.push(bytes([byte]))
+
+            trickling = asyncio.create_task(trickle())
+            (error,) = await ending(call)
+            trickling.cancel()
+            assert isinstance(error, TinyMQError)
+            assert stage.loop.time() - began <= 12
+            stage.puppet.mute = set()
+            stage.cut()
+
+            assert list(await stage.client.metadata(["t"])) == ["t"]
+
+    run(body())
+
+
 @in_loop
 async def test_byte_by_byte() -> None:
     """Answers that come in single bytes are the same answers."""
