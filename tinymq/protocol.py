@@ -590,6 +590,10 @@ class BrokerFactory(Factory):
         """
         self.refusing = reason
 
+    def accept(self) -> None:
+        """Take new connections."""
+        self.refusing = None
+
     def close_all(self, reason: str) -> None:
         """
         End every connection in order.
