@@ -37,6 +37,7 @@ async def test_consume() -> None:
         assert [batch and batch.values for batch in batches] == [[b"a"], [b"b"], [b"c"]]
         assert consumer.assigned == [("t", 0)]
         assert consumer.position("t", 0) == 3
+        assert consumer.marks("t") == {0: consumer.mark("t", 0)} == {0: (3, 0)}
         assert await consumer.end_offsets("t") == {0: 3}
         assert consumer.gaps == 0
 

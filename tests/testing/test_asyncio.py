@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
+import threading
 import time
 from typing import Any
 
@@ -58,20 +61,20 @@ def test_both_kinds_of_clients(tinymq_broker: InProcessBroker) -> None:
 
 
 def test_time_passes_in_sleeps(tinymq_broker: InProcessBroker) -> None:
-    """A program that works once an hour does a day's work at once, on live links."""
+    """A program that works every few minutes does ten minutes' work at once, on live links."""
     began = time.monotonic()
 
     async def body() -> None:
         client = tinymq_broker.asyncio_client()
-        for hour in range(3):
-            await publish(client, b"%d" % hour)
-            await asyncio.sleep(600)
+        for number in range(3):
+            await publish(client, b"%d" % number)
+            await asyncio.sleep(200)
         assert tinymq_broker.links(client) == 1
 
-    tinymq_broker.run_asyncio(body(), timeout=3000)
+    tinymq_broker.run_asyncio(body(), timeout=700)
 
     assert values(tinymq_broker) == [b"0", b"1", b"2"]
-    assert tinymq_broker.clock.seconds() == pytest.approx(1800, abs=1)
+    assert tinymq_broker.clock.seconds() == pytest.approx(600, abs=1)
     assert time.monotonic() - began < 5
 
 
@@ -233,6 +236,35 @@ def test_nothing_will_happen(tinymq_broker: InProcessBroker) -> None:
         tinymq_broker.run_asyncio(body(), timeout=5)
 
 
+def test_cannot_be_cancelled() -> None:
+    """A coroutine that ignores its end hangs neither the test nor the broker's end."""
+
+    async def body() -> None:
+        while True:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(7)
+
+    broker = InProcessBroker()
+    for call in (lambda: broker.run_asyncio(body(), timeout=30), broker.close):
+        with pytest.raises(TimeoutError, match="cannot be cancelled"):
+            call()
+    assert not broker.running
+    gc.collect()
+
+
+def test_cancelled_by_itself(tinymq_broker: InProcessBroker) -> None:
+    """A coroutine that cancels itself ends so, and is no time-out."""
+
+    async def body() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(1)
+
+    with pytest.raises(asyncio.CancelledError):
+        tinymq_broker.run_asyncio(body())
+
+
 def test_own_time_out_and_errors(tinymq_broker: InProcessBroker) -> None:
     """Errors of the coroutine come out as they are, time-outs of its own included."""
 
@@ -252,17 +284,15 @@ def test_own_time_out_and_errors(tinymq_broker: InProcessBroker) -> None:
 
 def test_threads_stop_the_clock(tinymq_broker: InProcessBroker) -> None:
     """While a thread of the loop works, no time passes."""
-    held = asyncio.Event()
 
-    async def body() -> str:
+    async def body() -> bool:
         ticking = asyncio.create_task(asyncio.sleep(3600))
-        result = await asyncio.to_thread(lambda: "done")
+        result = await asyncio.to_thread(lambda: threading.Event().wait(0.01))
         assert not ticking.done()
         ticking.cancel()
-        held.set()
         return result
 
-    assert tinymq_broker.run_asyncio(body()) == "done"
+    assert not tinymq_broker.run_asyncio(body())
     assert tinymq_broker.clock.seconds() < 60
 
 

@@ -122,18 +122,20 @@ class InProcessBroker:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
     def _close(self) -> None:
-        if self._loop is not None:
-            self._loop.close(*[client.close for client, _ in self._asyncio_clients])
-            self._loop = None
-        self._asyncio_clients.clear()
-        for client, clock, _ in self._clients:
-            if self.running:
-                self.run(client.close())
-            else:
-                client.close()
-            clock.stop()
-        self._clients.clear()
-        self.stop()
+        try:
+            loop, self._loop = self._loop, None
+            if loop is not None:
+                loop.close(PATIENCE, *[client.close for client, _ in self._asyncio_clients])
+        finally:
+            self._asyncio_clients.clear()
+            for client, clock, _ in self._clients:
+                if self.running:
+                    self.run(client.close())
+                else:
+                    client.close()
+                clock.stop()
+            self._clients.clear()
+            self.stop()
 
     @property
     def running(self) -> bool:

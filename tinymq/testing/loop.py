@@ -43,7 +43,8 @@ class _Selector(selectors.DefaultSelector):
         stirred: Whether something was scheduled since the last look.
         threads: Calls of the executor that have not returned.
         left: How many seconds may still pass, jumps not counted.
-        tired: Called once when more would have to pass.
+        tired: Called when more would have to pass, and replaced by what is called
+            the next time; None raises `TimeoutError` out of the loop.
     """
 
     def __init__(self, world: World) -> None:
@@ -51,7 +52,7 @@ class _Selector(selectors.DefaultSelector):
         self.world = world
         self.stirred = False
         self.threads = 0
-        self.left = inf
+        self.left = 0.0
         self.tired: Callable[[], object] | None = None
 
     @override
@@ -78,10 +79,9 @@ class _Selector(selectors.DefaultSelector):
             clock.move_to(due)
             self.world.settle()
             return
-        tired, self.tired, self.left = self.tired, None, inf
-        if tired is None:
-            raise TimeoutError("every task waits for something that nobody will do")
-        tired()
+        if self.tired is None:
+            raise TimeoutError("a task waits for what never comes, and cannot be cancelled")
+        self.tired()
 
 
 class FakeTimeLoop(asyncio.SelectorEventLoop):
@@ -150,12 +150,12 @@ class LoopRoom:
             TimeoutError: It has none after that time.
         """
         selector = self._selector
-
         tired = False
 
         def give_up(task: asyncio.Task[T]) -> None:
             nonlocal tired
             tired = True
+            selector.left, selector.tired = patience, None  # to end in order, and once only
             task.cancel()
 
         async def whole() -> T:
@@ -169,8 +169,6 @@ class LoopRoom:
                     raise
                 text = f"no outcome within {patience:g} s of the fake clock"
                 raise TimeoutError(text) from None
-            finally:
-                selector.left, selector.tired = inf, None
 
         return self._runner.run(whole())
 
@@ -179,15 +177,17 @@ class LoopRoom:
         """Whether this is called from within the loop."""
         return self._runner.get_loop().is_running()
 
-    def close(self, *ends: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    def close(self, patience: float, *ends: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """
         End the loop, and cancel what is left in it.
 
         Args:
+            patience: Most seconds of the fake clock for each step.
             ends: Coroutines to be run before.
         """
         try:
             for end in ends:
-                self._runner.run(end())
+                self.run(end(), patience)
         finally:
+            self._selector.left, self._selector.tired = patience, None
             self._runner.close()
