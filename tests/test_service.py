@@ -360,6 +360,10 @@ class TestRefusals:
         assert "the data folder" in result.stderr
         assert "is in use by" in log.read_text()
         assert "Traceback" not in result.stderr + log.read_text()
+        # The terminal is told first; then the process takes its file away.
+        until = time.monotonic() + PATIENCE
+        while pid.exists() and time.monotonic() < until:
+            time.sleep(0.01)
         assert not pid.exists()
 
     def test_locked(self, daemon: BrokerProcess) -> None:
