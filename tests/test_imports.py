@@ -55,7 +55,7 @@ ALLOWED: dict[str, set[str]] = {
     "service": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
     | {"client", "gateways", "console", "sampling", "logs", "node", "cluster"},
     "testing": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol"}
-    | {"client", "aio", "sync", "console", "logs", "service", "node", "cluster"},
+    | {"client", "aio", "sync", "console", "logs", "service", "node", "cluster", "verify"},
     "tap": {"logs", "service", "process"},
     "__init__": {"client"},
 }
