@@ -9,6 +9,7 @@ from tinymq.cli.values import (
     LATEST,
     Position,
     human_size,
+    human_span,
     iso,
     parse_duration,
     parse_position,
@@ -106,3 +107,5 @@ def test_shown_values() -> None:
         "3.0 GiB",
         "2.0 TiB",
     ]
+    spans = [human_span(n) for n in (-1, 0, 59.6, 61, 3600, 90_000, 8 * 86_400)]
+    assert spans == ["0s", "0s", "1m0s", "1m1s", "1h0m", "1d1h", "8d0h"]

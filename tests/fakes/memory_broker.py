@@ -9,6 +9,7 @@ from typing import Any
 
 from attrs import Factory, define, frozen
 
+from tests.fakes.memory_cluster import MemoryCluster
 from tinymq.errors import (
     ConnectionLost,
     DeadlineExceeded,
@@ -89,6 +90,7 @@ class MemoryBroker:
         failure: Raised by every call, when set.
         patient: Readers that have read everything wait for another thread to
             publish, instead of being interrupted.
+        cluster: The brokers and the clients that there are said to be.
     """
 
     def __init__(self) -> None:
@@ -100,6 +102,7 @@ class MemoryBroker:
         self.idle: list[Callable[[], None]] = []
         self.failure: Exception | None = None
         self.patient = False
+        self.cluster = MemoryCluster()
         self.lock = threading.RLock()
         self.arrived = threading.Condition(self.lock)
         self._time = BEGIN_MS
@@ -271,7 +274,39 @@ class MemoryBroker:
             self.log_level = level
         return {"level": level, "before": before, "dry_run": dry_run}
 
-    def _broker_info(self) -> dict[str, Any]:
+    def _broker_list(self) -> dict[str, Any]:
+        return self.cluster.list()
+
+    def _broker_drain(
+        self, broker: int, *, undo: bool = False, dry_run: bool = False
+    ) -> dict[str, Any]:
+        return self.cluster.drain(broker, undo=undo, dry_run=dry_run)
+
+    def _client_list(
+        self,
+        broker: int | None = None,
+        filter: str = "",  # noqa: A002 - the API's word
+        after: str | None = None,
+        limit: int = 100,
+    ) -> dict[str, Any]:
+        return self.cluster.search(broker, filter, after, limit)
+
+    def _client_info(self, broker: int, id: int) -> dict[str, Any]:  # noqa: A002 - the API's word
+        return self.cluster.client(broker, id)
+
+    def _client_kick(
+        self,
+        broker: int,
+        id: int,  # noqa: A002 - the API's word
+        reason: str = "",
+        *,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        return self.cluster.kick(broker, id, dry_run=dry_run)
+
+    def _broker_info(self, broker: int | None = None) -> dict[str, Any]:
+        if broker is not None:
+            return self.cluster.info(broker)
         return {
             "broker": {"id": 1, "name": "memory", "topics": len(self.topics)},
             "ready": self.ready,

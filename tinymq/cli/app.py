@@ -25,6 +25,11 @@ VERBS: dict[str, tuple[str, str]] = {
     "consume": ("tinymq.cli.read:consume", "Write the values of a topic to stdout."),
     "peek": ("tinymq.cli.read:peek", "Look at a few records."),
     "tail": ("tinymq.cli.read:tail", "Show the last records, and new ones as they come."),
+    "node": ("tinymq.cli.node:node", "Show the brokers of a cluster, and drain one."),
+    "clients": (
+        "tinymq.cli.clients:clients",
+        "Show who is connected, and hang up on a client.",
+    ),
     "info": ("tinymq.cli.about:info", "Show the broker and whether it is ready."),
     "log-level": (
         "tinymq.cli.about:log_level",

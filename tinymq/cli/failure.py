@@ -16,6 +16,7 @@ from typing import Final
 import click
 
 from tinymq import errors
+from tinymq.cli.output import printable
 
 REFUSED: Final = 1
 USAGE: Final = 2
@@ -84,7 +85,7 @@ def text_of(error: Exception) -> str:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     else:
         text = str(error) or type(error).__name__
-    return " ".join(text.split()).rstrip(".")
+    return printable(" ".join(text.split())).rstrip(".")
 
 
 def report(error: Exception) -> int:

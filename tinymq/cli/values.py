@@ -105,6 +105,17 @@ def human_size(count: int) -> str:
     return f"{size:.1f} TiB"
 
 
+def human_span(seconds: float) -> str:
+    """Write a length of time for people, with its two largest units."""
+    left = max(0, round(seconds))
+    parts: list[str] = []
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        if count or parts or unit == "s":
+            parts.append(f"{count}{unit}")
+    return "".join(parts[:2])
+
+
 @frozen
 class Position:
     """
