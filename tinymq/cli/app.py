@@ -20,6 +20,7 @@ from tinymq.errors import TinyMQError
 
 #: Verb, where it is, what it does. The help must not import the verbs.
 VERBS: dict[str, tuple[str, str]] = {
+    "up": ("tinymq.cli.up:up", "Start a MetaServer and some brokers on this machine."),
     "topic": ("tinymq.cli.topic:topic", "List, make, change, empty and remove topics."),
     "pub": ("tinymq.cli.pub:pub", "Publish stdin, its lines, or a value."),
     "consume": ("tinymq.cli.read:consume", "Write the values of a topic to stdout."),
