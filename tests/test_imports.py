@@ -49,6 +49,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"client", "aio", "sync", "console", "logs", "service"},
     "tap": {"logs", "service", "process"},
     "__init__": {"client"},
+    "__main__": {"cli"},
 }
 
 #: Rooms, and one inner room, that do not know Twisted.

@@ -91,6 +91,9 @@ class MemoryBroker:
         patient: Readers that have read everything wait for another thread to
             publish, instead of being interrupted.
         cluster: The brokers and the clients that there are said to be.
+        pauses: The seconds of each wait of `pause`.
+        answers: What operations without a method of their own answer, one after
+            the other; after the last one somebody presses Ctrl-C.
     """
 
     def __init__(self) -> None:
@@ -103,9 +106,18 @@ class MemoryBroker:
         self.failure: Exception | None = None
         self.patient = False
         self.cluster = MemoryCluster()
+        self.pauses: list[float] = []
+        self.answers: dict[str, list[dict[str, Any] | Exception]] = {}
         self.lock = threading.RLock()
         self.arrived = threading.Condition(self.lock)
         self._time = BEGIN_MS
+
+    def pause(self, seconds: float) -> None:
+        """Let something happen while somebody waits; with nothing left, Ctrl-C does."""
+        self.pauses.append(seconds)
+        if not self.idle:
+            raise KeyboardInterrupt
+        self.idle.pop(0)()
 
     def check(self) -> None:
         """Fail if the broker is to fail."""
@@ -154,9 +166,19 @@ class MemoryBroker:
         with self.lock:
             self.check()
             self.calls.append((name, arguments))
+            if name in self.answers:
+                return self._answer(name)
             method = getattr(self, "_" + name.replace(".", "_"))
             result: dict[str, Any] = method(**arguments)
             return result
+
+    def _answer(self, name: str) -> dict[str, Any]:
+        if not self.answers[name]:
+            raise KeyboardInterrupt
+        answer = self.answers[name].pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def _topic_create(
         self,

@@ -15,6 +15,7 @@ from typing_extensions import override
 
 import tinymq
 from tinymq.cli.failure import INTERRUPTED, Failed, report
+from tinymq.cli.groups import Group
 from tinymq.cli.session import Session, remote_options
 from tinymq.errors import TinyMQError
 
@@ -30,6 +31,11 @@ VERBS: dict[str, tuple[str, str]] = {
     "clients": (
         "tinymq.cli.clients:clients",
         "Show who is connected, and hang up on a client.",
+    ),
+    "lookup": ("tinymq.cli.lookup:lookup", "Ask MetaServers which nodes have a topic."),
+    "watch": (
+        "tinymq.cli.watch:watch",
+        "Print changes of topics and brokers as they happen.",
     ),
     "info": ("tinymq.cli.about:info", "Show the broker and whether it is ready."),
     "log-level": (
@@ -47,7 +53,7 @@ VERBS: dict[str, tuple[str, str]] = {
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Group):
     """A group whose commands are imported when they are used."""
 
     def __init__(self, *args: Any, verbs: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:

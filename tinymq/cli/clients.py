@@ -9,6 +9,7 @@ import click
 from tinymq.cli.about import flat
 from tinymq.cli.confirm import change_options, confirm, yes_option
 from tinymq.cli.failure import Failed
+from tinymq.cli.groups import Group
 from tinymq.cli.node import find_broker
 from tinymq.cli.output import (
     Column,
@@ -80,7 +81,7 @@ COLUMNS: Final = (
 )
 
 
-@click.group()
+@click.group(cls=Group)
 def clients() -> None:
     """Show who is connected, and hang up on a client."""
 

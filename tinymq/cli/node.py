@@ -10,6 +10,7 @@ import click
 from tinymq.cli.about import flat
 from tinymq.cli.confirm import change_options, confirm, yes_option
 from tinymq.cli.failure import Failed
+from tinymq.cli.groups import Group
 from tinymq.cli.output import (
     Column,
     Listing,
@@ -74,7 +75,7 @@ COLUMNS: Final = (
 )
 
 
-@click.group()
+@click.group(cls=Group)
 def node() -> None:
     """Show the brokers of a cluster, and drain one."""
 

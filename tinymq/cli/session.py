@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -50,11 +51,17 @@ class Session:
         url: Where the broker is.
         timeout: Seconds that a request may take.
 
+        sleep: Waits so many seconds.
+
     Args:
         connect: Makes a client; tests give a fake.
+        sleep: Waits so many seconds; tests do not.
     """
 
-    def __init__(self, connect: Connect = connect) -> None:
+    def __init__(
+        self, connect: Connect = connect, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self.sleep = sleep
         self.url = os.environ.get("TINYMQ_URL") or DEFAULT_URL
         self.timeout = DEFAULT_TIMEOUT
         self._connect = connect
@@ -67,10 +74,15 @@ class Session:
             self._client = self._connect(self.url, self.timeout)
         return self._client
 
-    def fresh(self) -> Session:
-        """Make a session of the same kind with a client of its own, for another thread."""
-        session = Session(self._connect)
-        session.url, session.timeout = self.url, self.timeout
+    def fresh(self, url: str | None = None) -> Session:
+        """
+        Make a session of the same kind with a client of its own, for another thread.
+
+        Args:
+            url: Where its broker is, if that is another one.
+        """
+        session = Session(self._connect, self.sleep)
+        session.url, session.timeout = url or self.url, self.timeout
         return session
 
     def operate(self, name: str, /, **arguments: Any) -> dict[str, Any]:
