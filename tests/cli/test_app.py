@@ -168,7 +168,8 @@ def test_where_the_broker_is(monkeypatch: pytest.MonkeyPatch) -> None:
         raise errors.UnreachableError
 
     def run(*arguments: str) -> None:
-        CliRunner().invoke(root, list(arguments), obj=Session(connect))
+        session = Session(connect, explain=lambda url: None)
+        CliRunner().invoke(root, list(arguments), obj=session)
 
     monkeypatch.delenv("TINYMQ_URL", raising=False)
     run("topic", "ls")

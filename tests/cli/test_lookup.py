@@ -41,7 +41,10 @@ def ask(servers: dict[str, MemoryBroker]) -> Ask:
 
     def run(*arguments: str) -> Result:
         return CliRunner().invoke(
-            root, ["lookup", *arguments], obj=Session(connect), prog_name="tinymq"
+            root,
+            ["lookup", *arguments],
+            obj=Session(connect, explain=lambda url: None),
+            prog_name="tinymq",
         )
 
     return run

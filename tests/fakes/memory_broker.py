@@ -91,6 +91,7 @@ class MemoryBroker:
         patient: Readers that have read everything wait for another thread to
             publish, instead of being interrupted.
         cluster: The brokers and the clients that there are said to be.
+        stranger: What is told when somebody else answers in the broker's place.
         pauses: The seconds of each wait of `pause`.
         answers: What operations without a method of their own answer, one after
             the other; after the last one somebody presses Ctrl-C.
@@ -106,6 +107,7 @@ class MemoryBroker:
         self.failure: Exception | None = None
         self.patient = False
         self.cluster = MemoryCluster()
+        self.stranger: Exception | None = None
         self.pauses: list[float] = []
         self.answers: dict[str, list[dict[str, Any] | Exception]] = {}
         self.lock = threading.RLock()

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from tinymq.cli.values import DURATION
+from tinymq.cli.wrongport import explain
+from tinymq.errors import UnreachableError
 
 if TYPE_CHECKING:
     from tinymq.sync import Client
@@ -56,12 +58,17 @@ class Session:
     Args:
         connect: Makes a client; tests give a fake.
         sleep: Waits so many seconds; tests do not.
+        explain: Finds out who answers at a URL where no broker does.
     """
 
     def __init__(
-        self, connect: Connect = connect, sleep: Callable[[float], None] = time.sleep
+        self,
+        connect: Connect = connect,
+        sleep: Callable[[float], None] = time.sleep,
+        explain: Callable[[str], Exception | None] = explain,
     ) -> None:
         self.sleep = sleep
+        self.explain = explain
         self.url = os.environ.get("TINYMQ_URL") or DEFAULT_URL
         self.timeout = DEFAULT_TIMEOUT
         self._connect = connect
@@ -81,7 +88,7 @@ class Session:
         Args:
             url: Where its broker is, if that is another one.
         """
-        session = Session(self._connect, self.sleep)
+        session = Session(self._connect, self.sleep, self.explain)
         session.url, session.timeout = url or self.url, self.timeout
         return session
 
@@ -137,6 +144,9 @@ def remote(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.pass_obj
     @functools.wraps(function)
     def verb(session: Session, /, *args: Any, **kwargs: Any) -> Any:
-        return function(session, *args, **kwargs)
+        try:
+            return function(session, *args, **kwargs)
+        except UnreachableError as error:
+            raise session.explain(session.url) or error from error
 
     return verb
