@@ -89,5 +89,5 @@ def test_topics() -> None:
     """Settings of a topic take units from every face, for all of them give texts."""
     config = TopicConfig.from_mapping({"retention.ms": "7 d", "segment.bytes": "1GiB"})
     assert (config.retention_ms, config.segment_bytes) == (604_800_000, 1 << 30)
-    with pytest.raises(InvalidRequest, match="retention.ms = '7x' is wrong"):
+    with pytest.raises(InvalidRequest, match=r"retention\.ms = '7x' is wrong"):
         TopicConfig.from_mapping({"retention.ms": "7x"})

@@ -11,11 +11,10 @@ from tinymq.cli.values import (
     human_size,
     human_span,
     iso,
-    parse_duration,
     parse_position,
-    parse_size,
     parse_time,
 )
+from tinymq.settings import parse_duration, parse_size
 
 NOW = 1_750_000_000_000
 
