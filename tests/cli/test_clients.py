@@ -127,7 +127,7 @@ def test_kick(broker: MemoryBroker, run: Run) -> None:
     assert done.output.startswith("closed the connection of broker-2/1 ")
     assert broker.calls[-1] == (
         "client.kick",
-        {"broker": 2, "id": 1, "reason": "too slow", "dry_run": False},
+        {"broker": "2", "id": 1, "reason": "too slow", "dry_run": False},
     )
     assert len(broker.cluster.clients) == 2
     gone = run("clients", "kick", "broker-2/1", "--yes")

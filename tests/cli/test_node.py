@@ -103,7 +103,7 @@ def test_drain(broker: MemoryBroker, run: Run) -> None:
     assert broker.cluster.brokers[0]["state"] == "draining"
     undone = run("node", "undrain", "2")
     assert undone.output == "east gets new partitions again\n"
-    assert broker.calls[-1] == ("broker.drain", {"broker": 2, "undo": True, "dry_run": False})
+    assert broker.calls[-1] == ("broker.drain", {"broker": "2", "undo": True, "dry_run": False})
 
 
 def test_drain_for_programs(run: Run) -> None:

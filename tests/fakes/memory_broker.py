@@ -292,7 +292,9 @@ class MemoryBroker:
                 each.start, each.purged_from = each.purged_from or 0, None
         return {"topic": topic.facts(), "dry_run": dry_run}
 
-    def _broker_log_level(self, level: str, *, dry_run: bool = False) -> dict[str, Any]:
+    def _broker_log_level(
+        self, level: str, broker: str | None = None, *, dry_run: bool = False
+    ) -> dict[str, Any]:
         before = self.log_level
         if not dry_run:
             self.log_level = level
@@ -302,25 +304,25 @@ class MemoryBroker:
         return self.cluster.list()
 
     def _broker_drain(
-        self, broker: int, *, undo: bool = False, dry_run: bool = False
+        self, broker: str, *, undo: bool = False, dry_run: bool = False
     ) -> dict[str, Any]:
         return self.cluster.drain(broker, undo=undo, dry_run=dry_run)
 
     def _client_list(
         self,
-        broker: int | None = None,
+        broker: str | None = None,
         filter: str = "",  # noqa: A002 - the API's word
         after: str | None = None,
         limit: int = 100,
     ) -> dict[str, Any]:
         return self.cluster.search(broker, filter, after, limit)
 
-    def _client_info(self, broker: int, id: int) -> dict[str, Any]:  # noqa: A002 - the API's word
+    def _client_info(self, broker: str, id: int) -> dict[str, Any]:  # noqa: A002 - the API's word
         return self.cluster.client(broker, id)
 
     def _client_kick(
         self,
-        broker: int,
+        broker: str,
         id: int,  # noqa: A002 - the API's word
         reason: str = "",
         *,
@@ -328,7 +330,7 @@ class MemoryBroker:
     ) -> dict[str, Any]:
         return self.cluster.kick(broker, id, dry_run=dry_run)
 
-    def _broker_info(self, broker: int | None = None) -> dict[str, Any]:
+    def _broker_info(self, broker: str | None = None) -> dict[str, Any]:
         if broker is not None:
             return self.cluster.info(broker)
         return {

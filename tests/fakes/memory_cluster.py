@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import Factory, define
 
-from tinymq.errors import InvalidRequest
+from tinymq.errors import InvalidRequest, UnknownBroker
 
 
 def broker_row(number: int, name: str, **facts: Any) -> dict[str, Any]:
@@ -85,24 +85,24 @@ class MemoryCluster:
         """Give all brokers."""
         return {"brokers": [dict(row) for row in self.brokers]}
 
-    def _broker(self, number: int) -> dict[str, Any]:
+    def _broker(self, broker: str) -> dict[str, Any]:
         for row in self.brokers:
-            if row["id"] == number:
+            if broker in {str(row["id"]), row["name"]}:
                 return row
-        raise InvalidRequest(f"there is no broker {number}", field="broker")
+        raise UnknownBroker(f"there is no broker {broker}")
 
-    def _client(self, broker: int, number: int) -> dict[str, Any]:
+    def _client(self, broker: str, number: int) -> dict[str, Any]:
         for row in self.clients:
-            if (row["broker_id"], row["id"]) == (broker, number):
+            if (row["broker_id"], row["id"]) == (self._broker(broker)["id"], number):
                 return row
         raise InvalidRequest(f"broker {broker} has no client {number}", field="id")
 
-    def info(self, number: int) -> dict[str, Any]:
+    def info(self, broker: str) -> dict[str, Any]:
         """Describe one broker."""
-        row = self._broker(number)
+        row = self._broker(broker)
         return {"broker": dict(row), "ready": row["state"] == "ready", "reason": row["reason"]}
 
-    def drain(self, broker: int, *, undo: bool, dry_run: bool) -> dict[str, Any]:
+    def drain(self, broker: str, *, undo: bool, dry_run: bool) -> dict[str, Any]:
         """Let a broker get no new partitions, or again."""
         row = self._broker(broker)
         if not dry_run:
@@ -110,25 +110,25 @@ class MemoryCluster:
         return {"broker": row["name"], "draining": not undo, "dry_run": dry_run}
 
     def search(
-        self, broker: int | None, pattern: str, after: str | None, limit: int
+        self, broker: str | None, pattern: str, after: str | None, limit: int
     ) -> dict[str, Any]:
         """Give a page of clients."""
         first = tuple(map(int, (after or "0/0").split("/")))
         rows = [
             row
             for row in self.clients
-            if broker in {None, row["broker_id"]}
+            if (broker is None or self._broker(broker)["id"] == row["broker_id"])
             and fnmatch.fnmatch(row["client_id"], pattern or "*")
             and (row["broker_id"], row["id"]) > first
         ]
         size = min(limit, self.page)
         return {"clients": rows[:size], "more": len(rows) > size, "silent": self.silent}
 
-    def client(self, broker: int, number: int) -> dict[str, Any]:
+    def client(self, broker: str, number: int) -> dict[str, Any]:
         """Describe a client."""
         return {"client": dict(self._client(broker, number))}
 
-    def kick(self, broker: int, number: int, *, dry_run: bool) -> dict[str, Any]:
+    def kick(self, broker: str, number: int, *, dry_run: bool) -> dict[str, Any]:
         """Forget a client."""
         row = self._client(broker, number)
         if not dry_run:

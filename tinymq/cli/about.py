@@ -58,12 +58,15 @@ def flat(found: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 @click.command("log-level")
 @click.argument("level", required=False, type=click.Choice(LEVELS))
+@click.option("--broker", metavar="NAME|ID", help="Another broker than the one of the URL.")
 @change_options
 @click.option(
     "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True
 )
 @remote
-def log_level(session: Session, level: str | None, dry_run: bool, output: str) -> None:
+def log_level(
+    session: Session, level: str | None, broker: str | None, dry_run: bool, output: str
+) -> None:
     """
     Show or change which log lines the broker writes.
 
@@ -71,7 +74,9 @@ def log_level(session: Session, level: str | None, dry_run: bool, output: str) -
     after the broker's next start it is that of its configuration again.
     """
     asking = level is None
-    reply = session.operate("broker.log_level", level=level or LEVELS[0], dry_run=dry_run or asking)
+    reply = session.operate(
+        "broker.log_level", level=level or LEVELS[0], broker=broker, dry_run=dry_run or asking
+    )
     if asking:
         reply = {"level": reply["before"]}
     if output == "json":

@@ -108,7 +108,7 @@ def list_clients(  # noqa: PLR0913, PLR0917 - the options
 
     A slow client does not read what it is sent, or not as fast as it comes.
     """
-    number = None if broker is None else find_broker(session, broker)["id"]
+    number = None if broker is None else str(find_broker(session, broker)["id"])
     found, silent = _collect(session, number, pattern)
     found = [row for row in found if row.get("slow_since_ms") is not None or not slow]
     found.sort(key=_slow_first)
@@ -131,7 +131,7 @@ def _slow_first(row: Row) -> tuple[float, str, int]:
 
 
 def _collect(
-    session: Session, broker: int | None, pattern: str
+    session: Session, broker: str | None, pattern: str
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Ask for page after page; those that are slow may stand on any."""
     found: dict[str, dict[str, Any]] = {}
@@ -194,7 +194,9 @@ def info(session: Session, client: str, output: str) -> None:
 
 
 def _ask(session: Session, broker: Row, number: int) -> dict[str, Any]:
-    found: dict[str, Any] = session.operate("client.info", broker=broker["id"], id=number)["client"]
+    found: dict[str, Any] = session.operate("client.info", broker=str(broker["id"]), id=number)[
+        "client"
+    ]
     return {"broker": broker["name"], "broker_id": broker["id"], **found}
 
 
@@ -218,7 +220,7 @@ def kick(session: Session, client: str, reason: str, dry_run: bool, yes: bool, o
     if not dry_run:
         confirm(place(found), f"the connection of client {who} will be closed", yes=yes)
     reply = session.operate(
-        "client.kick", broker=row["id"], id=number, reason=reason, dry_run=dry_run
+        "client.kick", broker=str(row["id"]), id=number, reason=reason, dry_run=dry_run
     )
     if output in {"json", "ndjson"}:
         write_json(reply, indent=2 if output == "json" else None)

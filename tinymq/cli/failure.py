@@ -32,6 +32,7 @@ _HINTS: tuple[tuple[type[Exception], str], ...] = (
     (errors.DeadlineExceeded, "--timeout allows more time; `tinymq info` shows the broker's state"),
     (errors.UnknownTopic, "`tinymq topic ls` lists the topics"),
     (errors.UnknownPartition, "`tinymq topic info -p` lists the partitions"),
+    (errors.UnknownBroker, "`tinymq node ls` lists the brokers"),
     (errors.TopicExists, "`tinymq topic edit` changes settings"),
     (errors.OffsetOutOfRange, "`tinymq topic info -p` shows the range of offsets"),
     (errors.ValueTooLarge, "the topic's setting max.value.bytes allows more"),

@@ -143,7 +143,7 @@ def info(session: Session, broker: str, output: str) -> int:
     if row.get("state") == "silent":
         reply: dict[str, Any] = {"broker": row, "ready": False, "reason": row.get("reason")}
     else:
-        reply = session.operate("broker.info", broker=row["id"])
+        reply = session.operate("broker.info", broker=str(row["id"]))
     found = {**row, **reply["broker"]}
     if output in {"csv", "ndjson", "name"}:
         show(Listing([found], COLUMNS), output)
@@ -184,7 +184,7 @@ def undrain(session: Session, broker: str, dry_run: bool, output: str) -> None:
 
 
 def _drain(session: Session, row: Row, output: str, *, undo: bool, dry_run: bool) -> None:
-    reply = session.operate("broker.drain", broker=row["id"], undo=undo, dry_run=dry_run)
+    reply = session.operate("broker.drain", broker=str(row["id"]), undo=undo, dry_run=dry_run)
     if output in {"json", "ndjson"}:
         write_json(reply, indent=2 if output == "json" else None)
     elif output in {"csv", "name"}:
