@@ -58,6 +58,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"client", "aio", "sync", "console", "logs", "service", "node", "cluster", "verify"},
     "tap": {"logs", "service", "process"},
     "__init__": {"client"},
+    "__main__": {"cli"},
 }
 
 #: Rooms, and one inner room, that do not know Twisted.
