@@ -37,10 +37,15 @@ ALLOWED: dict[str, set[str]] = {
     "web": {"wire", "stats", "operations"},
     "logs": set(),
     "process": set(),
-    "listing": {"broker", "meta", "stats", "sampling"},
-    "sampling": {"wire", "broker", "stats", "history"},
+    "clockwork": {"broker"},
+    "vitals": {"broker", "meta", "protocol", "stats", "clockwork"},
+    "reports": {"storage", "broker", "stats"},
+    "board": {"broker", "meta", "stats", "reports"},
+    "feeds": {"broker", "meta", "stats", "reports", "board", "clockwork"},
+    "listing": {"broker", "meta", "stats", "board", "sampling"},
+    "sampling": {"broker", "meta", "stats", "reports", "board", "history", "clockwork"},
     "console": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
-    | {"sampling", "listing", "client"},
+    | {"reports", "board", "feeds", "vitals", "sampling", "listing", "client"},
     "verify": {"wire", "storage", "client", "sync"},
     "cli": {"wire", "storage", "meta", "stats", "operations", "client", "aio", "sync", "verify"},
     "service": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
