@@ -38,14 +38,14 @@ class Place(NamedTuple):
 
     Attributes:
         topic: Its topic.
-        index: Its number.
+        partition: Its number.
         leader: Id of the broker that holds it.
         report: What that said last; zeros when it never said anything.
         reason: Why it is offline; empty when it is not.
     """
 
     topic: Topic
-    index: int
+    partition: int
     leader: int
     report: PartitionReport
     reason: str
@@ -79,7 +79,7 @@ class _Peer:
         listen: Where clients reach it.
         heard: When, on the scheduler.
         generation: Up to where its partitions are known.
-        arrived: Whether all of them have been known once.
+        complete: The start of it of which all was known once; 0 if there is none.
         snapshot: Its own figures; None before the first.
     """
 
@@ -87,7 +87,7 @@ class _Peer:
     listen: str
     heard: float
     generation: int = 0
-    arrived: bool = False
+    complete: int = 0
     snapshot: BrokerSnapshot | None = None
 
 
@@ -145,8 +145,7 @@ class Board:
         if snapshot is not None:
             peer.snapshot, peer.name, peer.listen = snapshot, snapshot.name, snapshot.listen
         boot = boot_of(taken.generation)
-        restarted = boot != boot_of(peer.generation)
-        fresh = peer.arrived or broker_id == self.own
+        fresh = peer.complete != 0 or broker_id == self.own
         topics = self._registry().topics
         for topic_id, index, report in taken.rows:
             if topic_id in topics:
@@ -156,10 +155,9 @@ class Board:
         for topic_id, index in taken.gone:
             self._drop(broker_id, topic_id, index)
         peer.generation = taken.generation
-        if not taken.more:
-            if restarted or not peer.arrived:
-                self._forget_before(broker_id, boot)
-            peer.arrived = True
+        if not taken.more and peer.complete != boot:
+            peer.complete = boot
+            self._forget_before(broker_id, boot)
 
     def _drop(self, broker_id: int, topic_id: bytes, index: int) -> None:
         rows = self._rows.get(topic_id, {})

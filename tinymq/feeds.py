@@ -138,7 +138,7 @@ class Poller:
 
     def _failed(self, broker_id: int, failure: Failure) -> None:
         # Of silence the board tells by itself; it is nothing new in the log each second.
-        if failure.check(TinyMQError, DeferredTimeout, CancelledError) is None:
+        if not isinstance(failure.value, (TinyMQError, DeferredTimeout, CancelledError)):
             self._log.failure(
                 "what broker {broker} reports cannot be read", failure, broker=broker_id
             )

@@ -31,9 +31,7 @@ def growth(before: Counters, now: Counters) -> Counters:
         now: As they are. Below what they were they count from zero again: their
             owner was started anew.
     """
-    grown = Counters(
-        now[0] - before[0], now[1] - before[1], now[2] - before[2], now[3] - before[3]
-    )
+    grown = Counters(now[0] - before[0], now[1] - before[1], now[2] - before[2], now[3] - before[3])
     return now if min(grown) < 0 else grown
 
 

@@ -122,7 +122,7 @@ class Listing:
         places = self._board.places(topic)
         reports = [place.report for place in places]
         offline = tuple(
-            OfflinePartition(topic=topic.name, partition=place.index, reason=place.reason)
+            OfflinePartition(topic=topic.name, partition=place.partition, reason=place.reason)
             for place in places
             if place.reason
         )

@@ -15,10 +15,9 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-import cattrs
-
 from tinymq.broker.broker import Broker
 from tinymq.broker.partition import Partition
+from tinymq.maps import from_map, to_map
 from tinymq.stats import BrokerSnapshot, Counters, Gap, PartitionReport
 from tinymq.storage.memory import MemoryLog
 
@@ -46,7 +45,7 @@ class Row(NamedTuple):
     """What is told of one partition."""
 
     topic_id: bytes
-    index: int
+    partition: int
     report: PartitionReport
 
 
@@ -224,7 +223,7 @@ def to_wire(taken: Taken, snapshot: BrokerSnapshot) -> dict[str, Any]:
         "more": taken.more,
         "rows": [_row_to_list(row) for row in taken.rows],
         "gone": [list(key) for key in taken.gone],
-        "broker": cattrs.unstructure(snapshot),
+        "broker": to_map(snapshot),
     }
 
 
@@ -245,25 +244,29 @@ def from_wire(result: dict[str, Any]) -> tuple[Taken, BrokerSnapshot]:
             [_row_from_list(row) for row in result["rows"]],
             [(bytes(key[0]), int(key[1])) for key in result["gone"]],
         )
-        return taken, cattrs.structure(result["broker"], BrokerSnapshot)
-    except (KeyError, IndexError, TypeError, cattrs.BaseValidationError) as error:
+        return taken, from_map(result["broker"], BrokerSnapshot)
+    except (KeyError, IndexError, TypeError) as error:
         raise ValueError(f"this is no report of a broker: {error!r}") from error
 
 
 def _row_to_list(row: Row) -> list[Any]:
     *plain, gaps, counters = row.report
     ranges = [[gap.first, gap.end, gap.reason] for gap in gaps]
-    return [row.topic_id, row.index, *plain, ranges, list(counters)]
+    return [row.topic_id, row.partition, *plain, ranges, list(counters)]
 
 
-#: Fields of a report before its gaps and its counters.
-_PLAIN: Final = len(PartitionReport._fields) - 2
+_MAYBE: Final = (int, type(None))
+#: What stands in the fields of a report before its gaps and its counters.
+_PLAIN: Final[tuple[Any, ...]] = (int, int, int, _MAYBE, _MAYBE, int, str, _MAYBE, int)
 
 
 def _row_from_list(row: list[Any]) -> Row:
-    topic_id, index, *fields = row
-    gaps = tuple(
-        Gap(first=first, end=end, reason=reason) for first, end, reason, *_ in fields[_PLAIN]
-    )
-    counters = Counters(*fields[_PLAIN + 1][: len(Counters._fields)])
-    return Row(bytes(topic_id), index, PartitionReport(*fields[:_PLAIN], gaps, counters))
+    topic_id, partition, *fields = row
+    plain, (ranges, counted, *_) = fields[: len(_PLAIN)], fields[len(_PLAIN) :]
+    counters = Counters(*counted[: len(Counters._fields)])
+    numbers = (partition, *counters)
+    if not all(map(isinstance, plain, _PLAIN)) or not all(type(each) is int for each in numbers):
+        raise ValueError(f"this is no report of a partition: {row!r:.200}")
+    gaps = tuple(Gap(first=first, end=end, reason=reason) for first, end, reason, *_ in ranges)
+    report: PartitionReport = PartitionReport._make((*plain, gaps, counters))
+    return Row(bytes(topic_id), partition, report)

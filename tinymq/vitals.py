@@ -94,9 +94,7 @@ class Vitals:
             files_limit=files.max_open,
             reactor_lag_ms=self.lateness_ms,
             connections=len(self._factory.connections),
-            slow_clients=sum(
-                each.paused_since is not None for each in self._factory.connections
-            ),
+            slow_clients=sum(each.paused_since is not None for each in self._factory.connections),
             refusing=broker.ready,
             partitions=registry.led.get(broker.id, 0),
             topics=self._topics_led(),

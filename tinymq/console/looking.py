@@ -112,9 +112,13 @@ class Looking(Base):
         )
 
     def _partition(self, place: Place, now: int) -> PartitionSnapshot:
-        report, history, key = place.report, self._sampler.history, (place.topic.id, place.index)
+        report, history, key = (
+            place.report,
+            self._sampler.history,
+            (place.topic.id, place.partition),
+        )
         return PartitionSnapshot(
-            index=place.index,
+            index=place.partition,
             leader=self._board.name(place.leader),
             leader_id=place.leader,
             start=report.start,
