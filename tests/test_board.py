@@ -93,7 +93,7 @@ def test_never_heard(cluster: Cluster) -> None:
     cluster.say(1, 1)
     cluster.board.look()
     (silent,) = cluster.board.silent()
-    assert (silent.id, silent.name, silent.since_ms) == (2, "2", BEGIN_MS)
+    assert (silent.id, silent.name, silent.since_ms) == (2, "b2", BEGIN_MS)
 
 
 def test_left(cluster: Cluster) -> None:

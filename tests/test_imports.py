@@ -26,8 +26,14 @@ ALLOWED: dict[str, set[str]] = {
     "history": {"stats"},
     "meta": {"wire", "storage"},
     "broker": {"wire", "storage", "meta", "stats"},
-    "operations": {"wire", "storage", "meta", "broker", "stats", "logs"},
-    "protocol": {"wire", "broker", "meta", "stats", "operations"},
+    "caller": set(),
+    "operation": {"wire"},
+    "node": {"wire", "storage", "meta", "broker", "stats", "logs", "operation"}
+    | {"reports", "vitals"},
+    "operations": {"wire", "meta", "broker", "stats", "node", "operation", "caller"},
+    "protocol": {"wire", "broker", "meta", "stats", "operations", "caller"},
+    "cluster": {"wire", "storage", "meta", "broker", "client", "stats"}
+    | {"node", "operation", "operations", "caller"},
     "client": {"wire"},
     "aio": {"wire", "client"},
     "sync": {"wire", "client"},
@@ -38,21 +44,22 @@ ALLOWED: dict[str, set[str]] = {
     "logs": set(),
     "process": set(),
     "clockwork": {"broker"},
-    "vitals": {"broker", "meta", "protocol", "stats", "clockwork"},
+    "vitals": {"broker", "meta", "stats", "clockwork"},
     "maps": {"stats"},
     "reports": {"storage", "broker", "stats", "maps"},
     "board": {"broker", "meta", "stats", "reports"},
-    "feeds": {"broker", "meta", "stats", "reports", "board", "clockwork"},
+    "feeds": {"broker", "meta", "stats", "reports", "board", "clockwork", "operations"},
     "listing": {"broker", "meta", "stats", "board", "sampling"},
     "sampling": {"broker", "meta", "stats", "reports", "board", "history", "clockwork"},
     "console": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
-    | {"reports", "board", "feeds", "vitals", "sampling", "listing", "client"},
+    | {"reports", "board", "feeds", "vitals", "maps", "sampling", "listing", "client", "node"}
+    | {"operation"},
     "verify": {"wire", "storage", "client", "sync"},
     "cli": {"wire", "storage", "meta", "stats", "operations", "client", "aio", "sync", "verify"},
     "service": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
-    | {"client", "gateways", "console", "sampling", "logs"},
+    | {"client", "gateways", "console", "sampling", "logs", "node", "cluster"},
     "testing": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol"}
-    | {"client", "aio", "sync", "console", "logs", "service"},
+    | {"client", "aio", "sync", "console", "logs", "service", "node", "cluster"},
     "tap": {"logs", "service", "process"},
     "__init__": {"client"},
 }

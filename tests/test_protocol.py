@@ -27,6 +27,8 @@ from tests.fakes.broker import (
     smaller_limits,
     values_in,
 )
+from tinymq.caller import LOCAL, Caller
+from tinymq.cluster.nodes import LocalNode
 from tinymq.config import DEFAULT_CONFIG
 from tinymq.errors import (
     CorruptBatch,
@@ -673,7 +675,7 @@ class TestRequests:
 
     def test_stale_id(self, fixture: BrokerFixture, connection: Connection, topic: Topic) -> None:
         """The id of a topic that was made anew is refused by each request that names one."""
-        fixture.operations.run("topic.delete", {"name": "t"})
+        fixture.operate("topic.delete", name="t")
         fixture.topic()
         requests = [
             (Produce(topic_id=topic.id, partition=0), batch(b"a")),
@@ -715,7 +717,7 @@ class TestRequests:
         frame = connection.ask(Metadata(names=["new"], create=True))
         reply = read(frame, MetadataReply)
         assert reply.topics[0][4] is None
-        assert reply.brokers == [(1, "127.0.0.1", 7800, "one")]
+        assert reply.brokers == [(1, "127.0.0.1", 7800, "tinymq")]
         assert fixture.broker.partition(reply.topics[0][1], 0).index == 0
 
     def test_operate(self, connection: Connection) -> None:
@@ -869,14 +871,16 @@ class BrokenOperations(Operations):
     """Operations with a fault of the program in them."""
 
     @override
-    def run(self, name: str, arguments: Any, principal: str = "") -> Any:
+    async def run(self, name: str, arguments: Any, caller: Caller = LOCAL) -> Any:
         raise RuntimeError("a secret of the inside")
 
 
 class TestEnd:
     def test_unexpected(self, fixture: BrokerFixture, logged: LogKeeper) -> None:
         """A fault inside is told in full to the log and blandly to the peer, then closed."""
-        fixture.factory.operations = BrokenOperations(fixture.broker)
+        fixture.factory.operations = BrokenOperations(
+            fixture.broker, fixture.meta, LocalNode(fixture.node)
+        )
         connection, other = fixture.connect(), fixture.connect()
         error = error_of(connection.ask(Operate(name="broker.info")))
         assert isinstance(error, InternalError)

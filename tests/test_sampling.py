@@ -65,7 +65,7 @@ class TestOneBroker:
             fixture.produce(b"a", b"b")
         second(fixture, sampler)
         topic = fixture.meta.describe("t")
-        fixture.operations.run("topic.delete", {"name": "t"})
+        fixture.operate("topic.delete", name="t")
         second(fixture, sampler, 20)
         assert sampler.history.rates(WHOLE, fixture.wall()).messages_in == 0
         assert topic.id not in {topic_id for topic_id, _ in sampler._last}

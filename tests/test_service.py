@@ -219,7 +219,7 @@ class TestService:
             service = BrokerService(reactor, config_of(data))
             service.startService()
             ids.append(service.broker.id)
-            service.broker.create_topic("t", 1, {}) if len(ids) == 1 else None
+            service.meta.create_topic("t", 1, {}) if len(ids) == 1 else None
             assert service.broker.meta.registry.names == ("t",)
             assert list(service.broker.meta.registry.brokers) == ids[:1]
             await service.stopService()
@@ -235,7 +235,7 @@ class TestService:
         async def body(reactor: SelectReactor) -> None:
             service = BrokerService(reactor, config_of(data))
             service.startService()
-            service.broker.create_topic("t", 1, {"storage": "memory"})
+            service.meta.create_topic("t", 1, {"storage": "memory"})
             url = json.loads((data / "broker.json").read_text())["listen"]
             peers = Peers(reactor)
 

@@ -19,7 +19,9 @@ def fixture(tmp_path: Path) -> BrokerFixture:
 
 def vitals_of(fixture: BrokerFixture) -> Vitals:
     """Its vitals."""
-    return Vitals(fixture.broker, fixture.housekeeping, fixture.factory)
+    vitals = Vitals(fixture.broker)
+    vitals.connections = fixture.factory.connections
+    return vitals
 
 
 def test_lateness(fixture: BrokerFixture) -> None:
@@ -57,7 +59,7 @@ def test_what_it_leads(fixture: BrokerFixture) -> None:
     fixture.topic("u", storage="memory")
     found = vitals.snapshot()
     assert (found.id, found.topics, found.partitions) == (1, 2, 4)
-    assert found.incarnation == fixture.registration.incarnation
+    assert found.incarnation == fixture.meta.registry.brokers[1].incarnation
 
 
 def test_refusing_and_clients(fixture: BrokerFixture) -> None:

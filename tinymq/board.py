@@ -235,7 +235,7 @@ class Board:
             del self._peers[broker_id]
 
     def _name(self, broker_id: int, peer: _Peer) -> None:
-        info = self._registry().brokers.get(broker_id)
+        info = self._registry().known.get(broker_id)
         if info is not None:
             peer.name, peer.listen = info.name, f"tinymq://{info.host}:{info.port}"
         elif not peer.name:
@@ -257,7 +257,7 @@ class Board:
         peer = self._peers.get(broker_id)
         if peer is not None:
             return peer.name
-        info = self._registry().brokers.get(broker_id)
+        info = self._registry().known.get(broker_id)
         return str(broker_id) if info is None else info.name
 
     def brokers(self) -> dict[int, tuple[BrokerSnapshot, float]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.defer import TimeoutError as DeferredTimeout
@@ -15,6 +15,7 @@ from tinymq.board import Board
 from tinymq.broker.ports import Scheduler
 from tinymq.clockwork import Clockwork
 from tinymq.errors import TinyMQError
+from tinymq.operations import Nodes
 from tinymq.reports import MOST_ROWS, Reporter, from_wire
 
 if TYPE_CHECKING:
@@ -26,15 +27,6 @@ POLL_SECONDS: Final = 1.0
 DEADLINE_SECONDS: Final = 2.0
 #: Pages after which a broker waits for its next turn.
 MOST_PAGES: Final = 200
-
-
-class Nodes(Protocol):
-    """The brokers, one by one; as in `tinymq.operations`."""
-
-    def ask(
-        self, broker_id: int, operation: str, arguments: Mapping[str, Any]
-    ) -> Awaitable[dict[str, Any]]:
-        """Ask one broker."""
 
 
 class LocalFeed:

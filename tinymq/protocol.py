@@ -24,6 +24,7 @@ from functools import partial
 from typing import Any, ClassVar, Final
 
 from attrs import asdict
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IAddress, IPushProducer
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.logger import Logger
@@ -37,6 +38,7 @@ from tinymq.broker.partition import Appended
 from tinymq.broker.ports import Timer
 from tinymq.broker.reading import Reader
 from tinymq.broker.searching import Searches
+from tinymq.caller import Caller
 from tinymq.errors import (
     BadMagic,
     HelloRequired,
@@ -51,7 +53,7 @@ from tinymq.errors import (
     UnsupportedVersion,
     WireError,
 )
-from tinymq.operations import ANONYMOUS, Operations
+from tinymq.operations import Operator
 from tinymq.wire.codec import pack
 from tinymq.wire.frames import Bytes, Frame, FrameDecoder, encode_frame
 from tinymq.wire.header import REPLY, VERSION, MessageType
@@ -114,7 +116,7 @@ class BrokerProtocol(Protocol):
         self.peer = peer
         self.hello: Hello | None = None
         #: Who is there; everybody is nobody until there is something to prove.
-        self.principal = ANONYMOUS
+        self.caller = Caller(peer=peer)
         self.connected_at = 0.0
         self.seen_at = 0.0
         self.told_at = 0.0
@@ -154,6 +156,7 @@ class BrokerProtocol(Protocol):
             reader.cancel()
         self._parked.clear()
         self._open.clear()
+        self.caller.gone()
         self.shared.left(self)
 
     @override
@@ -249,13 +252,25 @@ class BrokerProtocol(Protocol):
             return  # an answer to our PING; any byte was a sign of life
         try:
             self._handler_of(frame)(self, frame)
-        except WireError as error:
+        except Exception as error:  # noqa: BLE001 - told to the peer
+            self._failed(frame, error)
+
+    def _failed(self, frame: Frame, error: Exception) -> None:
+        """Tell a peer why a request failed; what nobody expected, only in general."""
+        if isinstance(error, WireError):
             self._refuse(frame.message_id, error)
-        except TinyMQError as error:
+        elif isinstance(error, TinyMQError):
             self._refuse(frame.message_id, RequestError(str(error)))
-        except Exception:  # noqa: BLE001 - told in full to the log, in general to the peer
-            self._log.failure("{frame} of {peer} failed", frame=frame, peer=self.peer)
+        else:
+            failure = Failure(error)  # type: ignore[no-untyped-call]
+            self._log.failure("{frame} of {peer} failed", failure, frame=frame, peer=self.peer)
             self._refuse(frame.message_id, InternalError())
+
+    def _settle(self, frame_type: int, message_id: int, result: Message | WireError) -> None:
+        if isinstance(result, WireError):
+            self._refuse(message_id, result)
+        else:
+            self.reply(frame_type, message_id, result)
 
     def _handler_of(self, frame: Frame) -> Callable[[BrokerProtocol, Frame], None]:
         """Find who handles a frame, and open its message id."""
@@ -425,18 +440,27 @@ class BrokerProtocol(Protocol):
 
     def _on_init_producer(self, frame: Frame) -> None:
         InitProducer.from_meta(frame.split()[0])
-        self.reply(frame.type, frame.message_id, self.shared.broker.init_producer())
+        self.shared.broker.init_producer(partial(self._settle, frame.type, frame.message_id))
 
     def _on_metadata(self, frame: Frame) -> None:
         request = Metadata.from_meta(frame.split()[0])
-        self.reply(frame.type, frame.message_id, self.shared.broker.metadata(request))
+        self.shared.broker.metadata(request, partial(self.reply, frame.type, frame.message_id))
 
     def _on_operate(self, frame: Frame) -> None:
         request = Operate.from_meta(frame.split()[0])
-        result = self.shared.operations.run(request.name, request.arguments or {}, self.principal)
+        Deferred.fromCoroutine(self._operate(frame, request))
+
+    async def _operate(self, frame: Frame, request: Operate) -> None:
+        """Carry out an operation, which may have to wait for other brokers."""
+        operator, arguments = self.shared.operations, request.arguments or {}
+        try:
+            result = pack(await operator.run(request.name, arguments, self.caller))
+        except Exception as error:  # noqa: BLE001 - told to the peer
+            self._failed(frame, error)
+            return
         self._open.discard(frame.message_id)
-        if frame.message_id:
-            self._write(encode_frame(frame.type | REPLY, frame.message_id, None, [pack(result)]))
+        if frame.message_id and not self._closing:
+            self._write(encode_frame(frame.type | REPLY, frame.message_id, None, [result]))
 
     _HANDLERS: ClassVar[dict[int, Callable[[BrokerProtocol, Frame], None]]] = {
         MessageType.HELLO: _on_hello,
@@ -513,7 +537,7 @@ class BrokerFactory(Factory):
     noisy = False
     _log = Logger()
 
-    def __init__(self, broker: Broker, operations: Operations) -> None:
+    def __init__(self, broker: Broker, operations: Operator) -> None:
         self.broker = broker
         self.operations = operations
         self.scheduler = broker.scheduler

@@ -33,15 +33,19 @@ from typing_extensions import override
 
 from tinymq import __version__
 from tinymq.broker.broker import Broker
+from tinymq.broker.directory import LocalDirectory
 from tinymq.broker.housekeeping import Housekeeping
 from tinymq.broker.partitions import PartitionStore
 from tinymq.broker.ports import World
+from tinymq.cluster.keeping import Keeping
+from tinymq.cluster.nodes import LocalNode
 from tinymq.config import Config, is_local
 from tinymq.console import BrokerConsole
 from tinymq.errors import ConfigError, ShuttingDown, TinyMQError
 from tinymq.logs import Logs
 from tinymq.meta.server import MetaServer
 from tinymq.meta.store import Store
+from tinymq.node import Node
 from tinymq.operations import Operations
 from tinymq.protocol import BrokerFactory
 from tinymq.storage.disk import Disk, RecordingDisk
@@ -158,7 +162,9 @@ class BrokerService(Service):
             )
         except OSError as error:
             self._give_up(f"the data folder cannot be used: {error}")
-        self._housekeeping.start(self._registration)
+        self._housekeeping.start()
+        self._keeping.start()
+        self._node.vitals.start()
         self._console.start()
         super().startService()
         self._announce(self._reactor.seconds() - started)
@@ -182,14 +188,18 @@ class BrokerService(Service):
         self._opened.callback(self._syncer.close)
         world = World(reactor, _wall, self._background)
         store = PartitionStore(self._folder, config.limits, config.producers)
-        self.broker = Broker(config, meta, store, world, self._syncer)
+        self.meta = meta
+        self.broker = Broker(config, LocalDirectory(meta), store, world, self._syncer)
         self.broker.id = self._broker_id(meta)
-        self.operations = Operations(self.broker, self._logs)
+        self._node = Node(self.broker, self._logs)
+        nodes = LocalNode(self._node)
+        self.operations = Operations(self.broker, meta, nodes)
         self.factory = BrokerFactory(self.broker, self.operations)
         self._housekeeping = Housekeeping(self.broker)
-        self._console = BrokerConsole(
-            self.broker, self.operations, self.factory, self._housekeeping
-        )
+        self._node.vitals.connections = self.factory.connections
+        self._node.vitals.housekeeping = self._housekeeping
+        self._keeping = Keeping(meta, self.broker)
+        self._console = BrokerConsole(self.broker, self.operations, self._node, nodes)
 
     def _open_files(self) -> int:
         """Return how many log files may stay open; clients need descriptors, too."""
@@ -227,10 +237,7 @@ class BrokerService(Service):
 
     def _recover(self) -> None:
         """Register with the MetaServer, and open what this broker leads."""
-        meta, config = self.broker.meta, self._config
-        self._registration = meta.register(
-            self.broker.id, config.broker.name, self.broker.address, takeover=True
-        )
+        self._keeping.register()
         how = "after a clean stop" if self._folder.clean else "after an unclean stop"
         self._log.info(
             "opening {data}, {how}",
@@ -346,7 +353,9 @@ class BrokerService(Service):
     async def _part(self) -> None:
         self.factory.close_all("the broker is stopping; connect again in a moment")
         self._housekeeping.stop()
+        self._keeping.stop()
         self._console.stop()
+        self._node.vitals.stop()
         # The reactor ends with this service, and would keep what was not sent.
         until = self._reactor.seconds() + GOODBYE_SECONDS
         while self.factory.connections and self._reactor.seconds() < until:
@@ -379,14 +388,15 @@ class BrokerService(Service):
         self._syncer.close()
         self._background.stop()
         partitions = self.broker.partitions()
+        self.broker.close()
         for partition in partitions:
             partition.close(ShuttingDown("the broker is stopping"))
         self._withdraw()  # before the folder is unlocked, and another broker writes its own
         try:
             self.broker.store.close(partitions)
         finally:
-            self.broker.meta.leave(self._housekeeping.registration or self._registration)
-            self.broker.meta.close()
+            self._keeping.leave()
+            self.meta.close()
             self._meta_store.close()
 
 

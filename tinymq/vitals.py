@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import resource
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import psutil
 
@@ -13,11 +13,10 @@ from tinymq import __version__
 from tinymq.broker.broker import Broker
 from tinymq.broker.housekeeping import Housekeeping, reserve_of
 from tinymq.clockwork import Clockwork
-from tinymq.protocol import BrokerFactory
 from tinymq.stats import BrokerSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from tinymq.meta.registry import Topic
 
@@ -27,20 +26,30 @@ LAG_SECONDS: Final = 0.1
 LAG_LOOKS: Final = 600
 
 
+class Connection(Protocol):
+    """A client, as far as it shows here."""
+
+    @property
+    def paused_since(self) -> float | None:
+        """Since when it takes no more of what is sent to it; None while it does."""
+
+
 class Vitals:
     """
     Looks at the process of a broker.
 
     Args:
         broker: The domain.
-        housekeeping: Knows the disk.
-        factory: Knows the connections.
+
+    Attributes:
+        housekeeping: Knows the disk, once it is there.
+        connections: The clients, once they are listened for.
     """
 
-    def __init__(self, broker: Broker, housekeeping: Housekeeping, factory: BrokerFactory) -> None:
+    def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._housekeeping = housekeeping
-        self._factory = factory
+        self.housekeeping: Housekeeping | None = None
+        self.connections: Collection[Connection] = ()
         self.started_ms = broker.wall()
         self._lateness: deque[float] = deque(maxlen=LAG_LOOKS)
         self._clockwork = Clockwork(broker.scheduler)
@@ -66,7 +75,8 @@ class Vitals:
 
     def snapshot(self) -> BrokerSnapshot:
         """Look at everything; rates are for others to know."""
-        broker, space = self._broker, self._housekeeping.space
+        broker, house = self._broker, self.housekeeping
+        space = None if house is None else house.space
         files, registry = broker.store.folder.files, broker.meta.registry
         host, port = broker.address
         info = registry.brokers.get(broker.id)
@@ -75,6 +85,7 @@ class Vitals:
         return BrokerSnapshot(
             id=broker.id,
             name=broker.config.broker.name,
+            zone="" if info is None else info.zone,
             version=__version__,
             pid=os.getpid(),
             started_ms=self.started_ms,
@@ -93,8 +104,8 @@ class Vitals:
             files=len(files),
             files_limit=files.max_open,
             reactor_lag_ms=self.lateness_ms,
-            connections=len(self._factory.connections),
-            slow_clients=sum(each.paused_since is not None for each in self._factory.connections),
+            connections=len(self.connections),
+            slow_clients=sum(each.paused_since is not None for each in self.connections),
             refusing=broker.ready,
             partitions=registry.led.get(broker.id, 0),
             topics=self._topics_led(),

@@ -41,6 +41,7 @@ def registry(*topics: Topic, brokers: tuple[int, ...] = (), revision: int = 1) -
         topics={each.id: each for each in topics},
         by_name={each.name: each for each in topics},
         brokers={number: info(number) for number in brokers},
+        known={number: info(number) for number in (*led, *brokers)},
         led=led,
     )
 

@@ -58,14 +58,16 @@ class Looking(Base):
 
     def _brokers(self, now: int) -> Iterator[BrokerSnapshot]:
         """Every broker as it was last heard, this process first."""
-        rates = self._sampler.history.rates
-        own = self._vitals.snapshot()
-        yield evolve(own, rates=rates(broker_key(own.id), now))
-        for broker_id, (snapshot, seconds) in self._board.brokers().items():
+        rates, draining = self._sampler.history.rates, self._registry().draining
+        found: list[tuple[BrokerSnapshot, int | None]] = [(self._vitals.snapshot(), None)]
+        for snapshot, seconds in self._board.brokers().values():
+            found.append((snapshot, now - round(seconds * 1000)))
+        for snapshot, heard_ms in found:
             yield evolve(
                 snapshot,
-                rates=rates(broker_key(broker_id), now),
-                heard_ms=now - round(seconds * 1000),
+                rates=rates(broker_key(snapshot.id), now),
+                draining=snapshot.id in draining,
+                heard_ms=heard_ms,
             )
 
     def ready(self) -> str | None:

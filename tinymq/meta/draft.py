@@ -26,12 +26,15 @@ class Draft:
         self._base = base
         self._changed: dict[str, dict[Any, Any]] = {}
         self._cluster = base.cluster
+        self._touched: set[bytes] = set()
+        self._draining = base.draining
 
     def put_topic(self, topic: Topic) -> None:
         """Add a topic, or put it in the place of an older form of itself."""
         self.drop_topic(topic.id)
         self._part("topics")[topic.id] = topic
         self._part("by_name")[topic.name] = topic
+        self._touched.add(topic.id)
         self._count(topic, 1)
 
     def drop_topic(self, topic_id: bytes) -> None:
@@ -39,6 +42,7 @@ class Draft:
         topic = self._part("topics").pop(topic_id, None)
         if topic is None:
             return
+        self._touched.add(topic_id)
         if self._part("by_name")[topic.name].id == topic_id:
             del self._part("by_name")[topic.name]
         self._count(topic, -1)
@@ -56,6 +60,16 @@ class Draft:
         """Remove a broker, if it is there."""
         self._part("brokers").pop(broker_id, None)
 
+    def put_known(self, broker: BrokerInfo) -> None:
+        """Remember how a broker registered last."""
+        self._part("known")[broker.id] = broker
+
+    def put_draining(self, broker_id: int, *, draining: bool) -> None:
+        """Say whether a broker gets no new partitions."""
+        self._draining -= {broker_id}
+        if draining:
+            self._draining |= {broker_id}
+
     def put_deleted(self, topic_id: bytes, at_ms: int | None) -> None:
         """Remember that a topic was deleted; None forgets it."""
         if at_ms is None:
@@ -70,7 +84,10 @@ class Draft:
     @property
     def is_changed(self) -> bool:
         """Whether the next snapshot differs from its base."""
-        return bool(self._changed) or self._cluster != self._base.cluster
+        base = self._base
+        return bool(
+            self._changed or self._cluster != base.cluster or self._draining != base.draining
+        )
 
     def _part(self, name: str) -> dict[Any, Any]:
         if name not in self._changed:
@@ -79,8 +96,14 @@ class Draft:
 
     def finish(self, revision: int) -> Registry:
         """Return the snapshot."""
-        parts = {name: MappingProxyType(part) for name, part in self._changed.items()}
-        return attrs.evolve(self._base, revision=revision, cluster=self._cluster, **parts)
+        return attrs.evolve(
+            self._base,
+            revision=revision,
+            cluster=self._cluster,
+            draining=self._draining,
+            touched=frozenset(self._touched),
+            **{name: MappingProxyType(part) for name, part in self._changed.items()},
+        )
 
 
 def follow(draft: Draft, event: Event) -> None:
@@ -98,6 +121,10 @@ def follow(draft: Draft, event: Event) -> None:
             draft.drop_broker(int(rest))
         else:
             draft.put_broker(BrokerInfo.decode(int(rest), entry.value, entry.lease))
+    elif kind == "known" and entry is not None:
+        draft.put_known(BrokerInfo.decode(int(rest), entry.value, 0))
+    elif kind == "drain":
+        draft.put_draining(int(rest), draining=entry is not None)
     elif kind == "deleted":
         draft.put_deleted(bytes.fromhex(rest), int(entry.value) if entry else None)
     elif kind == "cluster" and entry is not None:

@@ -366,6 +366,16 @@ class Store:
             raise StateError(f"lease {lease} has ended", lease=lease)
         self._leases[lease] = self._lease(held.seconds)
 
+    def shorten(self, lease: int, seconds: float) -> None:
+        """Let a lease end so many seconds from now at the latest, unless it is renewed."""
+        held = self._leases.get(lease)
+        if held is not None:
+            held.deadline = min(held.deadline, self._monotonic() + seconds)
+
+    def drop(self, lease: int) -> None:
+        """Let a lease be over that no key lives by; `expire` clears it away."""
+        self.shorten(lease, 0)
+
     def revoke(self, lease: int) -> None:
         """End a lease now, and delete its keys."""
         self._end([lease] if lease in self._leases else [])
