@@ -84,7 +84,7 @@ class Sampler:
             self._forget_deleted()
 
     def _growth(self, moved: Iterable[Key]) -> Iterator[tuple[Hashable, Counters]]:
-        sums: defaultdict[Hashable, Counters] = defaultdict(Counters)
+        groups: defaultdict[Hashable, list[int]] = defaultdict(lambda: [0] * len(_NOTHING))
         for key in moved:
             found = self._board.report(key)
             if found is None:
@@ -99,9 +99,14 @@ class Sampler:
                 continue
             grown = growth(before, now)
             for group in (key[0], broker_key(broker), WHOLE):
-                sums[group] = _sum(sums[group], grown)
+                total = groups[group]
+                total[0] += grown[0]
+                total[1] += grown[1]
+                total[2] += grown[2]
+                total[3] += grown[3]
             yield key, grown
-        yield from sums.items()
+        for group, total in groups.items():
+            yield group, Counters(*total)
 
     def _forget_deleted(self) -> None:
         """Drop everything about deleted topics, but for what they added to their brokers."""
@@ -109,7 +114,3 @@ class Sampler:
             del self._last[key]
             self.history.forget(key)
             self.history.forget(key[0])
-
-
-def _sum(one: Counters, other: Counters) -> Counters:
-    return Counters(one[0] + other[0], one[1] + other[1], one[2] + other[2], one[3] + other[3])
