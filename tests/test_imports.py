@@ -31,7 +31,11 @@ ALLOWED: dict[str, set[str]] = {
     "node": {"wire", "storage", "meta", "broker", "stats", "logs", "operation"}
     | {"reports", "vitals"},
     "operations": {"wire", "meta", "broker", "stats", "node", "operation", "caller"},
-    "protocol": {"wire", "broker", "meta", "stats", "operations", "caller"},
+    "traffic": {"stats"},
+    "connection": {"wire", "broker", "stats", "caller", "traffic"},
+    "connections": {"wire", "broker", "stats", "connection"},
+    "protocol": {"wire", "broker", "meta", "stats", "operations"}
+    | {"caller", "connection", "connections"},
     "cluster": {"wire", "storage", "meta", "broker", "client", "stats"}
     | {"node", "operation", "operations", "caller"},
     "client": {"wire"},

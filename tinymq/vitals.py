@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import resource
 from collections import deque
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import psutil
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from tinymq.meta.registry import Topic
+    from tinymq.stats import Role
 
 #: Seconds between two looks at the reactor's lateness.
 LAG_SECONDS: Final = 0.1
@@ -85,7 +86,8 @@ class Vitals:
         return BrokerSnapshot(
             id=broker.id,
             name=broker.config.broker.name,
-            zone="" if info is None else info.zone,
+            role=cast("Role", broker.config.cluster.role),
+            zone=broker.config.cluster.zone,
             version=__version__,
             pid=os.getpid(),
             started_ms=self.started_ms,

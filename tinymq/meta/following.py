@@ -15,13 +15,12 @@ from attrs import define
 
 from tinymq.config import DEFAULT_CONFIG, Config
 from tinymq.errors import StateError, StorageError
+from tinymq.meta.changes import PAGE_BYTES, Changes, Described, Teller
 from tinymq.meta.draft import Draft, follow
 from tinymq.meta.entries import Compare, Event, Put, Write, prefix
+from tinymq.meta.observers import Observer, Observers
 from tinymq.meta.registry import Registry
 from tinymq.meta.store import Store
-
-#: Called with the snapshot before and the one after.
-Observer = Callable[[Registry, Registry], None]
 
 ID_BYTES: Final = 16
 
@@ -62,10 +61,11 @@ class Following:
         self._history = history
         self._config = config
         self._clocks = clocks or Clocks()
-        self._observers: list[Observer] = []
+        self._observers = Observers()
         if store.get("cluster") is None:
             store.put("cluster", self._clocks.entropy(ID_BYTES).hex().encode())
         store.compact(store.revision)
+        self._teller = Teller(store, self._clocks.entropy(8).hex())
         self.registry = self._load()
         self._watch = store.watch(self._apply, *prefix(""))
 
@@ -81,13 +81,36 @@ class Following:
         Returns:
             What ends it.
         """
-        self._observers.append(observer)
+        return self._observers.add(observer)
 
-        def cancel() -> None:
-            if observer in self._observers:
-                self._observers.remove(observer)
+    # --- what others are told
 
-        return cancel
+    def changes(self, cursor: str = "", limit: int = PAGE_BYTES) -> Changes:
+        """
+        Return what a replica does not know yet, a page of it.
+
+        A page that is neither full nor holds an event says that there is nothing
+        new: whoever wants to wait asks again after the next change (`watch`).
+
+        Args:
+            cursor: That of the page before; empty for everything.
+            limit: About so many bytes at most.
+        """
+        return self._teller.changes(cursor, limit)
+
+    def described_changes(self, revision: int) -> list[Described]:
+        """
+        Return which topics and brokers are others than they were at a revision.
+
+        Raises:
+            InvalidRequest: The history does not reach back to it.
+        """
+        return self._teller.described(revision)
+
+    @property
+    def revision(self) -> int:
+        """The revision of the last write, of whatever kind."""
+        return self._store.revision
 
     def _load(self) -> Registry:
         revision = self._store.revision
@@ -112,18 +135,7 @@ class Following:
             self._store.compact(self._store.revision - self._history)
         if draft.is_changed:
             before, self.registry = self.registry, draft.finish(events[0].revision)
-            self._tell(before)
-
-    def _tell(self, before: Registry) -> None:
-        """Tell everybody; one that fails must not keep the others from hearing."""
-        errors: list[Exception] = []
-        for observer in tuple(self._observers):
-            try:
-                observer(before, self.registry)
-            except Exception as error:  # noqa: BLE001 - raised below, to the writer
-                errors.append(error)
-        if errors:
-            raise errors[0]
+            self._observers.tell(before, self.registry)
 
     # --- writing
 

@@ -22,8 +22,9 @@ import attrs
 
 from tinymq.errors import InvalidRequest, Overloaded, TopicExists, UnknownTopicId
 from tinymq.meta.entries import Compare, Delete, Put
-from tinymq.meta.following import ID_BYTES, Clocks, Observer
+from tinymq.meta.following import ID_BYTES, Clocks
 from tinymq.meta.membership import BROKER_SECONDS, LOST_SECONDS, Membership
+from tinymq.meta.observers import Observer
 from tinymq.meta.placement import place
 from tinymq.meta.registry import Topic
 from tinymq.names import valid_name

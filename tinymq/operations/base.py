@@ -185,8 +185,8 @@ class Base:
         """Name a broker, live or not."""
         if broker_id == self._broker.id:
             return self._broker.config.broker.name
-        live = self._registry.brokers.get(broker_id)
-        return live.name if live is not None else f"broker {broker_id}"
+        known = self._registry.brokers.get(broker_id) or self._registry.known.get(broker_id)
+        return known.name if known is not None else f"broker {broker_id}"
 
     def _named_broker(self, broker: str) -> int:
         """
@@ -195,13 +195,14 @@ class Base:
         Raises:
             UnknownBroker: There is none.
         """
-        for live in self._registry.brokers.values():
-            if broker in (live.name, str(live.id)):
-                return live.id
+        for known in (self._registry.brokers, self._registry.known):
+            for each in known.values():
+                if broker in (each.name, str(each.id)):
+                    return each.id
         if broker in (str(self._broker.id), self._broker.config.broker.name):
             return self._broker.id
-        known = ", ".join(sorted(each.name for each in self._registry.brokers.values()))
-        raise UnknownBroker(f"there is no broker {broker[:100]!r}; there are {known or 'none'}")
+        names = ", ".join(sorted(each.name for each in self._registry.brokers.values()))
+        raise UnknownBroker(f"there is no broker {broker[:100]!r}; there are {names or 'none'}")
 
     def _silence(self, answers: Answers) -> list[str]:
         return [self._broker_name(each) for each in sorted(answers.silent)]

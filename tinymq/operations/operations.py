@@ -13,12 +13,17 @@ from tinymq.errors import InvalidRequest, StorageError, UnknownTopicId
 from tinymq.node import NODE_OPERATIONS, Node
 from tinymq.operation import Operation, Result
 from tinymq.operations.brokers import BROKER_OPERATIONS, Brokers
+from tinymq.operations.members import MEMBER_OPERATIONS, Members
 from tinymq.operations.topics import TOPIC_OPERATIONS, Topics
 
 _log = Logger()
 
 #: Every operation that a process with a MetaServer carries out, by its name.
-OPERATIONS: Final[dict[str, Operation]] = {**TOPIC_OPERATIONS, **BROKER_OPERATIONS}
+OPERATIONS: Final[dict[str, Operation]] = {
+    **TOPIC_OPERATIONS,
+    **BROKER_OPERATIONS,
+    **MEMBER_OPERATIONS,
+}
 
 
 class Operator(Protocol):
@@ -38,7 +43,7 @@ class Operator(Protocol):
         """
 
 
-class Operations(Topics, Brokers):
+class Operations(Topics, Brokers, Members):
     """
     The operations of a process with a MetaServer.
 
@@ -66,7 +71,8 @@ class Operations(Topics, Brokers):
         """
         operation = _known(name, OPERATIONS)
         checked = operation.arguments(arguments)
-        self._check_id(checked.get("name", ""), checked.pop("id", None))
+        if operation.role != "cluster":
+            self._check_id(checked.get("name", ""), checked.pop("id", None))
         return await carry_out(operation, self, checked, caller)
 
     def _check_id(self, name: str, topic_id: str | None) -> None:
