@@ -15,7 +15,8 @@ from tinymq.web import format as write
 from tinymq.web.base import Base, redirect
 from tinymq.web.browsing import KINDS, MOST_BYTES, WHERES, coverage, neighbours, preview, wanted
 from tinymq.web.input import MOST_OFFSET, BadInput, choice, integer, query_of, text, truth
-from tinymq.web.port import MAX_PAGE_SIZE, SORT_FIELDS, MessageView, TopicQuery
+from tinymq.web.lists import MAX_PAGE_SIZE, SORT_FIELDS, TopicQuery
+from tinymq.web.port import MessageView
 from tinymq.web.publishing import copied
 from tinymq.web.render import segment, view_of
 from tinymq.web.verdict import problems, problems_of
