@@ -203,6 +203,7 @@ class FakeConsole:
         found = (evolve(self.broker, refusing=self.refusing), *self.others)
         share = len(found) - sum(one.role == "meta" for one in found)
         whole = Rates(*(sum(r[i] for r in rates) / max(1, share) for i in range(4)))
+        here = [c.broker_id for c in self.connected]
         slow = [c.broker_id for c in self.connected if c.slow_since_ms is not None]
         return tuple(
             evolve(
@@ -211,6 +212,7 @@ class FakeConsole:
                 topics=len({id(topic) for topic in led.get(one.id, [])}),
                 rates=Rates() if one.role == "meta" else whole,
                 slow_clients=slow.count(one.id),
+                connections=here.count(one.id) if here else one.connections,
             )
             for one in found
         )

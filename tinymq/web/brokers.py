@@ -32,6 +32,9 @@ BrokerSort = Literal[
 ]
 BROKER_SORTS: Final[tuple[BrokerSort, ...]] = get_args(BrokerSort)
 
+#: What the silence of a broker means for most pages, and for lists of clients.
+STALE: Final = "figures are the last known"
+MISSING: Final = "clients of it are missing here"
 #: Names that a banner lists before it only counts.
 _NAMED: Final = 5
 #: The length of a name beside the age of the page.
@@ -67,11 +70,13 @@ class Row:
         broker: Its figures, the last known ones when it is silent.
         standing: How it stands.
         known: Whether there are figures at all.
+        since_ms: Since when it is silent; None when it answers.
     """
 
     broker: BrokerSnapshot
     standing: Standing
     known: bool = True
+    since_ms: int | None = None
 
 
 def stand(broker: BrokerSnapshot, silent: SilentBroker | None, times: Times) -> Standing:
@@ -88,7 +93,7 @@ def stand(broker: BrokerSnapshot, silent: SilentBroker | None, times: Times) -> 
         return Standing(0, "bad", "Silent", "bad", since)
     found = next(problems_of(broker), None)
     if found is not None:
-        note = broker.refusing or ""
+        note = broker.refusing or ("Draining too" if broker.draining else "")
         return Standing(
             1 if found.level == "bad" else 2, found.level, found.word, found.level, note
         )
@@ -106,7 +111,11 @@ def rows(cluster: ClusterSnapshot, times: Times) -> list[Row]:
         times: Writes times for who looks.
     """
     silent = {one.id: one for one in cluster.silent}
-    found = [Row(one, stand(one, silent.pop(one.id, None), times)) for one in cluster.brokers]
+    found = []
+    for broker in cluster.brokers:
+        gone = silent.pop(broker.id, None)
+        since = gone.since_ms if gone else None
+        found.append(Row(broker, stand(broker, gone, times), since_ms=since))
     for one in silent.values():
         never = BrokerSnapshot(
             id=one.id,
@@ -117,7 +126,7 @@ def rows(cluster: ClusterSnapshot, times: Times) -> list[Row]:
             started_ms=one.since_ms,
             heard_ms=one.since_ms,
         )
-        found.append(Row(never, stand(never, one, times), known=False))
+        found.append(Row(never, stand(never, one, times), False, one.since_ms))
     return sorted(found, key=lambda row: (row.broker.id, row.broker.name))
 
 
@@ -183,7 +192,10 @@ class Silence:
 
 
 def silence(
-    cluster: ClusterSnapshot, times: Times, names: Iterable[str] | None = None
+    cluster: ClusterSnapshot,
+    times: Times,
+    names: Iterable[str] | None = None,
+    effect: str = STALE,
 ) -> Silence | None:
     """
     Say who is silent, where figures are partial.
@@ -192,6 +204,7 @@ def silence(
         cluster: Knows since when.
         times: Writes times for who looks.
         names: Brokers whose figures this page needs; None for all.
+        effect: What that means for the page.
 
     Returns:
         None when all that matter answered.
@@ -206,11 +219,9 @@ def silence(
     first = wanted[0][:_SHORT] + ("…" if len(wanted[0]) > _SHORT else "")
     short = f"{first} silent" if len(wanted) == 1 else f"{len(wanted)} brokers silent"
     if len(wanted) == 1:
-        return Silence(f"Broker {told[0]}: figures are the last known.", short)
+        return Silence(f"Broker {told[0]}: {effect}.", short)
     who = ", ".join(told[:-1]) + " and " + told[-1]
-    return Silence(
-        f"{plural(len(wanted), 'broker')} do not answer, figures are the last known: {who}.", short
-    )
+    return Silence(f"{plural(len(wanted), 'broker')} do not answer, {effect}: {who}.", short)
 
 
 def _told(name: str, since_ms: int | None, times: Times) -> str:

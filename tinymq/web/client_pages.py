@@ -9,6 +9,7 @@ from twisted.web.http import Request
 
 from tinymq.stats import ClientSnapshot
 from tinymq.web.base import Answer, Base, redirect
+from tinymq.web.brokers import MISSING
 from tinymq.web.input import (
     MOST_BROKER,
     MOST_OFFSET,
@@ -66,6 +67,7 @@ class ClientPages(Base):
             self._console.cluster(),
             keep=True,
             silent=found.silent,
+            effect=MISSING,
             current="clients",
             query=query,
             asked=asked,

@@ -50,7 +50,7 @@ class ClusterApi(Api):
         cluster = self._console.cluster()
         number = number_of("broker", name, MOST_BROKER)
         row = find_row(cluster, Times(cluster.taken_ms), number)
-        return answer_json(request, describe.broker_row(cluster, row))
+        return answer_json(request, describe.broker_row(row))
 
     @Api.app.route(f"{ROOT}/brokers/<name>", methods=["POST"])
     async def act_on_broker(self, request: Request, name: str) -> bytes:

@@ -93,22 +93,21 @@ def broker(one: BrokerSnapshot) -> Json:
     }
 
 
-def broker_row(cluster: ClusterSnapshot, row: Row) -> Json:
+def broker_row(row: Row) -> Json:
     """Write a broker with how it stands. Figures that nobody knows are null."""
     written = broker(row.broker)
     if not row.known:
         keep = {"id", "name", "listen", "role", "heard", "heard_ms"}
         written = {key: value if key in keep else None for key, value in written.items()}
-    since = next((o.since_ms for o in cluster.silent if o.id == row.broker.id), None)
     written["state"] = row.standing.word.lower()
-    written["silent_since"] = time(since)
+    written["silent_since"] = time(row.since_ms)
     return written
 
 
 def brokers(cluster: ClusterSnapshot, rows: Sequence[Row]) -> Json:
     """Write all brokers in their envelope."""
     return {
-        "items": [broker_row(cluster, row) for row in rows],
+        "items": [broker_row(row) for row in rows],
         "item_count": len(rows),
         "partial": bool(cluster.silent),
         "silent": [one.name for one in cluster.silent],

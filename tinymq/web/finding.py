@@ -8,7 +8,7 @@ from typing import Final
 from twisted.web.http import Request
 
 from tinymq.web.base import Base, redirect
-from tinymq.web.brokers import rows
+from tinymq.web.brokers import MISSING, rows
 from tinymq.web.input import query_of, text
 from tinymq.web.port import ClientQuery, TopicQuery
 from tinymq.web.render import segment, view_of
@@ -52,6 +52,7 @@ class Finding(Base):
             "find.html",
             cluster,
             silent=clients.silent,
+            effect=MISSING,
             current="",
             query={"q": asked},
             asked=asked,

@@ -22,7 +22,7 @@ from tinymq.stats import ClusterSnapshot
 from tinymq.web import charts
 from tinymq.web import format as write
 from tinymq.web.assets import packaged
-from tinymq.web.brokers import silence
+from tinymq.web.brokers import STALE, silence
 from tinymq.web.config import WebConfig
 from tinymq.web.placement import led_here, ranges, reasons
 from tinymq.web.plaintext import BIDI, one_line, to_text
@@ -197,6 +197,7 @@ class Renderer:
         *,
         keep: bool = False,
         silent: Iterable[str] | None = (),
+        effect: str = STALE,
         **values: Any,
     ) -> bytes:
         """
@@ -210,6 +211,7 @@ class Renderer:
                 still true. Not for pages that show messages.
             silent: Names of brokers without which its figures are partial;
                 None for all that are silent.
+            effect: What their silence means for the page.
             **values: What the template shows.
         """
         now_ms = cluster.taken_ms if cluster else 0
@@ -219,7 +221,7 @@ class Renderer:
             view=view,
             times=view.times,
             cluster=cluster,
-            silence=cluster and silence(cluster, view.times, silent),
+            silence=cluster and silence(cluster, view.times, silent, effect),
             origin=origin_of(request),
             **values,
         )

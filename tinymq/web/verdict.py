@@ -13,7 +13,13 @@ from urllib.parse import quote
 
 from attrs import frozen
 
-from tinymq.stats import BrokerSnapshot, ClusterSnapshot, PartitionSnapshot, TopicSnapshot
+from tinymq.stats import (
+    BrokerSnapshot,
+    ClusterSnapshot,
+    OfflinePartition,
+    PartitionSnapshot,
+    TopicSnapshot,
+)
 from tinymq.web.format import duration, number, plural, size
 
 #: Shares of a limit from which a person should look.
@@ -117,16 +123,18 @@ def _disk(broker: BrokerSnapshot) -> Iterator[Problem]:
 
 
 def _offline(cluster: ClusterSnapshot) -> Iterator[Problem]:
-    """Name the partitions that cannot be used, one for each reason."""
+    """Name partitions that cannot be used, one for each reason; the rarest reason is the news."""
     if not cluster.offline:
         return
-    reasons = {one.reason: one for one in reversed(cluster.offline)}
-    told = list(reversed(reasons.values()))[:_NAMED]
+    by_reason: dict[str, list[OfflinePartition]] = {}
+    for one in cluster.offline:
+        by_reason.setdefault(one.reason, []).append(one)
+    told = [alike[0] for alike in sorted(by_reason.values(), key=len)[:_NAMED]]
     yield Problem(
         "bad",
         f"{plural(cluster.offline_count, 'partition')} offline",
         " ".join(f"{one.topic} / {one.partition}: {_sentence(one.reason)}" for one in told),
-        f"/topics/{quote(told[-1].topic, safe='')}/partitions",
+        f"/topics/{quote(told[0].topic, safe='')}/partitions",
         "See why",
     )
 
