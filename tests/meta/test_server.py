@@ -19,12 +19,7 @@ from tinymq.errors import (
     UnknownTopic,
     UnknownTopicId,
 )
-from tinymq.meta import BrokerInfo, MetaServer, Registry, Store, Topic
-
-
-def only_broker(server: MetaServer) -> BrokerInfo:
-    """Return the broker of the fixture."""
-    return server.registry.brokers[1]
+from tinymq.meta import MetaServer, Registry, Store, Topic
 
 
 def test_create(server: MetaServer, clock: FakeTime) -> None:
@@ -266,54 +261,6 @@ def test_producer_ids(server: MetaServer, store: Store) -> None:
     for block in (0, -1, 1_000_001):
         with pytest.raises(InvalidRequest):
             server.producer_ids(block)
-
-
-def test_brokers_live_by_heartbeats(server: MetaServer, clock: FakeTime, store: Store) -> None:
-    """A broker is live while it is heard, and gone soon after; heartbeats write nothing."""
-    broker = only_broker(server)
-    revision = store.revision
-    for _ in range(10):
-        clock.advance(10)
-        server.heartbeat(broker)
-        server.expire()
-    assert store.revision == revision
-    clock.advance(15)
-    server.expire()
-    assert server.registry.brokers == {}
-    with pytest.raises(StateError, match="register again"):
-        server.heartbeat(broker)
-
-
-def test_two_brokers_of_one_id(server: MetaServer, clock: FakeTime) -> None:
-    """A second live broker of one id is refused; after the first has ended it may come."""
-    first = only_broker(server)
-    with pytest.raises(StateError, match=r"broker 1 is live at 127\.0\.0\.1:7800") as caught:
-        server.register(1, "copy", ("10.0.0.2", 7800))
-    assert caught.value.retriable
-    clock.advance(15)
-    second = server.register(1, "copy", ("10.0.0.2", 7800))
-    assert second.incarnation == first.incarnation + 1
-    with pytest.raises(StateError):
-        server.heartbeat(first)
-    server.leave(first)
-    assert server.registry.brokers == {1: second}
-    server.leave(second)
-    assert server.registry.brokers == {}
-
-
-def test_takeover(server: MetaServer) -> None:
-    """Whoever holds the data folder's lock need not wait after a crash."""
-    first = only_broker(server)
-    second = server.register(1, "one", ("127.0.0.1", 7800), takeover=True)
-    assert second.incarnation == first.incarnation + 1
-    assert server.registry.brokers == {1: second}
-
-
-def test_broker_ids(server: MetaServer) -> None:
-    """A new broker's number is none that is known."""
-    assert server.new_broker_id() == 2
-    server.register(7, "from-elsewhere", ("h", 1))
-    assert server.new_broker_id() == 8
 
 
 def test_new_partitions_even_out(server: MetaServer) -> None:

@@ -6,7 +6,8 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
-_LAST_KEY: Final = "\U0010ffff"
+#: Behind every key.
+LAST_KEY: Final = "\U0010ffff"
 
 
 @frozen
@@ -76,4 +77,4 @@ Write: TypeAlias = Put | Delete
 
 def prefix(text: str) -> tuple[str, str]:
     """Return the range of all keys that begin with a text."""
-    return (text, text[:-1] + chr(ord(text[-1]) + 1)) if text else ("\0", _LAST_KEY)
+    return (text, text[:-1] + chr(ord(text[-1]) + 1)) if text else ("\0", LAST_KEY)

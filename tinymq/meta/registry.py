@@ -82,7 +82,7 @@ class Topic:
 @frozen(kw_only=True)
 class BrokerInfo:
     """
-    A live broker.
+    A broker, as it registered.
 
     Attributes:
         id: Its number, kept in its data folder.
@@ -92,6 +92,8 @@ class BrokerInfo:
         incarnation: Rises with each of its starts.
         started_ms: When it registered.
         lease: What its registration lives by.
+        zone: Where it stands: a rack, a data centre; may be empty.
+        version: The tinymq that it runs; empty if it did not say.
     """
 
     id: int
@@ -101,6 +103,8 @@ class BrokerInfo:
     incarnation: int
     started_ms: int
     lease: int
+    zone: str = ""
+    version: str = ""
 
     def encode(self) -> bytes:
         """Return the broker as it is stored."""
@@ -110,6 +114,8 @@ class BrokerInfo:
             port=self.port,
             incarnation=self.incarnation,
             started_ms=self.started_ms,
+            zone=self.zone,
+            version=self.version,
         )
 
     @classmethod
@@ -117,7 +123,8 @@ class BrokerInfo:
         """Read what `encode` gave."""
         facts = json.loads(stored)
         names = ("name", "host", "port", "incarnation", "started_ms")
-        return cls(id=broker_id, lease=lease, **{name: facts[name] for name in names})
+        later = {name: facts.get(name, "") for name in ("zone", "version")}
+        return cls(id=broker_id, lease=lease, **{name: facts[name] for name in names}, **later)
 
 
 def _json(**facts: Any) -> bytes:
@@ -139,9 +146,13 @@ class Registry:
         topics: Topics by id.
         by_name: Topics by name.
         brokers: Live brokers by id.
+        known: Every broker that ever registered, live or not, as it did so last.
+        draining: The numbers of brokers that get no new partitions.
         led: How many partitions every broker leads, live or not.
         deleted: When a topic was deleted, in ms, by its id. Only what stands
             here may have its folders removed; an id that is unknown may not.
+        touched: Ids of the topics that came, changed or went with this
+            snapshot, so that nobody needs to compare ten thousand.
     """
 
     revision: int = 0
@@ -149,8 +160,11 @@ class Registry:
     topics: Mapping[bytes, Topic] = field(factory=_none)
     by_name: Mapping[str, Topic] = field(factory=_none)
     brokers: Mapping[int, BrokerInfo] = field(factory=_none)
+    known: Mapping[int, BrokerInfo] = field(factory=_none)
+    draining: frozenset[int] = frozenset()
     led: Mapping[int, int] = field(factory=_none)
     deleted: Mapping[bytes, int] = field(factory=_none)
+    touched: frozenset[bytes] = frozenset()
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ The MetaServer: every operation on topics, brokers and producer ids.
     deleted/ID      when, in ms                   broker/N       a live broker, on a lease
     incarnation/N   starts of broker N so far     brokers        the last broker id given out
     producers       the first producer id free    cluster        the cluster's id
+    known/N         how broker N registered last  drain/N        N gets no new partitions
 
 An operation checks, writes one transaction, and returns when it is on disk.
 What it changed is then seen by everybody as one new `Registry`.
@@ -14,59 +15,30 @@ What it changed is then seen by everybody as one new `Registry`.
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 import attrs
-from attrs import define
 
-from tinymq.config import DEFAULT_CONFIG, Config
-from tinymq.errors import (
-    InvalidRequest,
-    Overloaded,
-    StateError,
-    StorageError,
-    TopicExists,
-    UnknownTopicId,
-)
-from tinymq.meta.draft import Draft, follow
-from tinymq.meta.entries import Compare, Delete, Event, Put, Write, prefix
+from tinymq.errors import InvalidRequest, Overloaded, TopicExists, UnknownTopicId
+from tinymq.meta.entries import Compare, Delete, Put
+from tinymq.meta.following import ID_BYTES, Clocks
+from tinymq.meta.membership import BROKER_SECONDS, LOST_SECONDS, Membership
+from tinymq.meta.observers import Observer
 from tinymq.meta.placement import place
-from tinymq.meta.registry import BrokerInfo, Registry, Topic
-from tinymq.meta.store import Store
+from tinymq.meta.registry import Topic
 from tinymq.names import valid_name
 from tinymq.topicconfig import TopicConfig
+
+__all__ = ["BROKER_SECONDS", "LOST_SECONDS", "Clocks", "MetaServer", "Observer", "Settings"]
 
 #: What a request may hold as settings of a topic.
 Settings = Mapping[str, str | int | None]
 
-#: Called with the snapshot before and the one after.
-Observer = Callable[[Registry, Registry], None]
-
-#: Seconds after which a broker that says nothing is taken for dead.
-BROKER_SECONDS: Final = 15.0
-
 _MOST_IDS: Final = 1_000_000
-_ID_BYTES: Final = 16
 
 
-@define
-class Clocks:
-    """
-    The sources of time and chance; leases go by the store's own clock.
-
-    Attributes:
-        wall: Seconds since the epoch.
-        entropy: Random bytes, as many as asked.
-    """
-
-    wall: Callable[[], float] = time.time
-    entropy: Callable[[int], bytes] = os.urandom
-
-
-class MetaServer:
+class MetaServer(Membership):
     """
     The operations.
 
@@ -76,72 +48,6 @@ class MetaServer:
         clocks: The sources of time and chance.
         history: How many revisions a watcher may be behind.
     """
-
-    def __init__(
-        self,
-        store: Store,
-        config: Config = DEFAULT_CONFIG,
-        clocks: Clocks | None = None,
-        history: int = 1000,
-    ) -> None:
-        self._store = store
-        self._history = history
-        self._config = config
-        self._clocks = clocks or Clocks()
-        self._observers: list[Observer] = []
-        if store.get("cluster") is None:
-            store.put("cluster", self._clocks.entropy(_ID_BYTES).hex().encode())
-        store.compact(store.revision)
-        self.registry = self._load()
-        self._watch = store.watch(self._apply, *prefix(""))
-
-    def close(self) -> None:
-        """Stop following the store."""
-        self._watch.cancel()
-        self._observers.clear()
-
-    # --- the snapshot
-
-    def watch(self, observer: Observer) -> Callable[[], None]:
-        """
-        Call an observer after every change, once it is durable.
-
-        Returns:
-            What ends it.
-        """
-        self._observers.append(observer)
-
-        def cancel() -> None:
-            if observer in self._observers:
-                self._observers.remove(observer)
-
-        return cancel
-
-    def _load(self) -> Registry:
-        revision = self._store.revision
-        entries = self._store.range(*prefix(""))
-        draft = Draft(Registry())
-        for entry in entries:
-            try:
-                follow(draft, Event(entry.key, revision, entry))
-            except Exception as error:
-                raise StorageError(
-                    f"{self._store.file}: {entry.key} cannot be read ({error}); "
-                    "nothing was deleted",
-                    file=str(self._store.file),
-                ) from error
-        return draft.finish(revision)
-
-    def _apply(self, events: tuple[Event, ...]) -> None:
-        draft = Draft(self.registry)
-        for event in events:
-            follow(draft, event)
-        if draft.is_changed:
-            before, self.registry = self.registry, draft.finish(events[0].revision)
-            for observer in tuple(self._observers):
-                observer(before, self.registry)
-        if self._store.revision - self._store.compacted > 2 * self._history:
-            self._store.compact(self._store.revision - self._history)
 
     # --- topics
 
@@ -198,7 +104,7 @@ class MetaServer:
                 limit=most,
             )
         topic = Topic(
-            id=self._clocks.entropy(_ID_BYTES),
+            id=self._clocks.entropy(ID_BYTES),
             name=name,
             partitions=count,
             config=config,
@@ -325,95 +231,6 @@ class MetaServer:
             raise InvalidRequest(f"1 to {_MOST_IDS} ids at a time, not {count}", field="block")
         first = self._count_up("producers", count)
         return range(first, first + count)
-
-    # --- brokers
-
-    def new_broker_id(self) -> int:
-        """Return a number for a broker that has no id file yet; never given out twice."""
-        return self._count_up("brokers", 1) + 1
-
-    def register(
-        self, broker_id: int, name: str, address: tuple[str, int], *, takeover: bool = False
-    ) -> BrokerInfo:
-        """
-        Let a broker be live, until it leaves or says nothing for `BROKER_SECONDS`.
-
-        Args:
-            broker_id: Its number, from its id file.
-            name: Its name.
-            address: Host and port where clients reach it.
-            takeover: The caller knows that no other process uses this id, for
-                it holds the lock of the data folder: what was live is not.
-
-        Returns:
-            The broker with its incarnation, higher than ever before.
-
-        Raises:
-            StateError: A live broker has this id: its data folder was copied,
-                or it was killed a moment ago.
-        """
-        live = self.registry.brokers.get(broker_id)
-        if live is not None and self._store.is_live(live.lease) and not takeover:
-            raise StateError(
-                f"broker {broker_id} is live at {live.host}:{live.port}; "
-                "give each broker a data folder of its own, or wait until that one has ended",
-                broker_id=broker_id,
-            )
-        if live is not None:
-            self._store.revoke(live.lease)
-        if broker_id > self._count("brokers"):  # an id file from elsewhere
-            self._write([], [Put("brokers", str(broker_id).encode())])
-        host, port = address
-        broker = BrokerInfo(
-            id=broker_id,
-            name=valid_name(name),
-            host=host,
-            port=port,
-            incarnation=self._count_up(f"incarnation/{broker_id}", 1) + 1,
-            started_ms=self._now_ms(),
-            lease=self._store.grant(BROKER_SECONDS),
-        )
-        self._write([], [Put(f"broker/{broker_id}", broker.encode(), broker.lease)])
-        return broker
-
-    def heartbeat(self, broker: BrokerInfo) -> None:
-        """
-        Keep a broker live; costs no write.
-
-        Raises:
-            StateError: It was taken for dead, or replaced: register again.
-        """
-        live = self.registry.brokers.get(broker.id)
-        if live is None or live.lease != broker.lease:
-            raise StateError(f"broker {broker.id} is not registered; register again")
-        self._store.renew(broker.lease)
-
-    def leave(self, broker: BrokerInfo) -> None:
-        """Let a broker be gone, at once."""
-        self._store.revoke(broker.lease)
-
-    def expire(self) -> None:
-        """Let the silent brokers be gone; call it every second or so."""
-        self._store.expire()
-
-    # --- writing
-
-    def _count_up(self, key: str, by: int) -> int:
-        """Raise a durable counter and return what it was."""
-        value = self._count(key)
-        self._write([], [Put(key, str(value + by).encode())])
-        return value
-
-    def _count(self, key: str) -> int:
-        entry = self._store.get(key)
-        return int(entry.value) if entry else 0
-
-    def _write(self, compares: Sequence[Compare], writes: Sequence[Write]) -> None:
-        if writes and not self._store.transact(compares, writes):
-            raise StateError("somebody else changed this at the same time; try again")
-
-    def _now_ms(self) -> int:
-        return int(self._clocks.wall() * 1000)
 
 
 def _check_same(

@@ -24,7 +24,7 @@ from typing import Any, Final, TypeAlias
 from attrs import define
 
 from tinymq.errors import ClosedError, InvalidRequest, StateError, StorageError, StorageFull
-from tinymq.meta.entries import Compare, Delete, Entry, Event, Put, Write, prefix
+from tinymq.meta.entries import LAST_KEY, Compare, Delete, Entry, Event, Put, Write, prefix
 from tinymq.meta.sqlite import connect, transaction, translated
 
 _SCHEMA: Final = """
@@ -290,21 +290,31 @@ class Store:
             )
         watch = Watch(start, end, listener, first, self._watches)
         while watch.next_revision <= self.revision:  # the listener may write, too
-            history = self._history(watch)
+            history = self.history(watch.next_revision, watch.start, watch.end)
             watch.next_revision = self.revision + 1
             for events in history:
                 listener(events)
         self._watches.append(watch)
         return watch
 
-    def _history(self, watch: Watch) -> list[tuple[Event, ...]]:
+    def history(
+        self, revision: int, start: str = "\0", end: str = LAST_KEY
+    ) -> list[tuple[Event, ...]]:
+        """
+        Return what happened from a revision on, one tuple for each revision.
+
+        Args:
+            revision: The first one wanted; what was compacted is not told.
+            start: The first key.
+            end: The first key no longer wanted.
+        """
         with translated(self.file):
             rows = self._sql(
                 f"SELECT {_COLUMNS} FROM entries"  # noqa: S608 a constant
                 " WHERE revision >= ? AND key >= ? AND key < ? ORDER BY revision, key",
-                watch.next_revision,
-                max(watch.start, "\0"),
-                watch.end,
+                revision,
+                max(start, "\0"),
+                end,
             )
         together: dict[int, list[Event]] = {}
         for row in rows:
@@ -365,6 +375,16 @@ class Store:
         if held is None or held.deadline <= self._monotonic():
             raise StateError(f"lease {lease} has ended", lease=lease)
         self._leases[lease] = self._lease(held.seconds)
+
+    def shorten(self, lease: int, seconds: float) -> None:
+        """Let a lease end so many seconds from now at the latest, unless it is renewed."""
+        held = self._leases.get(lease)
+        if held is not None:
+            held.deadline = min(held.deadline, self._monotonic() + seconds)
+
+    def drop(self, lease: int) -> None:
+        """Let a lease be over that no key lives by; `expire` clears it away."""
+        self.shorten(lease, 0)
 
     def revoke(self, lease: int) -> None:
         """End a lease now, and delete its keys."""

@@ -380,7 +380,7 @@ class InProcessBroker:
             **settings: Those of a topic, with ``_`` for ``.``: ``retention_ms=1000``.
         """
         config = {key.replace("_", "."): value for key, value in settings.items()}
-        self._running.broker.create_topic(name, partitions, config)
+        self._running.meta.create_topic(name, partitions, config)
 
     def records(self, topic: str, partition: int | None = None) -> list[Record]:
         """
@@ -394,7 +394,7 @@ class InProcessBroker:
             UnknownTopic: There is none of this name.
         """
         broker = self._running.broker
-        found = broker.meta.describe(topic)
+        found = self._running.meta.describe(topic)
         numbers = range(found.partitions) if partition is None else [partition]
         return [record for number in numbers for record in read_records(broker, found.id, number)]
 

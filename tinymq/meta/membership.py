@@ -1,0 +1,237 @@
+"""
+The MetaServer's operations on brokers: who is live, and who takes new partitions.
+
+A broker is live by a lease. While its link is open, no other process may use its
+number; when the link ends it has `LOST_SECONDS` to come back, and any process that
+registers under the number may take it over at once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tinymq.config import DEFAULT_CONFIG, Config
+from tinymq.errors import InvalidRequest, StateError
+from tinymq.meta.entries import Delete, Put, Write
+from tinymq.meta.following import Clocks, Following
+from tinymq.meta.registry import BrokerInfo
+from tinymq.meta.store import Store
+from tinymq.names import valid_name
+
+#: Seconds after which a broker that says nothing is taken for dead.
+BROKER_SECONDS: Final = 15.0
+
+#: Seconds after which a broker whose link ended is taken for dead.
+LOST_SECONDS: Final = 3.0
+
+_MOST_BROKER: Final = 2**31 - 1
+_MOST_HOST: Final = 255
+_MOST_VERSION: Final = 100
+
+
+class Membership(Following):
+    """
+    The operations on brokers.
+
+    Args:
+        store: Where everything is kept; closed by its owner.
+        config: The defaults of topics, and the limits.
+        clocks: The sources of time and chance.
+        history: How many revisions a watcher may be behind.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        config: Config = DEFAULT_CONFIG,
+        clocks: Clocks | None = None,
+        history: int = 1000,
+    ) -> None:
+        super().__init__(store, config, clocks, history)
+        #: Leases of brokers whose link ended.
+        self._lost: set[int] = set()
+
+    def new_broker_id(self) -> int:
+        """Return a number for a broker that has no id file yet; never given out twice."""
+        return self._count_up("brokers", 1) + 1
+
+    def register(
+        self,
+        broker_id: int,
+        name: str,
+        address: tuple[str, int],
+        *,
+        zone: str = "",
+        version: str = "",
+        takeover: bool = False,
+    ) -> BrokerInfo:
+        """
+        Let a broker be live, until it leaves or says nothing for `BROKER_SECONDS`.
+
+        Two live brokers never have one name, since people tell them apart by it. A
+        broker that was given no name (it has the default one) is called after its
+        number, unless it runs in the MetaServer's own process.
+
+        Args:
+            broker_id: Its number, from its id file; 0 asks for a new one.
+            name: Its name.
+            address: Host and port where clients reach it.
+            zone: Where it stands.
+            version: The tinymq that it runs.
+            takeover: The caller is the process of the MetaServer and holds the
+                lock of the data folder: what was live under this number is not.
+
+        Returns:
+            The broker with its number, and its incarnation, higher than ever before.
+
+        Raises:
+            StateError: A live broker has this id (its data folder was copied, or it
+                was killed a moment ago), or this name.
+            InvalidName: The name or the zone breaks the rule for names.
+            InvalidRequest: The number or the address cannot be one.
+        """
+        host, port = _checked(broker_id, address, zone)
+        if not takeover and self.is_held(broker_id):
+            self._refuse_id(broker_id)
+        last = self._count("brokers")
+        number = broker_id or last + 1
+        if valid_name(name) == DEFAULT_CONFIG.broker.name and not takeover:
+            name = f"broker-{number}"
+        self._check_free(number, name)
+        before = self.registry.brokers.get(number)
+        broker = BrokerInfo(
+            id=number,
+            name=name,
+            host=host,
+            port=port,
+            incarnation=self._count(f"incarnation/{number}") + 1,
+            started_ms=self._now_ms(),
+            lease=self._store.grant(BROKER_SECONDS),
+            zone=zone,
+            version=version[:_MOST_VERSION],
+        )
+        self._enter(broker, new_number=number > last)
+        if before is not None:  # its number has the new lease: only the old one goes
+            self._end_lease(before.lease)
+        return broker
+
+    def _enter(self, broker: BrokerInfo, *, new_number: bool) -> None:
+        writes: list[Write] = [
+            Put(f"incarnation/{broker.id}", str(broker.incarnation).encode()),
+            Put(f"known/{broker.id}", broker.encode()),
+            Put(f"broker/{broker.id}", broker.encode(), broker.lease),
+        ]
+        if new_number:  # one that we gave out, or from an id file from elsewhere
+            writes.append(Put("brokers", str(broker.id).encode()))
+        try:
+            self._write([], writes)
+        except BaseException:
+            self._store.drop(broker.lease)
+            raise
+
+    def _refuse_id(self, broker_id: int) -> None:
+        live = self.registry.brokers[broker_id]
+        raise StateError(
+            f"broker {broker_id} is live at {live.host}:{live.port}; "
+            "give each broker a data folder of its own, or wait until that one has ended",
+            broker_id=broker_id,
+        )
+
+    def _check_free(self, broker_id: int, name: str) -> None:
+        for other in self.registry.brokers.values():
+            if other.name == name and other.id != broker_id and self._store.is_live(other.lease):
+                raise StateError(
+                    f"the name {name} is that of broker {other.id} at {other.host}:{other.port}; "
+                    "give each broker a name of its own (broker.name), "
+                    "or wait until that one has ended",
+                    broker_id=other.id,
+                )
+
+    def member(self, broker_id: int, lease: int) -> BrokerInfo:
+        """
+        Return the broker that was registered under a number and a lease.
+
+        Raises:
+            StateError: It was taken for dead, or replaced: register again.
+        """
+        live = self.registry.brokers.get(broker_id)
+        if live is None or live.lease != lease:
+            raise StateError(f"broker {broker_id} is not registered; register again")
+        return live
+
+    def heartbeat(self, broker: BrokerInfo) -> None:
+        """
+        Keep a broker live; costs no write.
+
+        Raises:
+            StateError: It was taken for dead, or replaced: register again.
+        """
+        self._store.renew(self.member(broker.id, broker.lease).lease)
+        self._lost.discard(broker.lease)
+
+    def is_held(self, broker_id: int) -> bool:
+        """Whether a live broker with an open link has this number."""
+        live = self.registry.brokers.get(broker_id)
+        return live is not None and live.lease not in self._lost and self._store.is_live(live.lease)
+
+    def lost_link(self, broker: BrokerInfo) -> None:
+        """
+        Hear that the link of a broker ended: it has `LOST_SECONDS` to come back.
+
+        A later heartbeat, over another link, gives it the full time again.
+        """
+        live = self.registry.brokers.get(broker.id)
+        if live is not None and live.lease == broker.lease:
+            self._store.shorten(broker.lease, LOST_SECONDS)
+            self._lost.add(broker.lease)
+
+    def leave(self, broker: BrokerInfo) -> None:
+        """Let a broker be gone, at once."""
+        self._end_lease(broker.lease)
+
+    def _end_lease(self, lease: int) -> None:
+        self._store.revoke(lease)
+        self._lost.discard(lease)
+
+    def expire(self) -> None:
+        """Let the silent brokers be gone; call it every second or so."""
+        self._store.expire()
+        self._lost = {lease for lease in self._lost if self._store.is_live(lease)}
+
+    def drain(self, broker_id: int, *, undo: bool = False, dry_run: bool = False) -> bool:
+        """
+        Give a broker no new partitions any more; what it leads stays where it is.
+
+        It is remembered whether the broker is live or not, and across restarts.
+
+        Args:
+            broker_id: Its number.
+            undo: Give it new partitions again.
+            dry_run: Check everything, but write nothing.
+
+        Returns:
+            Whether that is a change.
+
+        Raises:
+            InvalidRequest: No broker of this number ever registered.
+        """
+        if self._count(f"incarnation/{broker_id}") == 0:
+            raise InvalidRequest(f"there is no broker {broker_id}", field="broker")
+        if (broker_id in self.registry.draining) != undo:
+            return False
+        if not dry_run:
+            key = f"drain/{broker_id}"
+            self._write([], [Delete(key) if undo else Put(key, b"1")])
+        return True
+
+
+def _checked(broker_id: int, address: tuple[str, int], zone: str) -> tuple[str, int]:
+    """Return the address if all this could be a broker's."""
+    host, port = address
+    if not 0 <= broker_id <= _MOST_BROKER:
+        raise InvalidRequest(f"{broker_id} is no broker's number", field="id")
+    if not 0 < len(host) <= _MOST_HOST or not 0 <= port < 1 << 16:
+        raise InvalidRequest(f"{host[:40]!a}:{port} is no address", field="host")
+    if zone:
+        valid_name(zone)
+    return host, port

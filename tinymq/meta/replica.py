@@ -1,0 +1,281 @@
+"""
+What a broker knows of topics and brokers while its MetaServer is elsewhere.
+
+A `Replica` is fed the pages of `meta.watch` and makes the same snapshots of them as the
+MetaServer does, by the same code. Its file lets the broker start, and serve what it has,
+while the MetaServer cannot be reached: four bytes of magic, a checksum, and in msgpack::
+
+    [1, cursor, revision, [[key, value, lease], ...]]
+
+The file is a cache. One that is missing, torn or damaged is as good as none.
+
+A replica forgets a topic only when it was told that the topic was deleted. What merely
+is not told of any more (a MetaServer restored from an old backup), or cannot be read (one
+of a newer version), stays as it was, and there is a note of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from attrs import define, field
+
+from tinymq.errors import MalformedFrame, StateError, StorageError
+from tinymq.meta.changes import Changes, Told, told_of
+from tinymq.meta.draft import Draft, follow
+from tinymq.meta.entries import Entry, Event
+from tinymq.meta.observers import Observer, Observers
+from tinymq.meta.registry import Registry
+from tinymq.storage.disk import Disk
+from tinymq.storage.sealed import seal, unseal
+
+#: The file's name in the data folder.
+NAME: Final = "replica"
+
+_MAGIC: Final = b"TMQR"
+_VERSION: Final = 1
+_CLUSTER: Final = "cluster"
+_NO_CLUSTER: Final = bytes(16)
+_MOST_NOTES: Final = 100
+
+
+@define
+class _Whole:
+    """Everything, as far as it has been told."""
+
+    cursor: str
+    source: str
+    rows: dict[str, Told] = field(factory=dict)
+
+
+class Replica:
+    """
+    A registry that follows a MetaServer's.
+
+    Attributes:
+        registry: The newest snapshot.
+        unsaved: Whether it differs from what its file holds.
+        strays: Ids of topics that it keeps though the MetaServer does not know them.
+    """
+
+    def __init__(self) -> None:
+        self.registry = Registry()
+        self.unsaved = False
+        self.strays: frozenset[bytes] = frozenset()
+        self._cursor = ""
+        self._rows: dict[str, Told] = {}
+        self._whole: _Whole | None = None
+        self._observers = Observers()
+        self._notes: list[str] = []
+        #: Whether something could not be read: a newer tinymq will want it again.
+        self._unread = False
+
+    @property
+    def cursor(self) -> str:
+        """What to ask the MetaServer with."""
+        return self._whole.cursor if self._whole is not None else self._cursor
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it was never told anything."""
+        return self.registry.cluster == _NO_CLUSTER
+
+    def watch(self, observer: Observer) -> Callable[[], None]:
+        """
+        Call an observer after every change.
+
+        Returns:
+            What ends it.
+        """
+        return self._observers.add(observer)
+
+    def take_notes(self) -> tuple[str, ...]:
+        """Return what somebody should read in the log, once."""
+        notes, self._notes = tuple(self._notes), []
+        return notes
+
+    # --- following
+
+    def check_cluster(self, cluster: bytes) -> None:
+        """
+        Make sure that a MetaServer is that of this broker's cluster.
+
+        Raises:
+            StateError: It is another one's.
+        """
+        own = self.registry.cluster
+        if not self.is_empty and cluster != own:
+            raise StateError(
+                f"this data folder belongs to the cluster {own.hex()}, and the MetaServer is that "
+                f"of {cluster.hex()}: set cluster.meta to the right address, or give this broker "
+                "an empty data folder",
+                cluster=own.hex(),
+                other=cluster.hex(),
+            )
+
+    def apply(self, page: Changes) -> None:
+        """
+        Take the next page; a new snapshot is there once the last of several is in.
+
+        Raises:
+            StateError: It comes from another cluster; nothing was taken.
+        """
+        for key, value, _ in page.events:
+            if key == _CLUSTER:
+                self._check_told(value)
+        if page.full:
+            self._gather(page)
+            return
+        self._whole = None
+        if self.is_empty:
+            self._note("the MetaServer told what changed where everything was asked for")
+        else:
+            self._follow(page)
+
+    def _gather(self, page: Changes) -> None:
+        source = ".".join(page.cursor.split(".", 2)[:2])
+        if self._whole is None or self._whole.source != source:
+            self._whole = _Whole(page.cursor, source)
+        self._whole.cursor = page.cursor
+        self._whole.rows.update((event[0], event) for event in page.events)
+        if not page.more:
+            rows, self._whole = self._whole.rows, None
+            self._begin_anew(rows, page)
+
+    def _check_told(self, value: bytes | None) -> None:
+        try:
+            self.check_cluster(bytes.fromhex((value or b"").decode()))
+        except (StateError, ValueError):
+            self._whole = None
+            raise
+
+    def _follow(self, page: Changes) -> None:
+        draft = Draft(self.registry)
+        deleted = {key for key, value, _ in page.events if key.startswith("deleted/") and value}
+        for event in page.events:
+            self._take(draft, event, page.revision, deleted)
+        self._finish(draft, page, self._rows)
+
+    def _take(self, draft: Draft, event: Told, revision: int, deleted: set[str]) -> None:
+        key, value, _ = event
+        if value is None and key.startswith("topic/"):
+            topic_id = key.removeprefix("topic/")
+            known = draft.knows("deleted", _bytes(topic_id))
+            if not known and f"deleted/{topic_id}" not in deleted:
+                self._note(f"{key} is said to be gone, but not to be deleted: it is kept")
+                return
+        if not self._read(draft, event, revision):
+            return
+        if value is None:
+            self._rows.pop(key, None)
+        else:
+            self._rows[key] = event
+
+    def _begin_anew(self, rows: dict[str, Told], page: Changes) -> None:
+        if _CLUSTER not in rows:
+            self._cursor = ""
+            self._note("the MetaServer's answer is not whole; what is known is kept")
+            return
+        draft = Draft(Registry())
+        for event in rows.values():
+            self._read(draft, event, page.revision)
+        strays = []
+        for topic_id, topic in self.registry.topics.items():
+            if draft.knows("topics", topic_id) or draft.knows("deleted", topic_id):
+                continue
+            draft.keep_topic(topic)
+            strays.append(topic_id)
+            key = f"topic/{topic_id.hex()}"
+            rows[key] = self._rows[key]
+            self._note(f"the MetaServer does not tell of topic {topic.name}: it is kept")
+        self.strays = frozenset(strays)
+        draft.touch(self.registry.topics)
+        self._finish(draft, page, rows)
+
+    def _finish(self, draft: Draft, page: Changes, rows: dict[str, Told]) -> None:
+        for topic_id in self.strays:
+            if draft.knows("deleted", topic_id):
+                draft.drop_topic(topic_id)
+                rows.pop(f"topic/{topic_id.hex()}", None)
+                self.strays -= {topic_id}
+        before, after = self.registry, draft.finish(page.revision)
+        self.unsaved = self.unsaved or bool(page.events) or page.full
+        self._rows, self._cursor, self.registry = rows, page.cursor, after
+        if draft.is_changed:
+            self._observers.tell(before, after)
+
+    def _read(self, draft: Draft, event: Told, revision: int) -> bool:
+        """Carry an event over to a snapshot, if it can be read."""
+        key, value, lease = event
+        entry = None if value is None else Entry(key, value, revision, revision, 1, lease)
+        try:
+            follow(draft, Event(key, revision, entry))
+        except Exception as error:  # noqa: BLE001 whatever it holds, the rest must go on
+            self._note(f"{key[:100]} cannot be read ({error!r:.200}); what was known of it is kept")
+            self._unread = True
+            return False
+        return True
+
+    def _note(self, text: str) -> None:
+        if len(self._notes) < _MOST_NOTES:
+            self._notes.append(text)
+
+    # --- the file
+
+    def content(self) -> bytes:
+        """Return what its file holds."""
+        cursor = "" if self._unread else self._cursor
+        rows = list(self._rows.values())
+        return seal(_MAGIC, [_VERSION, cursor, self.registry.revision, rows])
+
+    def save(self, disk: Disk, path: str) -> None:
+        """
+        Write its file, as one step.
+
+        Raises:
+            StorageFull: There is no space; the old file stays.
+            OSError: The disk failed.
+        """
+        if not self.is_empty:
+            disk.replace_file(path, self.content())
+        self.unsaved = False
+
+    @classmethod
+    def load(cls, disk: Disk, path: str) -> Replica:
+        """
+        Read its file; without one that can be read, the replica is empty and has a note.
+
+        Args:
+            disk: The disk.
+            path: The file.
+        """
+        replica = cls()
+        try:
+            content = disk.read_file(path)
+            if content is not None:
+                replica._restore(*unseal(_MAGIC, bytes(content), path))
+        except (OSError, StorageError, MalformedFrame, TypeError, ValueError) as error:
+            replica = cls()
+            replica._note(f"{path} cannot be read ({error}); the MetaServer is asked again")
+        return replica
+
+    def _restore(self, version: object, cursor: object, revision: object, rows: Any) -> None:
+        if version != _VERSION or not isinstance(cursor, str) or not isinstance(revision, int):
+            raise ValueError("it is of another version")
+        draft = Draft(Registry())
+        events = {event[0]: event for event in map(told_of, rows)}
+        for event in events.values():
+            self._read(draft, event, revision)
+        if _CLUSTER not in events:
+            raise ValueError("it names no cluster")
+        self.registry = draft.finish(revision)
+        self._rows = events
+        self._cursor = "" if self._unread else cursor
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return b""
