@@ -49,8 +49,6 @@ class Rates(NamedTuple):
 NOTHING: Final = Counters()
 #: No traffic.
 IDLE: Final = Rates()
-#: Nothing yet.
-NOTHING: Final = Counters()
 
 
 @frozen
@@ -326,48 +324,6 @@ class SilentBroker:
     name: str
     listen: str
     since_ms: int
-
-
-@frozen(kw_only=True)
-class ClientSnapshot:
-    """
-    One connection of a client.
-
-    Attributes:
-        broker: Name of the broker that it is connected to.
-        broker_id: Its id.
-        id: Of the connection: unique on its broker since that started.
-        client_id: What the client calls itself; may be empty.
-        address: Where it comes from.
-        agent: Library and version, as the client says; may be empty.
-        protocol: Such as ``tinymq/1``.
-        user: Who it is; empty where nobody is asked.
-        since_ms: When it connected.
-        heard_ms: When its last byte came.
-        counters: What went through it since it connected.
-        rates: Current rates.
-        buffered: Bytes that wait to be taken by it.
-        pending: Bytes of its batches that wait for the disk.
-        waiting: Requests of it that wait for new records.
-        slow_since_ms: Since when it takes no more; None while it does.
-    """
-
-    broker: str
-    broker_id: int
-    id: int
-    client_id: str
-    address: str
-    agent: str = ""
-    protocol: str = "tinymq/1"
-    user: str = ""
-    since_ms: int
-    heard_ms: int
-    counters: Counters = NOTHING
-    rates: Rates = IDLE
-    buffered: int = 0
-    pending: int = 0
-    waiting: int = 0
-    slow_since_ms: int | None = None
 
 
 @frozen(kw_only=True)

@@ -526,28 +526,27 @@ class FakeConsole:
         here = [one for one in self.connected if one.broker_id not in silent]
         return select_clients(here, query, tuple(one.name for one in self.silent))
 
-    async def client(self, broker_id: int, client: int) -> ClientSnapshot | None:
+    async def client(self, broker_id: int, client: int) -> ClientSnapshot:
         """Look at one client."""
         if any(one.id == broker_id for one in self.silent):
-            raise errors.NotLeader("the broker does not answer")
+            raise errors.BrokerSilent("the broker does not answer")
         for one in self.connected:
             if (one.broker_id, one.id) == (broker_id, client):
                 return one
-        return None
+        raise errors.UnknownClient(f"there is no client {broker_id}/{client}")
 
-    async def kick(self, broker_id: int, client: int, reason: str) -> ClientSnapshot | None:
+    async def kick(self, broker_id: int, client: int, reason: str) -> ClientSnapshot:
         """End a connection."""
         found = await self.client(broker_id, client)
-        if found is not None:
-            self.connected.remove(found)
-            self.calls.append(("kick", broker_id, client, reason))
+        self.connected.remove(found)
+        self.calls.append(("kick", broker_id, client, reason))
         return found
 
-    async def drain(self, broker_id: int, undo: bool, dry_run: bool) -> DrainPlan | None:
+    async def drain(self, broker_id: int, undo: bool, dry_run: bool) -> DrainPlan:
         """Take a broker out of placement, or back."""
         found = {one.id: one for one in self.brokers}
         if broker_id not in found:
-            return None
+            raise errors.UnknownBroker(f"there is no broker {broker_id}")
         if not dry_run:
             self.calls.append(("drain", broker_id, undo))
             self.broker, *others = (

@@ -78,6 +78,7 @@ def connected(brokers: Sequence[BrokerSnapshot], count: int = 64) -> list[Client
                 client_id=f"{NAMES[number % 7]}-{number // 7 + 1}",
                 address=f"10.0.{4 + number % 3}.{20 + number}:{40_000 + 97 * number}",
                 agent=AGENTS[number % 3],
+                protocol="tinymq/1",
                 since_ms=NOW - age,
                 heard_ms=NOW - rng.randint(20, 9000),
                 counters=Counters(

@@ -12,6 +12,8 @@ from tests.web.client import Client
 from tests.web.content import lively, troubled
 from tests.web.fakes import FakeConsole, FakePartition, FakeTopic
 from tests.web.fleet import connected, silenced, slowed, three
+from tinymq.errors import UnknownClient
+from tinymq.stats import ClientSnapshot
 
 
 @pytest.fixture(name="client")
@@ -294,8 +296,9 @@ def test_kick_of_a_client_that_just_left_says_so() -> None:
 
     class Leaving(FakeConsole):
         @override
-        async def kick(self, broker_id: int, client: int, reason: str) -> None:
+        async def kick(self, broker_id: int, client: int, reason: str) -> ClientSnapshot:
             """Find nobody."""
+            raise UnknownClient("it has left")
 
     console = Leaving()
     console.connected = connected(console.brokers)[:1]

@@ -24,6 +24,8 @@ _STATUS: Final[tuple[tuple[type[errors.TinyMQError], int], ...]] = (
     (errors.UnknownTopic, 404),
     (errors.UnknownTopicId, 404),
     (errors.UnknownPartition, 404),
+    (errors.UnknownClient, 404),
+    (errors.UnknownBroker, 404),
     (errors.OffsetOutOfRange, 404),
     (errors.TopicExists, 409),
     (errors.NothingToUndo, 409),
@@ -39,6 +41,8 @@ _STATUS: Final[tuple[tuple[type[errors.TinyMQError], int], ...]] = (
 _FIELDS: Final[tuple[tuple[type[errors.TinyMQError], str], ...]] = (
     (errors.InvalidName, "name"),
     (errors.UnknownPartition, "partition"),
+    (errors.UnknownClient, "client"),
+    (errors.UnknownBroker, "broker"),
     (errors.OffsetOutOfRange, "offset"),
     (errors.ValueTooLarge, "value"),
 )

@@ -7,11 +7,12 @@ from typing import Any, Final
 
 from twisted.web.http import Request
 
+from tinymq.errors import UnknownBroker
 from tinymq.stats import ClusterSnapshot
 from tinymq.web.base import Base, redirect
 from tinymq.web.brokers import BROKER_SORTS, Order, Row, rows, versions
 from tinymq.web.format import Times
-from tinymq.web.input import MOST_BROKER, BadInput, choice, integer, query_of, truth
+from tinymq.web.input import MOST_BROKER, choice, integer, query_of, truth
 from tinymq.web.port import ClientPage, ClientQuery, TopicQuery
 from tinymq.web.render import view_of
 
@@ -27,12 +28,12 @@ def find_row(cluster: ClusterSnapshot, times: Times, broker_id: int) -> Row:
     Find a broker by its id.
 
     Raises:
-        BadInput: There is none; the answer is 404.
+        UnknownBroker: There is none; the answer is 404.
     """
     for row in rows(cluster, times):
         if row.broker.id == broker_id:
             return row
-    raise BadInput("broker", f"there is no broker with the id {broker_id}", 404)
+    raise UnknownBroker(f"there is no broker with the id {broker_id}")
 
 
 def order_of(query: Mapping[str, Any]) -> Order:
@@ -45,7 +46,7 @@ class BrokerPages(Base):
 
     def _row(self, request: Request, broker_id: int) -> tuple[ClusterSnapshot, Row]:
         if broker_id > MOST_BROKER:
-            raise BadInput("broker", "there is no broker with such an id", 404)
+            raise UnknownBroker("there is no broker with such an id")
         cluster = self._console.cluster()
         times = view_of(request, self._config, cluster.taken_ms).times
         return cluster, find_row(cluster, times, broker_id)
@@ -98,8 +99,6 @@ class BrokerPages(Base):
     async def _drain_plan(self, request: Request, broker_id: int, *, undo: bool) -> bytes:
         cluster, row = self._row(request, broker_id)
         plan = await self._console.drain(broker_id, undo=undo, dry_run=True)
-        if plan is None:
-            raise BadInput("broker", f"there is no broker with the id {broker_id}", 404)
         return self._renderer.page(
             request,
             "plan_drain.html",

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from twisted.web.http import Request
 
+from tinymq.errors import UnknownClient
 from tinymq.stats import ClientSnapshot
 from tinymq.web.base import Answer, Base, redirect
 from tinymq.web.brokers import MISSING
@@ -47,11 +48,6 @@ def reason_of(fields: Mapping[str, Any]) -> str:
     return reason
 
 
-def gone(broker_id: int, client: int) -> BadInput:
-    """Say that a client is not there."""
-    return BadInput("client", f"there is no client {broker_id}/{client}, or it has left", 404)
-
-
 class ClientPages(Base):
     """All clients, one client, and the plan of kicking it."""
 
@@ -75,12 +71,9 @@ class ClientPages(Base):
         )
 
     async def _client(self, broker_id: int, client: int) -> ClientSnapshot:
-        found = None
-        if broker_id <= MOST_BROKER and client <= MOST_OFFSET:
-            found = await self._console.client(broker_id, client)
-        if found is None:
-            raise gone(broker_id, client)
-        return found
+        if broker_id > MOST_BROKER or client > MOST_OFFSET:
+            raise UnknownClient("there is no client of such a number")
+        return await self._console.client(broker_id, client)
 
     @Base.app.route("/clients/<int:broker_id>/<int:client>", methods=["GET"])
     async def client(self, request: Request, broker_id: int, client: int) -> bytes:
@@ -130,5 +123,8 @@ class ClientPages(Base):
         except BadInput as error:
             request.setResponseCode(error.status)
             return self._kick_plan(request, found, form, Answer(error))
-        kicked = await self._console.kick(broker_id, client, reason)
-        return redirect(request, "/clients", {"done": "gone" if kicked is None else "kicked"})
+        try:
+            await self._console.kick(broker_id, client, reason)
+        except UnknownClient:
+            return redirect(request, "/clients", {"done": "gone"})
+        return redirect(request, "/clients", {"done": "kicked"})

@@ -9,7 +9,7 @@ from tinymq.web import describe
 from tinymq.web.api import ROOT, Api, answer_json
 from tinymq.web.broker_pages import find_row, order_of
 from tinymq.web.brokers import rows
-from tinymq.web.client_pages import client_query, gone, reason_of
+from tinymq.web.client_pages import client_query, reason_of
 from tinymq.web.format import Times
 from tinymq.web.input import MOST_BROKER, MOST_OFFSET, BadInput, integer, query_of
 
@@ -62,8 +62,6 @@ class ClusterApi(Api):
             raise BadInput("action", "post to …/brokers/ID:drain or …/brokers/ID:undrain")
         number = number_of("broker", asked, MOST_BROKER)
         plan = await self._console.drain(number, undo=action == "undrain", dry_run=dry_run)
-        if plan is None:
-            raise BadInput("broker", f"there is no broker with the id {number}", 404)
         return answer_json(request, describe.drain(plan))
 
     # --- clients -------------------------------------------------------------
@@ -83,10 +81,7 @@ class ClusterApi(Api):
     async def _client(self, broker: str, name: str) -> ClientSnapshot:
         at = number_of("broker", broker, MOST_BROKER)
         number = number_of("client", name, MOST_OFFSET)
-        found = await self._console.client(at, number)
-        if found is None:
-            raise gone(at, number)
-        return found
+        return await self._console.client(at, number)
 
     @Api.app.route(f"{ROOT}/clients/<broker>/<name>", methods=["POST"])
     async def act_on_client(self, request: Request, broker: str, name: str) -> bytes:
@@ -96,11 +91,9 @@ class ClusterApi(Api):
         asked, _, action = name.rpartition(":")
         if action != "kick":
             raise BadInput("action", "post to …/clients/BROKER/ID:kick")
-        found: ClientSnapshot | None = await self._client(broker, asked)
-        if found is not None and not dry_run:
+        found = await self._client(broker, asked)
+        if not dry_run:
             found = await self._console.kick(found.broker_id, found.id, reason)
-        if found is None:
-            raise BadInput("client", "the client has left", 404)
         return answer_json(
             request, {**describe.client(found), "applied": not dry_run, "reason": reason}
         )

@@ -425,7 +425,7 @@ class Console(Protocol):
         named in `ClientPage.silent`.
         """
 
-    async def client(self, broker_id: int, client: int) -> ClientSnapshot | None:
+    async def client(self, broker_id: int, client: int) -> ClientSnapshot:
         """
         Look at one client.
 
@@ -433,14 +433,13 @@ class Console(Protocol):
             broker_id: The broker that it is connected to.
             client: Number of its connection there.
 
-        Returns:
-            None when there is no such broker or no such connection any more.
-
         Raises:
-            StateError: Its broker does not answer.
+            UnknownBroker: There is none of this id.
+            UnknownClient: It is not connected, or not any more.
+            BrokerSilent: Its broker does not answer.
         """
 
-    async def kick(self, broker_id: int, client: int, reason: str) -> ClientSnapshot | None:
+    async def kick(self, broker_id: int, client: int, reason: str) -> ClientSnapshot:
         """
         End a client's connection. It may connect again at once.
 
@@ -450,10 +449,15 @@ class Console(Protocol):
             reason: Told to the client and written to the log.
 
         Returns:
-            The client as it was; None when it was not there any more.
+            The client as it was.
+
+        Raises:
+            UnknownBroker: There is none of this id.
+            UnknownClient: It is not connected, or not any more.
+            BrokerSilent: Its broker does not answer.
         """
 
-    async def drain(self, broker_id: int, undo: bool, dry_run: bool) -> DrainPlan | None:
+    async def drain(self, broker_id: int, undo: bool, dry_run: bool) -> DrainPlan:
         """
         Give a broker no new partitions any more, or again.
 
@@ -464,6 +468,6 @@ class Console(Protocol):
             undo: Take it back.
             dry_run: Only say what would happen.
 
-        Returns:
-            None when there is no such broker.
+        Raises:
+            UnknownBroker: There is none of this id.
         """
