@@ -51,8 +51,8 @@ class Membership(Following):
         history: int = 1000,
     ) -> None:
         super().__init__(store, config, clocks, history)
-        #: Leases of brokers whose link ended.
-        self._lost: set[int] = set()
+        #: Leases of brokers whose link ended; of all of them, when the MetaServer starts.
+        self._lost = {broker.lease for broker in self.registry.brokers.values()}
         #: By what link each lease was renewed last.
         self._links: dict[int, object] = {}
         self._loads: dict[int, Load] = {}
@@ -237,7 +237,8 @@ class Membership(Following):
         live = self.registry.brokers.get(broker.id)
         if live is None or live.lease != broker.lease:
             return
-        if self._links.get(broker.lease, link) is link:
+        held = self._links.get(broker.lease)
+        if held is None or link is None or held is link:
             self._store.shorten(broker.lease, LOST_SECONDS)
             self._lost.add(broker.lease)
 

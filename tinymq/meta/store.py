@@ -333,7 +333,7 @@ class Store:
         """
         with translated(self.file):
             rows = self._sql(
-                f"SELECT {_COLUMNS} FROM entries"  # noqa: S608 a constant
+                f"SELECT {_COLUMNS} FROM entries INDEXED BY entries_by_revision"  # noqa: S608
                 " WHERE revision >= ? AND key >= ? AND key < ? ORDER BY revision, key",
                 revision,
                 max(start, "\0"),
@@ -430,11 +430,17 @@ class Store:
     def _end(self, leases: list[int]) -> None:
         if not leases:
             return
-        keys = [entry.key for entry in self.range(*prefix("")) if entry.lease in leases]
+        keys = [key for lease in leases for key in self._living_by(lease)]
         keys += [f"{_LEASES}{lease}" for lease in leases]
         self.transact([], [Delete(key) for key in keys], vital=True)
         for lease in leases:
             self._leases.pop(lease, None)
+
+    def _living_by(self, lease: int) -> list[str]:
+        with translated(self.file):
+            rows = self._sql("SELECT DISTINCT key FROM entries WHERE lease = ?", lease)
+        entries = (self.get(key) for (key,) in rows)
+        return [entry.key for entry in entries if entry is not None and entry.lease == lease]
 
     # --- SQLite
 
