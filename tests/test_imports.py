@@ -26,8 +26,17 @@ ALLOWED: dict[str, set[str]] = {
     "history": {"stats"},
     "meta": {"wire", "storage"},
     "broker": {"wire", "storage", "meta", "stats"},
-    "operations": {"wire", "storage", "meta", "broker", "stats", "logs"},
-    "protocol": {"wire", "broker", "meta", "stats", "operations"},
+    "caller": set(),
+    "operation": {"wire"},
+    "node": {"wire", "storage", "meta", "broker", "stats", "logs", "operation"},
+    "operations": {"wire", "meta", "broker", "stats", "node", "operation", "caller"},
+    "traffic": {"stats"},
+    "connection": {"wire", "broker", "stats", "caller", "traffic"},
+    "connections": {"wire", "broker", "stats", "connection"},
+    "protocol": {"wire", "broker", "meta", "stats", "operations"}
+    | {"caller", "connection", "connections"},
+    "cluster": {"wire", "storage", "meta", "broker", "client", "stats"}
+    | {"node", "operation", "operations", "caller"},
     "client": {"wire"},
     "aio": {"wire", "client"},
     "sync": {"wire", "client"},
@@ -40,15 +49,16 @@ ALLOWED: dict[str, set[str]] = {
     "listing": {"broker", "meta", "stats", "sampling"},
     "sampling": {"wire", "broker", "stats", "history"},
     "console": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
-    | {"sampling", "listing", "client"},
+    | {"sampling", "listing", "client", "node", "operation"},
     "verify": {"wire", "storage", "client", "sync"},
     "cli": {"wire", "storage", "meta", "stats", "operations", "client", "aio", "sync", "verify"},
     "service": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
-    | {"client", "gateways", "console", "sampling", "logs"},
+    | {"client", "gateways", "console", "sampling", "logs", "node", "cluster"},
     "testing": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol"}
-    | {"client", "aio", "sync", "console", "logs", "service"},
+    | {"client", "aio", "sync", "console", "logs", "service", "node", "cluster", "verify"},
     "tap": {"logs", "service", "process"},
     "__init__": {"client"},
+    "__main__": {"cli"},
 }
 
 #: Rooms, and one inner room, that do not know Twisted.

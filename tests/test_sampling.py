@@ -52,7 +52,7 @@ def test_deleted(fixture: BrokerFixture) -> None:
     second(fixture, sampler)
     topic = fixture.meta.describe("t")
     gone = fixture.broker.partitions_of(topic)
-    fixture.operations.run("topic.delete", {"name": "t"})
+    fixture.operate("topic.delete", name="t")
     second(fixture, sampler, 20)
     assert sampler.history.rates(WHOLE, fixture.wall()).messages_in == 0
     assert not set(gone) & set(sampler._last)

@@ -262,6 +262,18 @@ class NothingToUndo(RequestError):
     code = 36
 
 
+class UnknownClient(RequestError):
+    """No client of this number is connected."""
+
+    code = 37
+
+
+class UnknownBroker(RequestError):
+    """There is no broker of this name or number; `tinymq node ls` lists them."""
+
+    code = 38
+
+
 # --- the right request at the wrong moment -----------------------------------
 
 
@@ -288,6 +300,18 @@ class Overloaded(StateError):
     """The broker is at one of its limits; try again later."""
 
     code = 53
+
+
+class MetaUnavailable(StateError):
+    """The MetaServer does not answer; publishing and reading go on without it."""
+
+    code = 54
+
+
+class BrokerSilent(StateError):
+    """A broker that is needed does not answer; it may come back."""
+
+    code = 55
 
 
 # --- the disk said no --------------------------------------------------------

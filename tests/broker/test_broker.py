@@ -28,7 +28,7 @@ from tinymq.errors import (
     UnknownTopicId,
 )
 from tinymq.wire.codec import pack
-from tinymq.wire.messages import Metadata, Offsets, error_from_meta
+from tinymq.wire.messages import Offsets, error_from_meta
 
 
 class TestFind:
@@ -44,9 +44,8 @@ class TestFind:
 
     def test_not_leader(self, fixture: BrokerFixture) -> None:
         """A partition that another broker leads is not opened here, and the client is told."""
-        topic = fixture.meta.create_topic("far", 2)
         fixture.broker.id = 5
-        fixture.broker.open_topic(topic)
+        topic = fixture.meta.create_topic("far", 2)
         with pytest.raises(NotLeader) as caught:
             fixture.broker.partition(topic.id, 0)
         assert caught.value.retriable
@@ -58,7 +57,7 @@ class TestCreate:
         """A topic that exists alike is returned; one that differs is an error."""
         first = fixture.topic("t", partitions=2, sync="os")
         assert fixture.topic("t", partitions=2, sync="os") == first
-        assert fixture.broker.create_topic("t", None, {}) == first
+        assert fixture.meta.create_topic("t", None, {}) == first
         with pytest.raises(TopicExists):
             fixture.topic("t", partitions=3)
         with pytest.raises(TopicExists):
@@ -68,21 +67,21 @@ class TestCreate:
     def test_partitions(self, fixture: BrokerFixture, partitions: int) -> None:
         """A number of partitions out of bounds is an error that names the bounds (X6)."""
         with pytest.raises(InvalidRequest) as caught:
-            fixture.broker.create_topic("t", partitions, {})
+            fixture.meta.create_topic("t", partitions, {})
         assert (caught.value.data["low"], caught.value.data["high"]) == (1, 1000)
         assert fixture.meta.registry.names == ()
 
     def test_name(self, fixture: BrokerFixture) -> None:
         """A bad name makes nothing."""
         with pytest.raises(InvalidName):
-            fixture.broker.create_topic("../x", 1, {})
+            fixture.meta.create_topic("../x", 1, {})
 
     def test_stopping(self, fixture: BrokerFixture) -> None:
         """While the broker stops no topic is made, in any way."""
         fixture.broker.refuse(ShuttingDown())
         with pytest.raises(ShuttingDown):
-            fixture.topic()
-        (row,) = fixture.broker.metadata(Metadata(names=["t"], create=True)).topics
+            fixture.operate("topic.create", name="t")
+        (row,) = fixture.metadata(names=["t"], create=True).topics
         assert row[4]["e"] == UnknownTopic.code
 
     def test_survives(self, fixture: BrokerFixture) -> None:
@@ -102,7 +101,7 @@ class TestDelete:
         """A topic made anew begins empty at offset 0 under another id (D122)."""
         old = fixture.topic()
         fixture.produce(b"a")
-        fixture.operations.run("topic.delete", {"name": "t"})
+        fixture.operate("topic.delete", name="t")
         new = fixture.topic()
         assert only(fixture.produce(b"b")).base_offset == 0
         assert fixture.values() == [b"b"]
@@ -134,27 +133,18 @@ class TestDelete:
         topic = fixture.topic()
         fixture.produce(b"a")
         disk.failing["fsync_dir"] = 5
-        fixture.operations.run("topic.delete", {"name": "t"})
+        fixture.operate("topic.delete", name="t")
         disk.failing.clear()
         disk.failing["unlink"] = 5
         other = fixture.topic("other")
         fixture.produce(b"b", topic="other")
-        fixture.operations.run("topic.delete", {"name": "other"})
+        fixture.operate("topic.delete", name="other")
         assert fixture.meta.registry.names == ()
         fixture.kill()
         after = fixture.again()
         for each in (topic, other):
             assert not (after.path / "topics" / each.id.hex()).exists()
         assert list((after.path / "deleted").iterdir()) == []
-
-    def test_ids_are_forgotten(self, fixture: BrokerFixture) -> None:
-        """The id of a deleted topic is not kept for ever."""
-        fixture.topic()
-        fixture.operations.run("topic.delete", {"name": "t"})
-        assert len(fixture.meta.registry.deleted) == 1
-        fixture.wall.now_ms += 31 * 24 * 3600 * 1000
-        fixture.kill()
-        assert len(fixture.again().meta.registry.deleted) == 0
 
 
 class TestMetadata:
@@ -166,7 +156,7 @@ class TestMetadata:
         found: list[str] = []
         after, more = "", True
         while more:
-            reply = fixture.broker.metadata(Metadata(after=after))
+            reply = fixture.metadata(after=after)
             found += [row[0] for row in reply.topics]
             after, more = found[-1], reply.more
         assert found == names
@@ -180,7 +170,7 @@ class TestMetadata:
         )
         found: list[str] = []
         for _ in range(4):
-            reply = fixture.broker.metadata(Metadata(after=found[-1] if found else ""))
+            reply = fixture.metadata(after=found[-1] if found else "")
             assert len(pack(reply.to_meta())) < METADATA_BYTES
             found += [row[0] for row in reply.topics]
             if not reply.more:
@@ -189,17 +179,17 @@ class TestMetadata:
 
     def test_none(self, fixture: BrokerFixture) -> None:
         """A broker without topics says so."""
-        reply = fixture.broker.metadata(Metadata())
+        reply = fixture.metadata()
         assert (reply.topics, reply.more) == ([], False)
 
     def test_create(self, make: MakeBroker) -> None:
         """First use makes a topic only where the setting says so."""
         fixture = make(config=changed(topics__auto_create=False))
-        (row,) = fixture.broker.metadata(Metadata(names=["t"], create=True)).topics
+        (row,) = fixture.metadata(names=["t"], create=True).topics
         assert row[4]["e"] == UnknownTopic.code
         fixture.kill()
         after = fixture.again(config=changed(topics__partitions=3))
-        (row,) = after.broker.metadata(Metadata(names=["t"], create=True)).topics
+        (row,) = after.metadata(names=["t"], create=True).topics
         assert row[2] == [1, 1, 1]
 
 
@@ -259,4 +249,4 @@ class TestRefusing:
 
 def test_window(make: MakeBroker) -> None:
     """The window that INIT_PRODUCER tells is the limit's."""
-    assert make(config=smaller_limits(producer_window=8)).broker.init_producer().window == 8
+    assert make(config=smaller_limits(producer_window=8)).new_producer().window == 8

@@ -31,7 +31,7 @@ class TestAlways:
         assert (answers, waiting.reply) == ([], None)
         assert (partition.log.written_offset, partition.high_watermark) == (1, 0)
         assert partition.offset_at(-1)[0] == 0
-        assert held.operations.info("t")["topic"]["messages"] == 0
+        assert held.operate("topic.info", name="t")["topic"]["messages"] == 0
         syncer.release()
         assert only(answers).base_offset == 0
         assert waiting.values == [b"a"]
@@ -103,7 +103,7 @@ class TestAlways:
             again = held.produce(b"x", producer=(7, 0, sequence))
             assert isinstance(refused(again), PartitionOffline)
         assert held.partition().high_watermark == 0
-        assert held.operations.info("t")["topic"]["partitions"][0]["state"] == "offline"
+        assert held.operate("topic.info", name="t")["topic"]["partitions"][0]["state"] == "offline"
         held.broker.committer.sync_all(held.broker.partitions())
         assert held.broker.committer.idle
 
@@ -219,7 +219,7 @@ class TestFull:
         lost = held.stage(b"b", producer=(7, 0, 0))
         disk.room = 0
         with pytest.raises(StorageFull):
-            held.operations.run("topic.purge", {"name": "t"})
+            held.operate("topic.purge", name="t")
         assert isinstance(refused(lost), StorageFull)
         disk.room = None
         kept = held.produce(b"c", producer=(8, 0, 0))
@@ -234,7 +234,7 @@ class TestFull:
         held.produce(b"a")
         syncer.release()
         answers = held.stage(b"b")
-        held.operations.run("topic.purge", {"name": "t"})
+        held.operate("topic.purge", name="t")
         held.turn()
         while syncer.groups:
             syncer.release()
@@ -250,7 +250,7 @@ class TestFull:
         syncer.release()
         running = held.produce(b"b")
         before = disk.calls["fdatasync"]
-        held.operations.run("topic.purge", {"name": "t"})
+        held.operate("topic.purge", name="t")
         assert disk.calls["fdatasync"] - before == 2  # the log, and its new start
         syncer.release()
         assert only(running).base_offset == 1
@@ -266,7 +266,7 @@ class TestFull:
         running = held.produce(b"b")
         disk.failing["fdatasync"] = errno.EIO
         with pytest.raises(PartitionOffline):
-            held.operations.run("topic.purge", {"name": "t"})
+            held.operate("topic.purge", name="t")
         assert isinstance(refused(running), PartitionOffline)
         syncer.release()
         assert held.partition().high_watermark == 1
@@ -359,7 +359,7 @@ class TestOther:
         held.topic(sync=policy)
         held.produce(b"a")
         staged = held.stage(b"b")
-        held.operations.run("topic.alter", {"name": "t", "config": {"sync": "always"}})
+        held.operate("topic.alter", name="t", config={"sync": "always"})
         assert syncer.begun == 1
         syncer.release()
         held.turn()
@@ -383,7 +383,7 @@ class TestOther:
         """When a topic no longer promises the disk, nobody is left waiting."""
         held.topic()
         running, gathered = held.produce(b"a"), held.produce(b"b")
-        held.operations.run("topic.alter", {"name": "t", "config": {"sync": "os"}})
+        held.operate("topic.alter", name="t", config={"sync": "os"})
         while syncer.groups:
             syncer.release()
         assert [only(each).base_offset for each in (running, gathered)] == [0, 1]
@@ -422,7 +422,7 @@ class TestDelete:
         staged = held.stage(b"b", topic="gone", partition=1)
         other = held.stage(b"c", topic="next")
         folder = tmp_path / "data" / "topics" / topic.id.hex()
-        held.operations.run("topic.delete", {"name": "gone"})
+        held.operate("topic.delete", name="gone")
         assert isinstance(refused(running), UnknownTopicId)
         assert isinstance(refused(staged), UnknownTopicId)
         assert folder.exists()
@@ -439,7 +439,7 @@ class TestDelete:
         """A topic deleted within the turn of a publish leaves nothing to be written."""
         fixture.topic(sync="os")
         staged = fixture.stage(b"a")
-        fixture.operations.run("topic.delete", {"name": "t"})
+        fixture.operate("topic.delete", name="t")
         fixture.turn()
         assert isinstance(refused(staged), UnknownTopicId)
         assert fixture.broker.committer.idle
@@ -448,7 +448,7 @@ class TestDelete:
         """A topic deleted before its interval has passed is not synced any more."""
         held.topic(sync="interval", sync_interval_ms=100)
         held.produce(b"a")
-        held.operations.run("topic.delete", {"name": "t"})
+        held.operate("topic.delete", name="t")
         held.clock.advance(1)
         assert syncer.begun == 0
         assert held.clock.getDelayedCalls() == []

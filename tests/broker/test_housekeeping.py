@@ -40,7 +40,7 @@ class TestSpace:
         disk = disk_of(fixture)
         fixture.topic()
         fixture.produce(b"a")
-        fixture.housekeeping.start(fixture.registration)
+        fixture.housekeeping.start()
         assert fixture.broker.ready is None
         disk.free = Space(free=100 * MIB, total=1 << 40)
         for _ in range(5):
@@ -62,27 +62,27 @@ class TestSpace:
         fixture.topic(segment_bytes=4096)
         for _ in range(5):
             fixture.produce(b"x" * 3000)
-        fixture.operations.run("topic.purge", {"name": "t"})
+        fixture.operate("topic.purge", name="t")
         assert fixture.partition().log.size_bytes > 15_000
         disk_of(fixture).free = Space(free=0, total=1 << 40)
         fixture.housekeeping.look_at_space()
         assert fixture.partition().log.size_bytes == 0
         with pytest.raises(NothingToUndo):
-            fixture.operations.run("topic.undo_purge", {"name": "t"})
+            fixture.operate("topic.undo_purge", name="t")
 
     def test_no_byte_left(self, fixture: BrokerFixture) -> None:
         """Publishing is refused early even when the disk has no byte to end undo windows with."""
         disk = disk_of(fixture)
         fixture.topic()
         fixture.produce(b"a")
-        fixture.operations.run("topic.purge", {"name": "t"})
+        fixture.operate("topic.purge", name="t")
         disk.free, disk.room = Space(free=0, total=1 << 40), 0
         fixture.housekeeping.look_at_space()
         assert fixture.broker.ready is not None
 
     def test_unknown_space(self, fixture: BrokerFixture, logged: LogKeeper) -> None:
         """A disk that does not tell its space is logged, and looked at again."""
-        fixture.housekeeping.start(fixture.registration)
+        fixture.housekeeping.start()
         disk = disk_of(fixture)
         disk.failing["space"] = errno.EIO
         fixture.clock.advance(1)
@@ -97,7 +97,7 @@ class TestRetention:
     def test_time(self, fixture: BrokerFixture) -> None:
         """A quiet topic's last records go with time, also those of the last file (D117)."""
         fixture.topic(retention_ms=5000)
-        fixture.housekeeping.start(fixture.registration)
+        fixture.housekeeping.start()
         fixture.produce(b"a")
         fixture.wall.now_ms += 4000
         fixture.clock.advance(30)
@@ -158,7 +158,7 @@ class TestRetention:
         """The files of a purge go when it can no longer be undone."""
         fixture.topic(undo_ms=60_000, retention_ms=None)
         fixture.produce(b"a")
-        fixture.operations.run("topic.purge", {"name": "t"})
+        fixture.operate("topic.purge", name="t")
         fixture.wall.now_ms = BEGIN_MS + 59_999
         fixture.housekeeping.apply_retention()
         assert fixture.partition().log.undo_window is not None
@@ -168,27 +168,10 @@ class TestRetention:
         assert fixture.partition().log.size_bytes == 0
 
 
-class TestRegistration:
-    def test_kept(self, fixture: BrokerFixture) -> None:
-        """A broker stays registered for as long as it runs."""
-        fixture.housekeeping.start(fixture.registration)
-        for _ in range(100):
-            fixture.clock.advance(1)
-        assert list(fixture.meta.registry.brokers) == [1]
-
-    def test_stood_still(self, fixture: BrokerFixture, logged: LogKeeper) -> None:
-        """A broker that stood still for longer than its registration registers again."""
-        fixture.housekeeping.start(fixture.registration)
-        fixture.clock.advance(100)
-        fixture.clock.advance(5)
-        assert list(fixture.meta.registry.brokers) == [1]
-        assert fixture.housekeeping.registration != fixture.registration
-        assert len([text for text in logged.texts if "taken for dead" in text]) >= 1
-        fixture.topic("still-can-be-made")
-
+class TestLife:
     def test_stop(self, fixture: BrokerFixture) -> None:
         """After the stop no timer is left."""
-        fixture.housekeeping.start(fixture.registration)
+        fixture.housekeeping.start()
         fixture.housekeeping.stop()
         assert fixture.clock.getDelayedCalls() == []
 
@@ -224,7 +207,7 @@ class TestCheckpoint:
         fixture = make(syncer=syncer, config=changed(storage__checkpoint_seconds=7))
         fixture.topic(sync="os")
         fixture.produce(b"a")
-        fixture.housekeeping.start(fixture.registration)
+        fixture.housekeeping.start()
         fixture.clock.advance(6.9)
         assert syncer.begun == 0
         fixture.clock.advance(0.2)

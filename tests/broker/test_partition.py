@@ -261,7 +261,7 @@ class TestPositions:
         assert partition.offset_at(EARLIEST) == (0, -1, -1)
         assert partition.offset_at(time_ms)[:2] == (2, 0)
         assert partition.offset_at(LATEST) == (4, 1, -1)
-        fixture.operations.run("topic.purge", {"name": "t", "before": 2})
+        fixture.operate("topic.purge", name="t", before=2)
         assert partition.offset_at(EARLIEST) == (2, 0, -1)
         fixture.produce(b"a", topic="memory")
         assert fixture.partition("memory").offset_at(LATEST) == (1, 0, -1)
@@ -275,7 +275,7 @@ class TestPositions:
         fixture.topic()
         for _ in range(5):
             fixture.produce(b"v")
-        fixture.operations.run("topic.purge", {"name": "t", "before": 3})
+        fixture.operate("topic.purge", name="t", before=3)
         for offset in (0, 2, 6, 1 << 62):
             error = fixture.fetch(("t", 0, offset)).error
             assert isinstance(error, OffsetOutOfRange)
@@ -301,7 +301,7 @@ class TestPositions:
         for _ in range(3):
             fixture.produce(b"v", b"w")
             fixture.wall.now_ms += 1000
-        fixture.operations.run("topic.purge", {"name": "t", "before": 3})
+        fixture.operate("topic.purge", name="t", before=3)
         assert fixture.partition().offset_at(0)[0] == 3
 
     def test_by_time_below_the_watermark(self, held: BrokerFixture, syncer: HeldSyncer) -> None:

@@ -40,7 +40,7 @@ def test_nothing_moves(fixture: BrokerFixture) -> None:
 def test_bounds(fixture: BrokerFixture) -> None:
     """Below the start it begins there, behind the end there is nothing; bytes are bounded."""
     numbers(fixture, 9)
-    fixture.operations.run("topic.purge", {"name": "t", "before": 4})
+    fixture.operate("topic.purge", name="t", before=4)
     partition = fixture.partition()
     assert look(partition, 0, 1, 1 << 20).records[0][0].offset == 4
     beyond = look(partition, 100, 10, 1 << 20)

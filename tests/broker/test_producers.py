@@ -209,7 +209,7 @@ class TestBroker:
         """Idempotence outlives the records: after a purge and a restart a repeat is known (D75)."""
         fixture.topic()
         fixture.produce(b"a", producer=P)
-        fixture.operations.run("topic.purge", {"name": "t"})
+        fixture.operate("topic.purge", name="t")
         fixture.stop()
         after = fixture.again()
         assert only(after.produce(b"a", producer=P)).duplicate
@@ -301,7 +301,7 @@ class TestBroker:
         fixture.wall.now_ms += 60_001
         fixture.housekeeping.apply_retention()
         assert isinstance(refused(fixture.produce(b"b", producer=at(1))), UnknownProducer)
-        new = fixture.broker.init_producer()
+        new = fixture.new_producer()
         place = (new.producer_id, new.epoch, 0)
         assert only(fixture.produce(b"b", producer=place)).base_offset == 1
         assert only(fixture.produce(b"b", producer=place)).duplicate
@@ -338,9 +338,9 @@ class TestBroker:
     def test_ids(self, make: MakeBroker) -> None:
         """Producer ids are never given out twice, block after block and start after start."""
         fixture = make(config=changed(producers__id_block=3))
-        given = [fixture.broker.init_producer().producer_id for _ in range(4)]
+        given = [fixture.new_producer().producer_id for _ in range(4)]
         fixture.kill()
         after = fixture.again()
-        given += [after.broker.init_producer().producer_id for _ in range(4)]
+        given += [after.new_producer().producer_id for _ in range(4)]
         assert len(set(given)) == 8
-        assert after.broker.init_producer().window == 64
+        assert after.new_producer().window == 64

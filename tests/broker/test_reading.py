@@ -213,7 +213,7 @@ class TestErrors:
         old = fixture.topic()
         fixture.topic("other")
         found = fixture.fetch(("other", 0, 0), ("t", 0, 0), max_wait_ms=60_000)
-        fixture.operations.run("topic.delete", {"name": "t"})
+        fixture.operate("topic.delete", name="t")
         assert error_from_meta(found.rows[1][5]).code == UnknownTopicId.code
         assert watchers(fixture) == 0
         new = fixture.topic()
@@ -311,7 +311,7 @@ class TestCold:
         background = HeldBackground()
         fixture = self.cold(make, background)
         found = fixture.fetch(("t", 0, 0))
-        fixture.operations.run("topic.delete", {"name": "t"})
+        fixture.operate("topic.delete", name="t")
         background.release()
         assert isinstance(found.error, UnknownTopicId)
 

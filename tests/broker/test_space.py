@@ -18,7 +18,7 @@ def start(fixture: BrokerFixture, spare: int) -> BrokerDisk:
     assert isinstance(disk, BrokerDisk)
     disk.free = Space(free=RESERVE + spare, total=1 << 40)
     fixture.topic()
-    fixture.housekeeping.start(fixture.registration)
+    fixture.housekeeping.start()
     return disk
 
 

@@ -382,7 +382,8 @@ def test_admin() -> None:
         ("broker.log_level", {"level": "debug", "dry_run": True}),
         ("broker.info", {}),
     ]
-    assert set(OPERATIONS) == {name for name, _ in calls}, "every operation has its method"
+    public = {name for name, each in OPERATIONS.items() if each.role != "cluster"}
+    assert public == {name for name, _ in calls}, "every operation has its method"
     for name, arguments in calls:  # as a broker reads them
         OPERATIONS[name].arguments(arguments)
     stage.end()

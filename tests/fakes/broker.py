@@ -7,30 +7,36 @@ killed and started again on the same folder; what was not written is gone then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 from twisted.internet.address import IPv4Address
+from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.logger import ILogObserver, LogEvent, formatEvent
+from twisted.python.failure import Failure
 from typing_extensions import override
 from zope.interface import implementer
 
 from tests.fakes.disk import FaultyDisk
 from tinymq.broker.broker import Broker
+from tinymq.broker.directory import LocalDirectory
 from tinymq.broker.housekeeping import Housekeeping
 from tinymq.broker.partition import Appended, Partition
 from tinymq.broker.partitions import PartitionStore
 from tinymq.broker.ports import Background, InlineBackground, World
 from tinymq.broker.reading import Reader
+from tinymq.cluster.keeping import Keeping
+from tinymq.cluster.nodes import LocalNode
 from tinymq.config import DEFAULT_CONFIG, Config
 from tinymq.errors import ShuttingDown, WireError
-from tinymq.meta.registry import BrokerInfo, Topic
+from tinymq.meta.registry import Topic
 from tinymq.meta.server import Clocks, MetaServer
 from tinymq.meta.store import Store
+from tinymq.node import Node
 from tinymq.operations import Operations
 from tinymq.protocol import BrokerFactory, BrokerProtocol
 from tinymq.storage.disk import Disk, Space
@@ -40,7 +46,16 @@ from tinymq.storage.sync import Done, InlineSyncer, Syncer
 from tinymq.wire.batch import split
 from tinymq.wire.frames import Bytes, Frame, FrameDecoder, encode_frame
 from tinymq.wire.header import REPLY, MessageType
-from tinymq.wire.messages import Fetch, FetchReply, Hello, Message, error_from_meta
+from tinymq.wire.messages import (
+    Fetch,
+    FetchReply,
+    Hello,
+    InitProducerReply,
+    Message,
+    Metadata,
+    MetadataReply,
+    error_from_meta,
+)
 from tinymq.wire.records import RecordBatch, encode_batch
 
 #: The wall clock of a fixture begins here.
@@ -50,6 +65,25 @@ BEGIN_MS = 1_750_000_000_000
 Answers = list[Appended | WireError]
 #: Producer id, epoch, sequence of the first record.
 Sequenced = tuple[int, int, int]
+
+
+T = TypeVar("T")
+
+
+def only_of(found: list[T]) -> T:
+    """The one thing there is."""
+    (one,) = found
+    return one
+
+
+def outcome_of(coroutine: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine that waits for nobody returns, or raises."""
+    outcome: list[Any] = []
+    Deferred.fromCoroutine(coroutine).addBoth(outcome.append)
+    result = only_of(outcome)
+    if isinstance(result, Failure):
+        result.raiseException()
+    return result  # type: ignore[no-any-return]
 
 
 class Wall:
@@ -207,14 +241,14 @@ class BrokerFixture:
         self.store = PartitionStore(self.folder, config.limits, config.producers)
         self.syncer = syncer or InlineSyncer(self.disk)
         world = World(self.clock, self.wall, background or InlineBackground())
-        self.broker = Broker(config, self.meta, self.store, world, self.syncer)
+        self.broker = Broker(config, LocalDirectory(self.meta), self.store, world, self.syncer)
         self.broker.id = 1
-        self.operations = Operations(self.broker)
-        self.factory = BrokerFactory(self.broker, self.operations)
+        self.node = Node(self.broker)
+        self.operations = Operations(self.broker, self.meta, LocalNode(self.node))
+        self.factory = self.node.connected = BrokerFactory(self.broker, self.operations)
         self.housekeeping = Housekeeping(self.broker)
-        self.registration: BrokerInfo = self.meta.register(
-            1, "one", ("127.0.0.1", 7800), takeover=True
-        )
+        self.keeping = Keeping(self.meta, self.broker)
+        self.keeping.register()
         RUNNING.append(self)
         self.broker.open()
 
@@ -257,7 +291,25 @@ class BrokerFixture:
     def topic(self, name: str = "t", partitions: int = 1, **settings: Any) -> Topic:
         """Make a topic; settings are written with ``_`` for ``.``."""
         config = {key.replace("_", "."): value for key, value in settings.items()}
-        return self.broker.create_topic(name, partitions, config)
+        return self.meta.create_topic(name, partitions, config)
+
+    def operate(self, operation: str, /, **arguments: Any) -> dict[str, Any]:
+        """Carry out an operation that waits for nobody."""
+        return outcome_of(self.operations.run(operation, arguments))
+
+    def metadata(self, **request: Any) -> MetadataReply:
+        """Ask for metadata."""
+        replies: list[MetadataReply] = []
+        self.broker.metadata(Metadata(**request), replies.append)
+        return only_of(replies)
+
+    def new_producer(self) -> InitProducerReply:
+        """Ask for a producer id."""
+        replies: list[InitProducerReply | WireError] = []
+        self.broker.init_producer(replies.append)
+        reply = only_of(replies)
+        assert isinstance(reply, InitProducerReply)
+        return reply
 
     def partition(self, name: str = "t", index: int = 0) -> Partition:
         """Find a partition."""
@@ -376,6 +428,8 @@ class PeerTransport(StringTransport):
     """
 
     bufferSize = 65_536  # noqa: N815 - Twisted's name
+    #: With `dataBuffer`, what Twisted's sockets know of bytes that were not sent.
+    offset = _tempDataLen = 0  # noqa: N815 - Twisted's name
 
     def __init__(self) -> None:
         super().__init__(peerAddress=IPv4Address("TCP", "192.0.2.1", 54321))
@@ -390,6 +444,11 @@ class PeerTransport(StringTransport):
         self.most = max(self.most, waiting)
         if not self.peer_reads and self.producer is not None and waiting > self.bufferSize:
             self.producer.pauseProducing()
+
+    @property
+    def dataBuffer(self) -> bytes:  # noqa: N802 - Twisted's name
+        """What waits for the peer to read."""
+        return bytes(self.value())
 
     @override
     def abortConnection(self) -> None:

@@ -8,14 +8,15 @@ of pages that are in memory anyway.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from twisted.logger import Logger
 
 from tinymq.broker.committer import Committer
 from tinymq.broker.partition import Answer, Partition
 from tinymq.broker.partitions import PartitionStore
-from tinymq.broker.ports import World
+from tinymq.broker.ports import Directory, World
 from tinymq.broker.reading import Fetched, Reader, Wanted
 from tinymq.config import Config
 from tinymq.errors import (
@@ -26,7 +27,7 @@ from tinymq.errors import (
     UnknownTopicId,
     WireError,
 )
-from tinymq.meta.server import MetaServer
+from tinymq.names import valid_name
 from tinymq.storage.sync import Syncer
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import (
@@ -42,7 +43,7 @@ from tinymq.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from tinymq.meta.registry import Topic
+    from tinymq.meta.registry import Registry, Topic
 
 #: Bytes of topic rows in one METADATA reply; a little under the limit of meta.
 METADATA_BYTES: Final = 48 * 1024
@@ -50,8 +51,6 @@ METADATA_BYTES: Final = 48 * 1024
 METADATA_TOPICS: Final = 1000
 #: The disk's free space is not looked at for every batch, however little is left.
 LOOK_BYTES: Final = 64 * 1024
-#: How long the ids of deleted topics are kept, so that every broker hears of them.
-DELETED_MS: Final = 30 * 24 * 3600 * 1000
 
 
 class Broker:
@@ -69,7 +68,7 @@ class Broker:
     _log = Logger()
 
     def __init__(
-        self, config: Config, meta: MetaServer, store: PartitionStore, world: World, syncer: Syncer
+        self, config: Config, meta: Directory, store: PartitionStore, world: World, syncer: Syncer
     ) -> None:
         self.config = config
         self.limits = config.limits
@@ -79,6 +78,7 @@ class Broker:
         self.wall = world.wall
         self.syncer = syncer
         self.committer = Committer(world.scheduler, syncer)
+        #: Its number, as the MetaServer gave it; 0 is no broker's, and leads nothing.
         self.id = 0
         self.address: tuple[str, int] = ("127.0.0.1", 7800)
         #: Partitions whose figures changed since somebody emptied the set.
@@ -91,17 +91,33 @@ class Broker:
         self._world = world
         self._partitions: dict[tuple[bytes, int], Partition] = {}
         self._producer_ids: Iterator[int] = iter(())
+        self._waiting_for_ids: list[Callable[[InitProducerReply | WireError], None]] = []
+        self._unwatch: Callable[[], None] | None = None
 
     # --- partitions -----------------------------------------------------------
 
     def open(self) -> None:
-        """Open every partition that the MetaServer knows, and remove what was deleted."""
+        """Open every partition that this broker leads, remove what was deleted, and follow."""
         self.store.take_away_deleted(self.meta.registry.deleted)
         self._empty_deleted()
-        self.meta.forget_deleted(self.wall() - DELETED_MS)
         for topic in self.meta.registry.topics.values():
             self.open_topic(topic)
         self.store.opened(self.partitions())
+        self._unwatch = self.meta.watch(self._changed)
+
+    def close(self) -> None:
+        """Follow the MetaServer no more; partitions stay open."""
+        if self._unwatch is not None:
+            self._unwatch()
+            self._unwatch = None
+
+    def _changed(self, before: Registry, after: Registry) -> None:
+        for topic_id in after.touched:
+            topic = after.topics.get(topic_id)
+            if topic is not None:
+                self.open_topic(topic)
+            elif topic_id in after.deleted and topic_id in before.topics:
+                self.drop_topic(before.topics[topic_id])
 
     def open_topic(self, topic: Topic) -> None:
         """
@@ -279,31 +295,70 @@ class Broker:
                 results.append((index, -1, -1, -1, error_meta(error)))
         return OffsetsReply(results=results)
 
-    def init_producer(self) -> InitProducerReply:
-        """Give out a producer id that nobody else has or will have."""
+    def init_producer(self, answer: Callable[[InitProducerReply | WireError], None]) -> None:
+        """
+        Give out a producer id that nobody else has or will have.
+
+        Args:
+            answer: Called once, maybe before this returns.
+        """
         producer_id = next(self._producer_ids, None)
-        if producer_id is None:
-            self._producer_ids = iter(self.meta.producer_ids())
-            producer_id = next(self._producer_ids)
+        if producer_id is not None:
+            answer(self._identity(producer_id))
+            return
+        self._waiting_for_ids.append(answer)
+        if len(self._waiting_for_ids) == 1:
+            self.meta.producer_ids(self._take_ids)
+
+    def _take_ids(self, found: range | WireError) -> None:
+        waiting, self._waiting_for_ids = self._waiting_for_ids, []
+        if isinstance(found, WireError):
+            for answer in waiting:
+                answer(found)
+            return
+        self._producer_ids = iter(found)
+        for answer in waiting:
+            self.init_producer(answer)
+
+    def _identity(self, producer_id: int) -> InitProducerReply:
         return InitProducerReply(
             producer_id=producer_id, epoch=0, window=self.limits.producer_window
         )
 
     # --- metadata -------------------------------------------------------------
 
-    def metadata(self, request: Metadata) -> MetadataReply:
+    def metadata(self, request: Metadata, answer: Callable[[MetadataReply], None]) -> None:
         """
         Tell where topics are, and make those that may be made on first use.
 
         Args:
             request: Names, or a place in the list of all.
+            answer: Called once, maybe before this returns.
         """
-        if request.names is not None:
-            named = [self._named(name, create=request.create) for name in request.names]
-            return self._metadata_reply(named, more=False)
+        if request.names is None:
+            answer(self._page(request.after))
+            return
+        names, failed = request.names, dict[str, WireError]()
+        missing: set[str] = set()
+        if request.create and not isinstance(self.refusing, ShuttingDown):
+            missing = {name for name in names if name not in self.meta.registry.by_name}
+
+        def told(name: str, found: Topic | WireError) -> None:
+            if isinstance(found, WireError):
+                failed[name] = found
+            missing.discard(name)
+            if not missing:
+                answer(self._metadata_reply([self._named(each, failed) for each in names]))
+
+        if not missing:
+            answer(self._metadata_reply([self._named(each, failed) for each in names]))
+        for name in tuple(missing):
+            self.meta.ensure_topic(name, partial(told, name))
+
+    def _page(self, after: str) -> MetadataReply:
         rows: list[TopicRow] = []
         size = 0
-        for topic in self.meta.registry.page(request.after, METADATA_TOPICS):
+        for topic in self.meta.registry.page(after, METADATA_TOPICS):
             row = self._topic_row(topic)
             size += len(topic.name) + 40 + 2 * topic.partitions
             if rows and size > METADATA_BYTES:
@@ -312,50 +367,26 @@ class Broker:
         names = self.meta.registry.names
         return self._metadata_reply(rows, more=bool(rows) and rows[-1][0] != names[-1])
 
-    def _metadata_reply(self, rows: list[TopicRow], *, more: bool) -> MetadataReply:
+    def _metadata_reply(self, rows: list[TopicRow], *, more: bool = False) -> MetadataReply:
         registry = self.meta.registry
         brokers: list[BrokerRow] = [
             (each.id, each.host, each.port, each.name) for each in registry.brokers.values()
         ]
         return MetadataReply(revision=registry.revision, brokers=brokers, topics=rows, more=more)
 
-    def _named(self, name: str, *, create: bool) -> TopicRow:
+    def _named(self, name: str, failed: dict[str, WireError]) -> TopicRow:
         try:
-            if create and not isinstance(self.refusing, ShuttingDown):
-                topic = self.meta.ensure_topic(name)
-                self.open_topic(topic)
-            else:
-                topic = self.meta.describe(name)
-            return self._topic_row(topic)
+            if name in failed:
+                raise failed[name].with_traceback(None)
+            return self._topic_row(self.meta.registry.topic(valid_name(name)))
         except WireError as error:
             return (name[:200], b"", [], {}, error_meta(error))
 
     def _topic_row(self, topic: Topic) -> TopicRow:
         shown = {"sync": topic.config.sync, "storage": topic.config.storage}
-        return (topic.name, topic.id, list(topic.leaders), shown, None)
-
-    def create_topic(
-        self, name: str, partitions: int | None, config: dict[str, str | int | None]
-    ) -> Topic:
-        """
-        Make a topic and open its partitions; one that exists alike is returned.
-
-        Args:
-            name: Its name.
-            partitions: How many; the default if not given.
-            config: Settings by their dotted names.
-
-        Raises:
-            InvalidName: The name breaks the rule.
-            InvalidRequest: A number or setting is out of range.
-            TopicExists: There is one with other settings.
-            ShuttingDown: The broker is stopping.
-        """
-        if isinstance(self.refusing, ShuttingDown):
-            raise self.refusing.with_traceback(None)
-        topic = self.meta.create_topic(name, partitions, config)
-        self.open_topic(topic)
-        return topic
+        live = self.meta.registry.brokers
+        leaders = [leader if leader in live else -1 for leader in topic.leaders]
+        return (topic.name, topic.id, leaders, shown, None)
 
     # --- life -----------------------------------------------------------------
 
@@ -363,6 +394,15 @@ class Broker:
     def ready(self) -> str | None:
         """Why publishing is refused, or None when it is not."""
         return None if self.refusing is None else self.refusing.text
+
+    @property
+    def load(self) -> dict[str, Any]:
+        """How much this broker has to do, for who places new partitions."""
+        return {
+            "partitions": len(self._partitions),
+            "bytes": sum(each.log.size_bytes for each in self._partitions.values()),
+            "refusing": self.ready,
+        }
 
     def refuse(self, error: WireError | None) -> None:
         """

@@ -9,15 +9,11 @@ from twisted.logger import Logger
 from tinymq.broker.broker import Broker
 from tinymq.broker.checkpoints import Checkpoints
 from tinymq.broker.ports import Scheduler, Timer
-from tinymq.errors import StateError, StorageError, StorageFull, TinyMQError
-from tinymq.meta.registry import BrokerInfo
+from tinymq.errors import StorageError, StorageFull, TinyMQError
 from tinymq.storage.disk import Space
 
 #: Seconds between looks at the free space.
 SPACE_SECONDS = 1.0
-
-#: Seconds between signs of life to the MetaServer.
-HEARTBEAT_SECONDS = 5.0
 
 #: Of a small disk, this share is the reserve, whatever the setting says.
 RESERVE_SHARE = 0.05
@@ -51,18 +47,9 @@ class Housekeeping:
             broker.scheduler, broker.committer, broker.syncer, broker.store
         )
         self.space: Space | None = None
-        #: What the MetaServer knows this broker by.
-        self.registration: BrokerInfo | None = None
 
-    def start(self, registration: BrokerInfo) -> None:
-        """
-        Begin; the disk is looked at once, now.
-
-        Args:
-            registration: What the MetaServer is told to keep alive.
-        """
-        self.registration = registration
-        self._every("heartbeat", HEARTBEAT_SECONDS, self.beat)
+    def start(self) -> None:
+        """Begin; the disk is looked at once, now."""
         config = self._broker.config
         self._every("space", SPACE_SECONDS, self.look_at_space)
         self._every("retention", config.retention.check_seconds, self.apply_retention)
@@ -88,19 +75,6 @@ class Housekeeping:
                 self._log.error("{name} failed: {error}", name=name, error=error)
 
         self._timers[name] = scheduler.callLater(seconds, due)
-
-    def beat(self) -> None:
-        """Tell the MetaServer that this broker is alive."""
-        meta, known = self._broker.meta, self.registration
-        if known is not None:
-            try:
-                meta.heartbeat(known)
-            except StateError:
-                # The process stood still for longer than the registration lasts.
-                self._log.warn("this broker was taken for dead; it registers again")
-                address = known.host, known.port
-                self.registration = meta.register(known.id, known.name, address, takeover=True)
-        meta.expire()
 
     def look_at_space(self) -> None:
         """Refuse publishing while the disk is nearly full; take it again afterwards."""

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+from tinymq.errors import WireError
+from tinymq.meta.observers import Observer
+from tinymq.meta.registry import Registry, Topic
+
 
 class Timer(Protocol):
     """A call that was scheduled."""
@@ -67,3 +71,40 @@ class World(NamedTuple):
     scheduler: Scheduler
     wall: WallClock
     background: Background
+
+
+class Directory(Protocol):
+    """
+    The MetaServer as a broker sees it: in this process, or somewhere else.
+
+    What is asked is answered through a callback, maybe before the call returns.
+    """
+
+    @property
+    def registry(self) -> Registry:
+        """What there is, as far as is known here."""
+
+    def watch(self, observer: Observer) -> Callable[[], None]:
+        """
+        Call an observer after every change.
+
+        Returns:
+            What ends it.
+        """
+
+    def ensure_topic(self, name: str, done: Callable[[Topic | WireError], None]) -> None:
+        """
+        Make a topic for its first use, where that is allowed.
+
+        Args:
+            name: Its name.
+            done: Told the topic once it is in `registry`, or why there is none.
+        """
+
+    def producer_ids(self, done: Callable[[range | WireError], None]) -> None:
+        """
+        Ask for producer ids that were never given out.
+
+        Args:
+            done: Told the ids, or why there are none.
+        """

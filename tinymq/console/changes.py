@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tinymq.console.base import Base
-from tinymq.operations import Result
+from tinymq.operation import Result
 from tinymq.web.port import At, Plan, PlanPart, SettingChange, Since
 
 
@@ -17,7 +17,7 @@ class Changes(Base):
         self, name: str, partitions: int | None, config: Mapping[str, str], *, dry_run: bool
     ) -> Plan:
         """Make a topic."""
-        result = self._operations.run(
+        result = await self._operations.run(
             "topic.create",
             {"name": name, "partitions": partitions, "config": dict(config), "dry_run": dry_run},
         )
@@ -49,7 +49,7 @@ class Changes(Base):
         # For the operation None is "none" where a setting can be that: no limit.
         defaults = self._broker.config.defaults.to_mapping()
         given = {key: defaults.get(key) if to is None else to for key, to in config.items()}
-        result = self._operations.run(
+        result = await self._operations.run(
             "topic.alter", {"name": name, "config": given, "dry_run": dry_run}
         )
         return Plan(
@@ -64,7 +64,7 @@ class Changes(Base):
 
     async def delete_topic(self, name: str, *, dry_run: bool) -> Plan:
         """Remove a topic with all its records."""
-        result = self._operations.run("topic.delete", {"name": name, "dry_run": dry_run})
+        result = await self._operations.run("topic.delete", {"name": name, "dry_run": dry_run})
         return _plan("delete", result["plan"])
 
     async def purge(
@@ -76,13 +76,13 @@ class Changes(Base):
             arguments["before"] = before.offset
         elif isinstance(before, Since):
             arguments["before_ms"] = before.ms
-        result = self._operations.run("topic.purge", arguments)
+        result = await self._operations.run("topic.purge", arguments)
         return _plan("purge", result["plan"], result["undo_until_ms"])
 
     async def undo_purge(self, topic: str) -> Plan:
         """Bring back what the last purge took."""
-        before = self._operations.info(topic)["topic"]
-        result = self._operations.run("topic.undo_purge", {"name": topic})["topic"]
+        before = (await self._operations.info(topic))["topic"]
+        result = (await self._operations.run("topic.undo_purge", {"name": topic}))["topic"]
         return Plan(
             action="undo",
             topic=topic,

@@ -11,6 +11,7 @@ from tinymq.broker.peek import Effort, Seen, look
 from tinymq.client.core.partitioners import key_partition
 from tinymq.console.base import Base
 from tinymq.errors import OffsetOutOfRange, ValueTooLarge, WireError
+from tinymq.node.partitions import check_partition
 from tinymq.web.port import (
     Headers,
     MessageView,
@@ -77,7 +78,9 @@ class Messages(Base):
         )
 
     def _chosen(self, topic: Topic, partition: int | None) -> list[Partition]:
-        return self._operations.chosen(topic, partition)
+        check_partition(topic.name, topic.partitions, partition)
+        partitions = self._broker.partitions_of(topic)
+        return [each for each in partitions if partition in (None, each.index)]
 
     async def message(
         self, topic: str, partition: int, offset: int, skip: int, length: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import MappingProxyType
 from typing import Any
 
@@ -26,6 +27,7 @@ class Draft:
         self._base = base
         self._changed: dict[str, dict[Any, Any]] = {}
         self._cluster = base.cluster
+        self._touched: set[bytes] = set()
         self._draining = base.draining
 
     def put_topic(self, topic: Topic) -> None:
@@ -33,6 +35,7 @@ class Draft:
         self.drop_topic(topic.id)
         self._part("topics")[topic.id] = topic
         self._part("by_name")[topic.name] = topic
+        self._touched.add(topic.id)
         self._count(topic, 1)
 
     def keep_topic(self, topic: Topic) -> None:
@@ -41,6 +44,10 @@ class Draft:
             self._part("topics")[topic.id] = topic
             self._part("by_name").setdefault(topic.name, topic)
             self._count(topic, 1)
+
+    def touch(self, topic_ids: Iterable[bytes]) -> None:
+        """Say that topics came, changed or went, though not by a call here."""
+        self._touched.update(topic_ids)
 
     def knows(self, part: str, key: object) -> bool:
         """Whether a part of the snapshot to be has a key."""
@@ -51,6 +58,7 @@ class Draft:
         topic = self._part("topics").pop(topic_id, None)
         if topic is None:
             return
+        self._touched.add(topic_id)
         named = self._part("by_name").get(topic.name)
         if named is not None and named.id == topic_id:
             del self._part("by_name")[topic.name]
@@ -111,6 +119,7 @@ class Draft:
             revision=revision,
             cluster=self._cluster,
             draining=self._draining,
+            touched=frozenset(self._touched),
             **{name: MappingProxyType(part) for name, part in self._changed.items()},
         )
 

@@ -132,11 +132,11 @@ class Following:
         draft = Draft(self.registry)
         for event in events:
             follow(draft, event)
+        if self._store.revision - self._store.compacted > 2 * self._history:
+            self._compact(self._store.revision - self._history)
         if draft.is_changed:
             before, self.registry = self.registry, draft.finish(events[0].revision)
             self._observers.tell(before, self.registry)
-        if self._store.revision - self._store.compacted > 2 * self._history:
-            self._compact(self._store.revision - self._history)
 
     def _compact(self, revision: int) -> None:
         with contextlib.suppress(StorageFull):  # the next one makes up for it

@@ -27,9 +27,15 @@ class Observers:
         return cancel
 
     def tell(self, before: Registry, after: Registry) -> None:
-        """Tell all of them."""
+        """Tell all of them; one that fails does not keep the others from hearing."""
+        errors: list[Exception] = []
         for observer in tuple(self._observers):
-            observer(before, after)
+            try:
+                observer(before, after)
+            except Exception as error:  # noqa: BLE001 - raised below, to the writer
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
     def clear(self) -> None:
         """Tell nobody any more."""

@@ -151,6 +151,8 @@ class Registry:
         led: How many partitions every broker leads, live or not.
         deleted: When a topic was deleted, in ms, by its id. Only what stands
             here may have its folders removed; an id that is unknown may not.
+        touched: Ids of the topics that came, changed or went with this
+            snapshot, so that nobody needs to compare ten thousand.
     """
 
     revision: int = 0
@@ -162,6 +164,7 @@ class Registry:
     draining: frozenset[int] = frozenset()
     led: Mapping[int, int] = field(factory=_none)
     deleted: Mapping[bytes, int] = field(factory=_none)
+    touched: frozenset[bytes] = frozenset()
 
     @cached_property
     def names(self) -> tuple[str, ...]:

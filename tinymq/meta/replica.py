@@ -208,6 +208,7 @@ class Replica:
                 rows[key] = self._rows[key]
             self._note(f"the MetaServer does not tell of topic {topic.name}: it is kept")
         self.strays = frozenset(strays)
+        draft.touch(self.registry.topics)
         self._finish(draft, page, rows)
 
     def _finish(self, draft: Draft, page: Changes, rows: dict[str, Told]) -> None:

@@ -7,13 +7,17 @@ from random import Random
 from typing import Final
 
 from tinymq.broker.broker import Broker
+from tinymq.broker.directory import LocalDirectory
 from tinymq.broker.housekeeping import Housekeeping
 from tinymq.broker.partitions import PartitionStore
 from tinymq.broker.ports import InlineBackground, World
+from tinymq.cluster.keeping import Keeping
+from tinymq.cluster.nodes import LocalNode
 from tinymq.config import Config
 from tinymq.errors import ShuttingDown
 from tinymq.meta.server import Clocks, MetaServer
 from tinymq.meta.store import Store
+from tinymq.node import Node
 from tinymq.operations import Operations
 from tinymq.protocol import BrokerFactory
 from tinymq.storage.folder import DataFolder
@@ -59,16 +63,18 @@ class Rooms:
         self.meta = MetaServer(self.meta_store, config, clocks)
         world = World(self.clock, lambda: time.wall_ms, InlineBackground())
         store = PartitionStore(self.folder, config.limits, config.producers)
-        self.broker = Broker(config, self.meta, store, world, self.syncer)
+        self.broker = Broker(config, LocalDirectory(self.meta), store, world, self.syncer)
         self.broker.id = BROKER_ID
         self.broker.address = BROKER_ADDRESS.host, BROKER_ADDRESS.port
-        self.factory = BrokerFactory(self.broker, Operations(self.broker))
+        node = Node(self.broker)
+        operations = Operations(self.broker, self.meta, LocalNode(node))
+        self.factory = node.connected = BrokerFactory(self.broker, operations)
         self.housekeeping = Housekeeping(self.broker)
-        registration = self.meta.register(
-            BROKER_ID, config.broker.name, self.broker.address, takeover=True
-        )
+        self.keeping = Keeping(self.meta, self.broker)
+        self.keeping.register()
         self.broker.open()
-        self.housekeeping.start(registration)
+        self.housekeeping.start()
+        self.keeping.start()
 
     def refuse(self) -> None:
         """Begin to stop: take no connection and no publish."""
@@ -89,8 +95,9 @@ class Rooms:
         for partition in partitions:
             partition.close(ShuttingDown(_STOPPING))
         broker.store.close(partitions)
-        if self.housekeeping.registration is not None:
-            self.meta.leave(self.housekeeping.registration)
+        broker.close()
+        self.keeping.stop()
+        self.keeping.leave()
         self.meta.close()
         self.meta_store.close()
         self.clock.stop()

@@ -1,0 +1,150 @@
+"""Carrying out operations by their names."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from twisted.logger import Logger
+
+from tinymq.caller import LOCAL, Caller
+from tinymq.errors import InvalidRequest, StorageError, UnknownTopicId
+from tinymq.node import NODE_OPERATIONS, Node
+from tinymq.operation import Operation, Result
+from tinymq.operations.brokers import BROKER_OPERATIONS, Brokers
+from tinymq.operations.clients import CLIENT_OPERATIONS, Clients
+from tinymq.operations.lookups import LOOKUP_OPERATIONS, Lookups
+from tinymq.operations.members import MEMBER_OPERATIONS, Members
+from tinymq.operations.topics import TOPIC_OPERATIONS, Topics
+from tinymq.operations.watching import WATCH_OPERATIONS, Watching
+
+_log = Logger()
+
+#: Every operation that a process with a MetaServer carries out, by its name.
+OPERATIONS: Final[dict[str, Operation]] = {
+    **TOPIC_OPERATIONS,
+    **BROKER_OPERATIONS,
+    **CLIENT_OPERATIONS,
+    **WATCH_OPERATIONS,
+    **LOOKUP_OPERATIONS,
+    **MEMBER_OPERATIONS,
+}
+
+
+class Operator(Protocol):
+    """Whoever carries out operations: a process with a MetaServer, or a broker."""
+
+    async def run(self, name: str, arguments: Mapping[str, Any], caller: Caller = LOCAL) -> Result:
+        """
+        Carry out an operation by its name.
+
+        Args:
+            name: As in `OPERATIONS`, or ``node.…``.
+            arguments: By name.
+            caller: Who asks.
+
+        Raises:
+            WireError: What the operation can fail with.
+        """
+
+
+class Operations(Topics, Brokers, Clients, Watching, Lookups, Members):
+    """
+    The operations of a process with a MetaServer.
+
+    Most of them ask brokers; where that is the one of this process alone,
+    nothing waits.
+    """
+
+    async def run(self, name: str, arguments: Mapping[str, Any], caller: Caller = LOCAL) -> Result:
+        """
+        Carry out an operation by its name, and log a change with who made it.
+
+        Args:
+            name: As in `OPERATIONS`.
+            arguments: By name.
+            caller: Who asks.
+
+        Returns:
+            A map that msgpack and JSON can hold.
+
+        Raises:
+            InvalidRequest: There is no such operation, or an argument is wrong.
+            UnknownTopicId: The topic of this name has not the id that was given.
+            WireError: What the operation itself can fail with.
+            StorageError: The disk failed.
+        """
+        operation = _known(name, OPERATIONS)
+        checked = operation.arguments(arguments)
+        if name.startswith("topic."):
+            self._check_id(checked)
+        return await carry_out(operation, self, checked, caller)
+
+    def _check_id(self, arguments: dict[str, Any]) -> None:
+        """Hold a caller to the topic that was meant, not to another one made under its name."""
+        name, topic_id = arguments.get("name", ""), arguments.pop("id", None)
+        if topic_id is not None and self.find(name).id.hex() != topic_id:
+            raise UnknownTopicId(f"the topic {name} is not the one with the id {topic_id}")
+
+
+async def run_on_node(
+    node: Node, name: str, arguments: Mapping[str, Any], caller: Caller = LOCAL
+) -> Result:
+    """
+    Carry out what a broker does with its own partitions.
+
+    Args:
+        node: The broker.
+        name: As in `NODE_OPERATIONS`.
+        arguments: By name.
+        caller: Who asks.
+
+    Raises:
+        InvalidRequest: There is no such operation, or an argument is wrong.
+        WireError: What the operation itself can fail with.
+        StorageError: The disk failed.
+    """
+    operation = _known(name, NODE_OPERATIONS)
+    return await carry_out(operation, node, operation.arguments(arguments), caller)
+
+
+async def carry_out(
+    operation: Operation, owner: object, arguments: dict[str, Any], caller: Caller
+) -> Result:
+    """
+    Call the method of an operation with checked arguments.
+
+    Args:
+        operation: Which.
+        owner: Whose method.
+        arguments: By name.
+        caller: Who asks.
+
+    Raises:
+        StorageError: The disk failed.
+    """
+    who = (caller,) if operation.caller else ()
+    try:
+        result = operation.run(owner, *who, **arguments)
+        if inspect.isawaitable(result):
+            result = await result
+    except OSError as error:
+        raise StorageError(f"{operation.name} failed: {error.strerror or error}") from error
+    if operation.changes and operation.role != "cluster" and not arguments["dry_run"]:
+        _log.info(
+            "{principal} did {operation} {what}",
+            principal=caller.principal,
+            operation=operation.name,
+            what=arguments.get("name") or arguments.get("broker") or "",
+        )
+    return result
+
+
+def _known(name: str, operations: Mapping[str, Operation]) -> Operation:
+    found = operations.get(name)
+    if found is None:
+        raise InvalidRequest(
+            f"there is no operation {name[:40]!r}; there are {', '.join(operations)}", field="name"
+        )
+    return found
