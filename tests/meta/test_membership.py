@@ -196,6 +196,10 @@ def test_an_old_link_that_ends_late(server: MetaServer) -> None:
     assert server.is_held(1)
     server.lost_link(broker, new)
     assert not server.is_held(1)
+    server.heartbeat(server.register(1, "one", ("h", 1)), link=new)
+    assert server.is_held(1)
+    server.lost_link(broker, new)
+    assert not server.is_held(1)
 
 
 def test_load(server: MetaServer, store: Store, clock: FakeTime) -> None:
