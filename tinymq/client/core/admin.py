@@ -308,7 +308,7 @@ class AdminCalls(ABC, Generic[R]):
 
     def kick_client(
         self, broker: int | str, id: int, reason: str = "", *, dry_run: bool = False
-    ) -> R:  # noqa: A002 - the API's word
+    ) -> R:
         """
         Close the connection of a client, which may connect anew.
 
