@@ -8,13 +8,14 @@ from tinymq.broker.broker import Broker
 from tinymq.logs import Logs
 from tinymq.node.partitions import PARTITION_OPERATIONS, Partitions
 from tinymq.node.process import PROCESS_OPERATIONS, Process
+from tinymq.node.records import RECORD_OPERATIONS, Records
 from tinymq.node.telling import TELLING_OPERATIONS, Telling
 from tinymq.operation import Operation
 from tinymq.reports import Reporter
 from tinymq.vitals import Vitals
 
 
-class Node(Partitions, Process, Telling):
+class Node(Partitions, Records, Process, Telling):
     """
     What one broker does and tells.
 
@@ -30,6 +31,7 @@ class Node(Partitions, Process, Telling):
     def __init__(self, broker: Broker, logs: Logs | None = None) -> None:
         self._broker = broker
         self._logs = logs
+        self._uploads = {}
         self.reporter = Reporter(broker)
         self.vitals = Vitals(broker)
 
@@ -37,6 +39,7 @@ class Node(Partitions, Process, Telling):
 #: Everything that a broker can be asked for by the MetaServer's process.
 NODE_OPERATIONS: Final[dict[str, Operation]] = {
     **PARTITION_OPERATIONS,
+    **RECORD_OPERATIONS,
     **PROCESS_OPERATIONS,
     **TELLING_OPERATIONS,
 }
