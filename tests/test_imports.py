@@ -63,9 +63,10 @@ ALLOWED: dict[str, set[str]] = {
     "service": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
     | {"client", "gateways", "console", "sampling", "logs", "node", "cluster"},
     "testing": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol"}
-    | {"client", "aio", "sync", "console", "logs", "service", "node", "cluster"},
+    | {"client", "aio", "sync", "console", "logs", "service", "node", "cluster", "verify"},
     "tap": {"logs", "service", "process"},
     "__init__": {"client"},
+    "__main__": {"cli"},
 }
 
 #: Rooms, and one inner room, that do not know Twisted.

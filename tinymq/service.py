@@ -207,7 +207,7 @@ class BrokerService(Service):
         self.broker = Broker(config, self._meta.directory, store, world, self._syncer)
         self._node = Node(self.broker, self._logs)
         self.operations = self._meta.join(self.broker, self._node)
-        self.factory = BrokerFactory(self.broker, self.operations)
+        self.factory = self._node.connected = BrokerFactory(self.broker, self.operations)
         self.factory.refuse("the broker is starting")
         self._housekeeping = Housekeeping(self.broker)
         self._node.vitals.connections = self.factory.connections

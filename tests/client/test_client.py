@@ -318,7 +318,7 @@ def test_silent_broker_ends_the_wait() -> None:
     """When no broker answers for too long, a waiting call says so; the next goes on."""
     stage = Stage()
     stage.puppet.make("t")
-    consumer = stage.client.consumer(ConsumerConfig(deadline_s=20))
+    consumer = stage.client.consumer(ConsumerConfig(give_up_s=20))
     stage.done(consumer.assign("t"))
     results = Results(consumer.next_batch())
     stage.advance(15)
@@ -416,7 +416,7 @@ def test_metadata() -> None:
 
 
 def _fetching(stage: Stage) -> Deferred[Any]:
-    consumer = stage.client.consumer()
+    consumer = stage.client.consumer(ConsumerConfig(give_up_s=30))
     assigned = consumer.assign("t", start=0)
     return assigned.addCallback(lambda _: consumer.next_batch())
 

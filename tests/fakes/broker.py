@@ -246,7 +246,7 @@ class BrokerFixture:
         self.node = Node(self.broker)
         self.nodes = LocalNode(self.node)
         self.operations = Operations(self.broker, self.meta, self.nodes)
-        self.factory = BrokerFactory(self.broker, self.operations)
+        self.factory = self.node.connected = BrokerFactory(self.broker, self.operations)
         self.housekeeping = Housekeeping(self.broker)
         self.node.vitals.connections = self.factory.connections
         self.node.vitals.housekeeping = self.housekeeping

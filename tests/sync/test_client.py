@@ -268,7 +268,7 @@ def test_silent_broker(server: Server, begin: Callable[[Client], Any]) -> None:
 
 def test_silence_while_reading(server: Server, client: Client) -> None:
     """Reading from a broker that fell silent ends after the deadline."""
-    consumer = client.consumer(ConsumerConfig(deadline_s=0.1))
+    consumer = client.consumer(ConsumerConfig(give_up_s=0.1))
     server.puppet.make("t")
     consumer.assign("t", start=0)
     server.puppet.deaf = {MessageType.FETCH}

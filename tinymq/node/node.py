@@ -6,6 +6,7 @@ from typing import Final
 
 from tinymq.broker.broker import Broker
 from tinymq.logs import Logs
+from tinymq.node.clients import CLIENT_OPERATIONS, Clients
 from tinymq.node.partitions import PARTITION_OPERATIONS, Partitions
 from tinymq.node.process import PROCESS_OPERATIONS, Process
 from tinymq.node.records import RECORD_OPERATIONS, Records
@@ -15,7 +16,7 @@ from tinymq.reports import Reporter
 from tinymq.vitals import Vitals
 
 
-class Node(Partitions, Records, Process, Telling):
+class Node(Partitions, Records, Process, Telling, Clients):
     """
     What one broker does and tells.
 
@@ -42,4 +43,5 @@ NODE_OPERATIONS: Final[dict[str, Operation]] = {
     **RECORD_OPERATIONS,
     **PROCESS_OPERATIONS,
     **TELLING_OPERATIONS,
+    **CLIENT_OPERATIONS,
 }
