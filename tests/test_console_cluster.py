@@ -10,18 +10,23 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
+from tests.fakes.broker import Connection
 from tests.fakes.two_brokers import TwoBrokers
 from tinymq.client.core.partitioners import key_partition
 from tinymq.errors import (
     BrokerSilent,
     ConnectionLost,
+    InvalidRequest,
     OffsetOutOfRange,
     StorageFull,
+    UnknownBroker,
+    UnknownClient,
     UnreachableError,
 )
 from tinymq.meta.registry import Topic
 from tinymq.node import records
-from tinymq.web.port import At, Newest, Oldest, Since, TopicQuery
+from tinymq.web.port import At, ClientQuery, Newest, Oldest, Since, TopicQuery
+from tinymq.wire.messages import Hello
 
 _T = TypeVar("_T")
 MANY = 1 << 20
@@ -263,6 +268,39 @@ class TestPublishing:
         (failure,) = outcome
         assert failure.check(BrokerSilent)
         assert "whether the message was stored is not known" in failure.value.text
+
+
+class TestPeople:
+    def test_clients_of_both(self, two: TwoBrokers) -> None:
+        """Clients of all brokers are one list, or those of one broker."""
+        two.here.connect()
+        Connection(two.factory).ask(Hello(client_id="far"))
+        page = done(two, two.console.clients(ClientQuery()))
+        assert {(each.broker_id, each.broker) for each in page.items} == {(1, "tinymq"), (2, "two")}
+        page = done(two, two.console.clients(ClientQuery(broker=2)))
+        assert [each.client_id for each in page.items] == ["far"]
+        assert page.silent == ()
+
+    def test_looked_at_and_kicked(self, two: TwoBrokers) -> None:
+        """A client of another broker can be seen, and its connection ended."""
+        far = Connection(two.factory)
+        far.ask(Hello(client_id="far"))
+        ((place, seen),) = ((each.id, each) for each in two.factory.clients())
+        assert done(two, two.console.client(2, place)) == seen
+        assert done(two, two.console.kick(2, place, "too many")).client_id == "far"
+        assert far.closed
+        with pytest.raises(UnknownClient):
+            done(two, two.console.client(2, place))
+        with pytest.raises(UnknownBroker):
+            done(two, two.console.client(9, place))
+
+    @pytest.mark.parametrize("error", [ConnectionLost("gone"), InvalidRequest("what is that?")])
+    def test_silent(self, two: TwoBrokers, error: Exception) -> None:
+        """A broker that tells nothing of its clients is named; the others' are shown."""
+        two.here.connect()
+        two.trouble = error
+        page = done(two, two.console.clients(ClientQuery()))
+        assert (len(page.items), page.silent) == (1, ("two",))
 
 
 class TestUploads:

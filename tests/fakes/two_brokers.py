@@ -52,7 +52,7 @@ class TwoBrokers:
         broker.open()
         self.broker = broker
         self.node = Node(broker)
-        self.node.connected = BrokerFactory(broker, here.operations)
+        self.factory = self.node.connected = BrokerFactory(broker, here.operations)
         self.asked: list[str] = []
         self.trouble: Exception | None = None
         self.mute = False

@@ -17,13 +17,11 @@ from tinymq.client.core.partitioners import key_partition
 from tinymq.console.base import Base
 from tinymq.errors import (
     BrokerSilent,
-    ClientError,
     ConnectionLost,
     DeadlineExceeded,
     ValueTooLarge,
     WireError,
 )
-from tinymq.feeds import deadline
 from tinymq.limits import MIB
 from tinymq.maps import from_map
 from tinymq.node.partitions import check_partition
@@ -46,11 +44,8 @@ from tinymq.wire.records import encode_batch
 if TYPE_CHECKING:
     from tinymq.meta.registry import Topic
 
-#: Seconds that brokers elsewhere have for everything that one page needs.
-PAGE_SECONDS: Final = 3.0
 #: Bytes of a value in one answer of a broker elsewhere.
 _WINDOW: Final = MIB
-_SILENCE: Final = (ClientError, BrokerSilent, DeferredTimeout)
 #: After these the broker may have done what was asked.
 _UNKNOWN: Final = (ConnectionLost, DeadlineExceeded, DeferredTimeout)
 
@@ -193,35 +188,10 @@ class Messages(Base):
         """Choose a partition; without a key, one whose broker answers if there is any."""
         if key is not None:
             return key_partition(key, topic.partitions)
-        silent = self._silent()
+        silent = self._silent_ids()
         usable = [at for at, leader in enumerate(topic.leaders) if leader not in silent]
         self._next += 1
         return usable[self._next % len(usable)] if usable else self._next % topic.partitions
-
-    async def _ask(self, leader: int, operation: str, arguments: dict[str, Any]) -> Result:
-        """
-        Ask the leader of a partition.
-
-        Raises:
-            BrokerSilent: It does not answer in time; the cause says why.
-            WireError: It refuses.
-        """
-        if leader == self._broker.id:
-            return await self._nodes.ask(leader, operation, arguments)
-        why = f"broker {self._board.name(leader)} does not answer"
-        if leader in self._silent():
-            raise BrokerSilent(why, broker=leader)
-        asked = self._nodes.ask(leader, operation, arguments)
-        try:
-            answer: Result = await deadline(asked, PAGE_SECONDS, self._broker.scheduler)
-        except _SILENCE as error:
-            raise BrokerSilent(why, broker=leader) from error
-        return answer
-
-    def _silent(self) -> set[int]:
-        """The brokers that are known not to answer; nobody waits for them."""
-        self._board.look()
-        return {each.id for each in self._board.silent()}
 
 
 def _start(start: Start) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from tinymq.reports import Reporter
 from tinymq.vitals import Vitals
 
 
-class Node(Partitions, Records, Process, Telling, Clients):
+class Node(Partitions, Records, Process, Clients, Telling):
     """
     What one broker does and tells.
 
@@ -42,6 +42,6 @@ NODE_OPERATIONS: Final[dict[str, Operation]] = {
     **PARTITION_OPERATIONS,
     **RECORD_OPERATIONS,
     **PROCESS_OPERATIONS,
-    **TELLING_OPERATIONS,
     **CLIENT_OPERATIONS,
+    **TELLING_OPERATIONS,
 }
