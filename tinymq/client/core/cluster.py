@@ -46,12 +46,15 @@ class Part(Protocol):
 class _Again:
     """A request that is repeated until its deadline."""
 
-    __slots__ = ("at", "attempt", "broker", "deadline", "done", "message")
+    __slots__ = ("at", "attempt", "broker", "deadline", "done", "hold", "message")
 
-    def __init__(self, message: Message, broker: int | None, deadline: float, done: Done) -> None:
+    def __init__(
+        self, message: Message, broker: int | None, deadline: float, hold: float, done: Done
+    ) -> None:
         self.message = message
         self.broker = broker
         self.deadline = deadline
+        self.hold = hold
         self.done = done
         self.attempt = 0
         self.at = inf
@@ -220,6 +223,7 @@ class Cluster:
         now: float,
         *,
         broker: int | None = None,
+        hold: float = 0.0,
     ) -> None:
         """
         Ask, and ask again after every failure that may pass, until the deadline.
@@ -232,11 +236,12 @@ class Cluster:
             done: Told how it ended.
             now: The time.
             broker: Whom to ask; None means any.
+            hold: Seconds for which a broker may hold its answer.
         """
         if self.closed:
             done(None, b"", ClosedError("the client was closed"), now)
             return
-        self._try(_Again(message, broker, deadline, done), now)
+        self._try(_Again(message, broker, deadline, hold, done), now)
 
     def ask_once(self, message: Message, deadline: float, done: Done, now: float) -> None:
         """
@@ -252,7 +257,7 @@ class Cluster:
 
     def _try(self, again: _Again, now: float) -> None:
         again.at = inf
-        until = min(again.deadline, now + self.config.request_timeout_s)
+        until = min(again.deadline, now + self.config.request_timeout_s + again.hold)
 
         def answered(reply: Any, payload: Bytes, error: TinyMQError | None, now: float) -> None:
             if error is None or not may_repeat(error) or self.closed:
