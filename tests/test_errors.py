@@ -78,6 +78,7 @@ def test_codes_do_not_change() -> None:
         34: "ProducerFenced",
         35: "UnknownProducer",
         36: "NothingToUndo",
+        37: "UnknownClient",
         38: "UnknownBroker",
         50: "StateError",
         51: "ShuttingDown",

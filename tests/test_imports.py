@@ -30,7 +30,11 @@ ALLOWED: dict[str, set[str]] = {
     "operation": {"wire"},
     "node": {"wire", "storage", "meta", "broker", "stats", "logs", "operation"},
     "operations": {"wire", "meta", "broker", "stats", "node", "operation", "caller"},
-    "protocol": {"wire", "broker", "meta", "stats", "operations", "caller"},
+    "traffic": {"stats"},
+    "connection": {"wire", "broker", "stats", "caller", "traffic"},
+    "connections": {"wire", "broker", "stats", "connection"},
+    "protocol": {"wire", "broker", "meta", "stats", "operations"}
+    | {"caller", "connection", "connections"},
     "cluster": {"wire", "storage", "meta", "broker", "client", "stats"}
     | {"node", "operation", "operations", "caller"},
     "client": {"wire"},
@@ -51,7 +55,7 @@ ALLOWED: dict[str, set[str]] = {
     "service": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
     | {"client", "gateways", "console", "sampling", "logs", "node", "cluster"},
     "testing": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol"}
-    | {"client", "aio", "sync", "console", "logs", "service", "node", "cluster"},
+    | {"client", "aio", "sync", "console", "logs", "service", "node", "cluster", "verify"},
     "tap": {"logs", "service", "process"},
     "__init__": {"client"},
     "__main__": {"cli"},

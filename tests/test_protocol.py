@@ -30,6 +30,7 @@ from tests.fakes.broker import (
 from tinymq.caller import LOCAL, Caller
 from tinymq.cluster.nodes import LocalNode
 from tinymq.config import DEFAULT_CONFIG
+from tinymq.connection import LINGER
 from tinymq.errors import (
     CorruptBatch,
     FrameTooLarge,
@@ -140,9 +141,9 @@ class TestHello:
     def test_reply(self, fixture: BrokerFixture) -> None:
         """HELLO is answered with who the broker is, the limits, and the heartbeat in force."""
         connection = fixture.connect(hello=False)
-        reply = read(connection.ask(Hello(heartbeat=30, client_id="c")), HelloReply)
+        reply = read(connection.ask(Hello(heartbeat=7, client_id="c")), HelloReply)
         assert reply.broker_id == 1
-        assert reply.heartbeat == 30
+        assert reply.heartbeat == 7
         assert reply.limits["batch"] == DEFAULT_LIMITS.batch
         assert reply.cluster == fixture.meta.registry.cluster
         assert not reply.resumed
@@ -460,6 +461,34 @@ class TestHeartbeats:
         assert not connection.closed
         assert connection.reads()
 
+    @pytest.mark.parametrize(("wanted", "told"), [(300, 4), (4, 4), (3, 3)])
+    def test_in_force(self, tmp_path: Path, wanted: int, told: int) -> None:
+        """The broker's limit bounds the interval; it is told, and it is the one that counts."""
+        fixture = BrokerFixture(tmp_path / "beat", config=smaller_limits(heartbeat_seconds=4))
+        connection = fixture.connect(hello=False)
+        assert read(connection.ask(Hello(heartbeat=wanted)), HelloReply).heartbeat == told
+        fixture.clock.pump([1] * told)
+        assert [frame.type for frame in connection.frames()] == [MessageType.PING]
+        fixture.clock.pump([1] * (2 * told))
+        assert not connection.closed
+        fixture.clock.advance(1)
+        assert connection.closed
+
+    def test_half_a_frame_that_nobody_reads(self, held: BrokerFixture, syncer: HeldSyncer) -> None:
+        """A frame whose rest the broker did not read for long is not the peer's slowness."""
+        connection = held.connect(heartbeat=1)
+        produce = Produce(topic_id=held.meta.describe("t").id, partition=0)
+        while connection.reads():
+            connection.post(produce, batch(b"x" * 900_000))
+        connection.feed(raw(MessageType.PING, 0)[:5])
+        held.clock.pump([1] * (FRAME_SECONDS + 5))
+        syncer.release()
+        assert connection.reads()
+        held.clock.advance(1)
+        assert not connection.closed
+        held.clock.pump([1] * 3)
+        assert connection.closed
+
     def test_no_timer_left(self, fixture: BrokerFixture) -> None:
         """With the last connection the timer goes."""
         connection = fixture.connect()
@@ -484,12 +513,12 @@ class TestBackPressure:
             slow.post(fetch)
         fixture.turn()
         assert slow.transport.most <= slow.transport.bufferSize + 2 * DEFAULT_LIMITS.fetch
-        assert slow.protocol.unsent > 90
+        assert len(slow.protocol._parked) > 90
         assert slow.paused()
         assert not slow.reads()
         assert is_reply(quick.ask(fetch), MessageType.FETCH)  # the others are served (D97)
         answers = 0
-        while slow.protocol.unsent:
+        while slow.protocol._parked:
             answers += len(list(slow._decoder.feed(slow.transport.drain())))
             assert slow.transport.most <= slow.transport.bufferSize + 2 * DEFAULT_LIMITS.fetch
         slow.transport.peer_reads = True
@@ -526,7 +555,7 @@ class TestBackPressure:
         connection.protocol.pauseProducing()
         fixture.produce(b"a")
         assert connection.frames() == []
-        assert connection.protocol.unsent == 1
+        assert len(connection.protocol._parked) == 1
         connection.protocol.pauseProducing()
         fixture.produce(b"b")
         connection.protocol.resumeProducing()
@@ -549,7 +578,7 @@ class TestBackPressure:
         while background.waiting:
             background.release()
         assert connection.frames() == []
-        assert connection.protocol.unsent == 5
+        assert len(connection.protocol._parked) == 5
         connection.protocol.resumeProducing()
         while background.waiting:
             background.release()
@@ -935,22 +964,67 @@ class TestEnd:
         assert held.partition().watchers == set()
         assert held.clock.getDelayedCalls() == []
 
-    def test_goodbye(self, held: BrokerFixture) -> None:
-        """A stop answers what is open, says goodbye with the reason, and closes."""
+    def test_goodbye(self, held: BrokerFixture, syncer: HeldSyncer) -> None:
+        """A stop refuses what is open, acknowledges what was staged, says goodbye, and closes."""
         topic = held.meta.describe("t")
         connection = held.connect()
-        fetch = connection.post(Fetch(topics=[(topic.id, [(0, 0, -1)])], max_wait_ms=60_000))
-        connection.post(Produce(topic_id=topic.id, partition=0), batch(b"a"))
+        produce = connection.post(Produce(topic_id=topic.id, partition=0), batch(b"a"))
+        waiting = Fetch(topics=[(topic.id, [(0, 0, -1)])], max_wait_ms=60_000)
+        fetches = [connection.post(waiting) for _ in range(3)]
         held.factory.refuse("stopping")
         held.factory.close_all("stopping")
         frames = connection.frames()
-        assert {type(error_of(frame)) for frame in frames[:2]} == {ShuttingDown}
-        assert {frame.message_id for frame in frames[:2]} == {fetch, fetch + 1}
-        assert Goodbye.from_meta(frames[2].split()[0]).reason == "stopping"
+        assert [type(error_of(frame)) for frame in frames] == [ShuttingDown] * 3
+        assert [frame.message_id for frame in frames] == fetches
+        held.turn()
+        syncer.release()
+        answer, goodbye = connection.frames()
+        assert answer.message_id == produce
+        assert read(answer, ProduceReply).base_offset == 0
+        assert Goodbye.from_meta(goodbye.split()[0]).reason == "stopping"
         assert connection.closed
         assert held.factory.buildProtocol(None) is None
         held.factory.close_all("again")
         assert connection.frames() == []
+
+    def test_goodbye_before_the_disk(self, held: BrokerFixture, syncer: HeldSyncer) -> None:
+        """A disk that never answers delays a goodbye for only so long; nothing is made up."""
+        connection, cut = held.connect(), held.connect()
+        produce = Produce(topic_id=held.meta.describe("t").id, partition=0)
+        for each in (connection, cut):
+            each.post(produce, batch(b"a"))
+        held.turn()
+        held.factory.close_all("stopping")
+        assert connection.frames() == []
+        cut.lose()
+        held.clock.advance(LINGER + 0.1)
+        (goodbye,) = connection.frames()
+        assert goodbye.type == MessageType.GOODBYE
+        assert connection.closed
+        syncer.release()
+        assert connection.frames() == cut.frames() == []
+        held.clock.advance(LINGER + 0.1)
+        assert connection.transport.aborted
+        assert not cut.transport.aborted
+
+    def test_parting_is_deaf(self, held: BrokerFixture, syncer: HeldSyncer) -> None:
+        """What comes after the end was decided is read and dropped, even if reading had stopped."""
+        connection = held.connect()
+        produce = Produce(topic_id=held.meta.describe("t").id, partition=0)
+        while connection.reads():
+            connection.post(produce, batch(b"x" * 900_000))
+        held.factory.close_all("stopping")
+        assert connection.reads()
+        connection.post(Ping())
+        connection.transport.peer_reads = True
+        connection.protocol.pauseProducing()
+        connection.protocol.resumeProducing()
+        held.clock.advance(1)
+        assert connection.frames() == []
+        syncer.release()
+        *answers, goodbye = connection.frames()
+        assert {each.type for each in answers} == {MessageType.PRODUCE | REPLY}
+        assert goodbye.type == MessageType.GOODBYE
 
     def test_hostile_client_id(self, fixture: BrokerFixture, logged: LogKeeper) -> None:
         """Whatever a client calls itself, log lines stay what they are (D135)."""

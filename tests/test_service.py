@@ -23,8 +23,10 @@ from tests.conftest import RealReactor
 from tests.fakes.broker import batch, values_in
 from tests.fakes.peer import RawPeer
 from tinymq import __version__
+from tinymq.cluster.own import OwnMeta
 from tinymq.config import DEFAULT_CONFIG, Config
 from tinymq.errors import ConfigError, ShuttingDown
+from tinymq.meta.server import MetaServer
 from tinymq.service import BrokerService
 from tinymq.storage.folder import DataFolder
 from tinymq.tap import Options, makeService
@@ -67,6 +69,13 @@ def read(peer: RawPeer, topic: bytes) -> list[bytes | None]:
 
 
 # --- options -----------------------------------------------------------------------
+
+
+def registry(service: BrokerService) -> MetaServer:
+    """The MetaServer of a service that has one."""
+    own = service._meta
+    assert isinstance(own, OwnMeta)
+    return own.meta
 
 
 class TestOptions:
@@ -219,7 +228,7 @@ class TestService:
             service = BrokerService(reactor, config_of(data))
             service.startService()
             ids.append(service.broker.id)
-            service.meta.create_topic("t", 1, {}) if len(ids) == 1 else None
+            registry(service).create_topic("t", 1, {}) if len(ids) == 1 else None
             assert service.broker.meta.registry.names == ("t",)
             assert list(service.broker.meta.registry.brokers) == ids[:1]
             await service.stopService()
@@ -235,7 +244,7 @@ class TestService:
         async def body(reactor: SelectReactor) -> None:
             service = BrokerService(reactor, config_of(data))
             service.startService()
-            service.meta.create_topic("t", 1, {"storage": "memory"})
+            registry(service).create_topic("t", 1, {"storage": "memory"})
             url = json.loads((data / "broker.json").read_text())["listen"]
             peers = Peers(reactor)
 
@@ -351,6 +360,10 @@ class TestRefusals:
         assert "the data folder" in result.stderr
         assert "is in use by" in log.read_text()
         assert "Traceback" not in result.stderr + log.read_text()
+        # The terminal is told first; then the process takes its file away.
+        until = time.monotonic() + PATIENCE
+        while pid.exists() and time.monotonic() < until:
+            time.sleep(0.01)
         assert not pid.exists()
 
     def test_locked(self, daemon: BrokerProcess) -> None:

@@ -1,4 +1,4 @@
-"""Who asks for an operation."""
+"""Who asks for an operation, and how to hear that they are gone."""
 
 from __future__ import annotations
 
@@ -6,49 +6,88 @@ from collections.abc import Callable
 from typing import Final
 
 from attrs import define, field
+from twisted.logger import Logger
+from typing_extensions import override
 
 #: Who acts while nobody has to say who they are.
 ANONYMOUS: Final = "anonymous"
+
+#: Takes back what was asked to be told; may be called at any time, and twice.
+Cancel = Callable[[], None]
 
 
 @define(eq=False)
 class Caller:
     """
-    One connection as the operations see it, or somebody in this process.
+    Who asks for an operation.
 
     Attributes:
-        principal: On whose behalf it asks.
-        peer: Where it is, for logs.
+        principal: On whose behalf.
+        peer: Where they are, for people.
     """
+
+    _log = Logger()
 
     principal: str = ANONYMOUS
     peer: str = ""
-    _gone: list[Callable[[], None]] = field(factory=list)
+    _ended: bool = field(default=False, init=False)
+    #: Made when somebody wants to be told: there are ten thousand connections.
+    _callbacks: dict[object, Callable[[], None]] | None = field(default=None, init=False)
 
-    def on_gone(self, callback: Callable[[], None]) -> Callable[[], None]:
+    def on_gone(self, callback: Callable[[], None]) -> Cancel:
         """
-        Be told once when the connection has ended.
+        Be told when the caller's connection ends.
 
         Args:
-            callback: What to call.
+            callback: Called once; at once if the connection has ended already.
 
         Returns:
-            What takes the wish back.
+            What takes it back.
         """
-        self._gone.append(callback)
+        if self._ended:
+            self._tell(callback)
+            return _nothing
+        callbacks = self._callbacks
+        if callbacks is None:
+            callbacks = self._callbacks = {}
+        key = object()  # the same callback may be given twice
+        callbacks[key] = callback
 
         def cancel() -> None:
-            if callback in self._gone:
-                self._gone.remove(callback)
+            callbacks.pop(key, None)
 
         return cancel
 
     def gone(self) -> None:
-        """Tell that the connection has ended."""
-        callbacks, self._gone = self._gone, []
-        for callback in callbacks:
+        """Tell everybody who wants to know that the connection ended."""
+        self._ended = True
+        callbacks, self._callbacks = self._callbacks, None
+        while callbacks:
+            # One by one: a callback may take back those behind it.
+            self._tell(callbacks.pop(next(iter(callbacks))))
+
+    def _tell(self, callback: Callable[[], None]) -> None:
+        try:
             callback()
+        except Exception:  # noqa: BLE001 - the others must hear of it too
+            self._log.failure("what follows the end of {peer} failed", peer=self.peer)
 
 
-#: Somebody in this process, who never goes.
-LOCAL: Final = Caller()
+class _Local(Caller):
+    """This process, which does not outlive itself."""
+
+    @override
+    def on_gone(self, callback: Callable[[], None]) -> Cancel:
+        return _nothing
+
+    @override
+    def gone(self) -> None:
+        """Do nothing."""
+
+
+def _nothing() -> None:
+    """Take nothing back."""
+
+
+#: For calls from this process: a caller that never ends.
+LOCAL: Final[Caller] = _Local(peer="this process")

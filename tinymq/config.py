@@ -52,7 +52,27 @@ class BrokerConfig:
 
 @frozen(kw_only=True)
 class ClusterConfig:
-    """What the dashboard's head says, so that nobody mistakes one cluster for another."""
+    """Which part this process is, and what the cluster is called on every page."""
+
+    role: str = setting(
+        "all",
+        "What runs in this process: MetaServer and broker, only the MetaServer, or a broker "
+        "whose MetaServer is elsewhere.",
+        choices=("all", "meta", "broker"),
+    )
+    meta: tuple[str, ...] = setting(
+        (),
+        "The MetaServers, as HOST:PORT. A broker belongs to them, and the first that answers is "
+        "asked; a process that has its own tells these ones what topics it has.",
+        low=0,
+        high=16,
+    )
+    zone: str = setting(
+        "",
+        "Where this broker stands, such as a data centre; clients prefer brokers of their zone.",
+        low=0,
+        high=200,
+    )
 
     name: str = setting("tinymq", "The cluster's name on every page.", low=1, high=60)
     env: str = setting(
@@ -69,6 +89,12 @@ class NetworkConfig:
         "Where clients connect: Twisted's endpoint strings.",
         low=1,
         high=16,
+    )
+    advertise: str = setting(
+        "",
+        "HOST or HOST:PORT where others reach this broker, if that is not where it listens.",
+        low=0,
+        high=300,
     )
     insecure: bool = setting(
         False, "Whether listeners may be reached from other machines, without any authentication."
@@ -201,7 +227,7 @@ class Config:
 
     Attributes:
         broker: What this broker is called.
-        cluster: What the dashboard's head says.
+        cluster: Which part this process is.
         network: Where clients connect.
         web: Where the dashboard is.
         storage: How the disk is used.
@@ -234,6 +260,27 @@ class Config:
             for endpoint in endpoints:
                 self._check_endpoint(name, endpoint)
         valid_broker_name(self.broker.name)
+        self._check_cluster()
+
+    def _check_cluster(self) -> None:
+        cluster = self.cluster
+        if cluster.role == "broker" and not cluster.meta:
+            raise ConfigError(
+                "cluster.role = broker needs to know its MetaServer: "
+                "say cluster.meta (--meta HOST:PORT)"
+            )
+        if cluster.role == "meta" and cluster.meta:
+            raise ConfigError(
+                "cluster.meta is for brokers; a process of the role meta is a MetaServer itself"
+            )
+        for place in filter(None, (*cluster.meta, self.network.advertise)):
+            if not _PLACE.fullmatch(place):
+                raise ConfigError(f"{place!r} is wrong: it must be HOST:PORT")
+        if cluster.zone:
+            try:
+                valid_name(cluster.zone)
+            except Exception as error:
+                raise ConfigError(f"cluster.zone = {cluster.zone!r} is wrong: {RULE}") from error
 
     def _check_endpoint(self, name: str, endpoint: str) -> None:
         if not _ENDPOINT.match(endpoint):
@@ -300,6 +347,7 @@ def valid_broker_name(name: str) -> str:
         raise ConfigError(f"broker.name = {name!r} is wrong: {RULE}") from error
 
 
+_PLACE: Final = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]@?#]+)(:\d{1,5})?")
 _ENDPOINT: Final = re.compile(r"(tcp6?|ssl):\d{1,5}(:|$)|(unix|systemd|fd|tls|haproxy):\S")
 
 

@@ -262,6 +262,12 @@ class NothingToUndo(RequestError):
     code = 36
 
 
+class UnknownClient(RequestError):
+    """No client of this number is connected."""
+
+    code = 37
+
+
 class UnknownBroker(RequestError):
     """There is no broker of this name or number; `tinymq node ls` lists them."""
 

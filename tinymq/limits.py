@@ -47,8 +47,8 @@ class Limits:
         outgoing: Most bytes buffered for one connection that does not read.
         producer_window: Batches of one producer and partition that the broker
             remembers, so the most that a producer may have in flight there.
-        heartbeat_seconds: Interval of heartbeats; a peer silent for three of
-            them is taken for dead.
+        heartbeat_seconds: Longest interval of heartbeats that a client may have;
+            a peer silent for three intervals is taken for dead.
         inflated: Most bytes that one batch may decompress to.
     """
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort
@@ -33,18 +33,16 @@ from typing_extensions import override
 
 from tinymq import __version__
 from tinymq.broker.broker import Broker
-from tinymq.broker.directory import LocalDirectory
 from tinymq.broker.housekeeping import Housekeeping
 from tinymq.broker.partitions import PartitionStore
 from tinymq.broker.ports import World
-from tinymq.cluster.keeping import Keeping
-from tinymq.cluster.nodes import LocalNode
+from tinymq.client.core.address import parse_url
+from tinymq.cluster.far import FarMeta
+from tinymq.cluster.own import OwnMeta
 from tinymq.config import Config, is_local
 from tinymq.console import BrokerConsole
-from tinymq.errors import ConfigError, ShuttingDown, TinyMQError
+from tinymq.errors import ShuttingDown, TinyMQError
 from tinymq.logs import Logs
-from tinymq.meta.server import MetaServer
-from tinymq.meta.store import Store
 from tinymq.node import Node
 from tinymq.operations import Operations
 from tinymq.protocol import BrokerFactory
@@ -56,10 +54,6 @@ from tinymq.storage.sync import PoolSyncer
 RECORD_VARIABLE = "TINYMQ_RECORD_WRITES"
 #: File in the data folder that says where a running broker listens.
 ADDRESS_FILE = "broker.json"
-#: The MetaServer's store in the data folder.
-META_FILE = "meta.sqlite"
-#: The broker's number in the data folder.
-ID_FILE = "broker.id"
 #: How long a stop waits for peers to take its goodbye.
 GOODBYE_SECONDS = 1.0
 _ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - recognised, not bound
@@ -135,6 +129,7 @@ class BrokerService(Service):
         self._config = config
         self._logs = logs
         self._ports: list[IListeningPort] = []
+        self._entering: Deferred[None] | None = None
         #: What a start that fails has to close again.
         self._opened = ExitStack()
 
@@ -149,10 +144,13 @@ class BrokerService(Service):
     @override
     def startService(self) -> None:
         started = self._reactor.seconds()
+        super().startService()
         try:
             self._open()
             self._listen()
-            self._recover()
+            entering = self._meta.enter()
+            if entering is None:
+                self._begin(started)
         except TinyMQError as error:
             self._give_up(str(error))
         except CannotListenError as error:
@@ -162,11 +160,33 @@ class BrokerService(Service):
             )
         except OSError as error:
             self._give_up(f"the data folder cannot be used: {error}")
+        if entering is not None:
+            entering.addCallback(lambda _: self._begin(started))
+            entering.addErrback(self._failed)
+            self._entering = entering
+
+    def _begin(self, started: float) -> None:
+        """Open the partitions and take clients, now that the MetaServer knows this broker."""
+        self._recover()
+        self._entering = None
+        self.factory.accept()
         self._housekeeping.start()
-        self._keeping.start()
-        self._console.start()
-        super().startService()
+        self._meta.start()
+        if self._console is not None:
+            self._console.start()
         self._announce(self._reactor.seconds() - started)
+
+    def _failed(self, failure: Failure) -> None:
+        """End the process, which runs already, because it cannot become a broker."""
+        self._entering = None
+        if failure.check(CancelledError):
+            return
+        reason = str(failure.value)
+        (sys.__stderr__ or sys.stderr).write(f"tinymq: error: {reason}\n")
+        self._log.critical("{reason}", reason=reason)
+        # twistd knows no other way to end with a status after its reactor ran.
+        self._reactor.addSystemEventTrigger("after", "shutdown", os._exit, 1)
+        self._reactor.stop()
 
     def _open(self) -> None:
         config, reactor = self._config, self._reactor
@@ -174,30 +194,26 @@ class BrokerService(Service):
         disk = RecordingDisk(record, config.storage.data) if record else Disk()
         self._folder = DataFolder.open(config.storage.data, disk, self._open_files())
         self._opened.callback(self._folder.close)
-        self._meta_store = Store(
-            Path(config.storage.data) / META_FILE,
-            create=not self._folder.topics(),
-            monotonic=reactor.seconds,
-        )
-        self._opened.callback(self._meta_store.close)
-        meta = MetaServer(self._meta_store, config)
+        make = FarMeta if config.cluster.role == "broker" else OwnMeta
+        self._meta: FarMeta | OwnMeta = make(reactor, config, self._folder, self._opened)
+        self._new = self._meta.is_new
         self._background = ThreadBackground(reactor)
         self._opened.callback(self._background.stop)
         self._syncer = PoolSyncer(disk, reactor.callFromThread, config.storage.sync_threads)
         self._opened.callback(self._syncer.close)
         world = World(reactor, _wall, self._background)
         store = PartitionStore(self._folder, config.limits, config.producers)
-        self.meta = meta
-        self.broker = Broker(config, LocalDirectory(meta), store, world, self._syncer)
-        self.broker.id = self._broker_id(meta)
+        self.broker = Broker(config, self._meta.directory, store, world, self._syncer)
         node = Node(self.broker, self._logs)
-        self.operations = Operations(self.broker, meta, LocalNode(node))
-        self.factory = BrokerFactory(self.broker, self.operations)
+        self.operations = self._meta.join(self.broker, node)
+        self.factory = node.connected = BrokerFactory(self.broker, self.operations)
+        self.factory.refuse("the broker is starting")
         self._housekeeping = Housekeeping(self.broker)
-        self._keeping = Keeping(meta, self.broker)
-        self._console = BrokerConsole(
-            self.broker, self.operations, self.factory, self._housekeeping
-        )
+        self._console: BrokerConsole | None = None
+        if isinstance(self.operations, Operations):
+            self._console = BrokerConsole(
+                self.broker, self.operations, self.factory, self._housekeeping
+            )
 
     def _open_files(self) -> int:
         """Return how many log files may stay open; clients need descriptors, too."""
@@ -219,23 +235,8 @@ class BrokerService(Service):
             )
         return min(wanted, soft // 2)
 
-    def _broker_id(self, meta: MetaServer) -> int:
-        """Return the number of the broker that this data folder belongs to."""
-        disk, path = self._folder.disk, f"{self._folder.path}/{ID_FILE}"
-        content = disk.read_file(path)
-        self._new = content is None
-        if content is not None:
-            try:
-                return int(bytes(content))
-            except ValueError as error:
-                raise ConfigError(f"{path} does not hold a broker's number") from error
-        broker_id = meta.new_broker_id()
-        disk.replace_file(path, b"%d\n" % broker_id)
-        return broker_id
-
     def _recover(self) -> None:
-        """Register with the MetaServer, and open what this broker leads."""
-        self._keeping.register()
+        """Open what this broker leads."""
         how = "after a clean stop" if self._folder.clean else "after an unclean stop"
         self._log.info(
             "opening {data}, {how}",
@@ -249,20 +250,20 @@ class BrokerService(Service):
     def _listen(self) -> None:
         for endpoint in self._config.network.listen:
             self._ports.append(self._bind(endpoint, self.factory))
-        self.broker.address = self._address(self._ports[0])
+        self.broker.address = self._advertised(self._address(self._ports[0]))
         self.web_port: IListeningPort | None = None
-        if self._config.web.listen:
-            self.web_port = self._bind(self._config.web.listen, self._site())
+        if self._config.web.listen and self._console is not None:
+            self.web_port = self._bind(self._config.web.listen, self._site(self._console))
             self._ports.append(self.web_port)
 
-    def _site(self) -> Any:
+    def _site(self, console: BrokerConsole) -> Any:
         """Make the dashboard; late, since Klein installs a reactor when it is imported."""
         from tinymq.web.config import LOOPBACK, WebConfig  # noqa: PLC0415
         from tinymq.web.site import make_site  # noqa: PLC0415
 
         local = is_local(self._config.web.listen or "")
         config = WebConfig(hosts=LOOPBACK if local else frozenset(), limits=self._config.limits)
-        return make_site(self._console, self._reactor, config)
+        return make_site(console, self._reactor, config)
 
     def _bind(self, endpoint: str, factory: Any) -> IListeningPort:
         """Listen at once: a busy port must end the process, not be logged."""
@@ -283,6 +284,14 @@ class BrokerService(Service):
             port.stopListening()
         self._opened.close()
         raise NotStarted(reason)
+
+    def _advertised(self, listening: tuple[str, int]) -> tuple[str, int]:
+        """Where others are told to find this broker."""
+        if not self._config.network.advertise:
+            return listening
+        host, port = parse_url(f"tinymq://{self._config.network.advertise}")[0]
+        named = ":" in self._config.network.advertise.rpartition("]")[2]
+        return host, port if named else listening[1]
 
     @staticmethod
     def _address(port: IListeningPort) -> tuple[str, int]:
@@ -334,6 +343,10 @@ class BrokerService(Service):
                 signal.signal(number, again)
 
     async def _stop(self) -> None:
+        if self._entering is not None:
+            self._entering.cancel()
+            await self._never_began()
+            return
         self._log.info("stopping: no new connections, no new work")
         for stage in (self._refuse, self._drain, self._part, self._synced, self._close):
             try:
@@ -341,6 +354,13 @@ class BrokerService(Service):
             except Exception:  # noqa: BLE001 - the stages behind it matter all the more
                 self._log.failure("stopping: {stage} failed", stage=stage.__name__)
         self._log.info("stopped")
+
+    async def _never_began(self) -> None:
+        """Stop before the partitions were opened: nothing of theirs may be written."""
+        for port in self._ports:
+            await _settled(port.stopListening())
+        await self._meta.leave()
+        self._opened.close()
 
     async def _refuse(self) -> None:
         self.factory.refuse("the broker is stopping")
@@ -351,8 +371,9 @@ class BrokerService(Service):
     async def _part(self) -> None:
         self.factory.close_all("the broker is stopping; connect again in a moment")
         self._housekeeping.stop()
-        self._keeping.stop()
-        self._console.stop()
+        self._meta.pause()
+        if self._console is not None:
+            self._console.stop()
         # The reactor ends with this service, and would keep what was not sent.
         until = self._reactor.seconds() + GOODBYE_SECONDS
         while self.factory.connections and self._reactor.seconds() < until:
@@ -392,9 +413,7 @@ class BrokerService(Service):
         try:
             self.broker.store.close(partitions)
         finally:
-            self._keeping.leave()
-            self.meta.close()
-            self._meta_store.close()
+            await self._meta.leave()
 
 
 def _wall() -> int:

@@ -43,6 +43,8 @@ class Rates(NamedTuple):
     bytes_out: float = 0.0
 
 
+#: Nothing was counted yet.
+NOTHING: Final = Counters()
 #: No traffic.
 IDLE: Final = Rates()
 
@@ -273,6 +275,52 @@ class BrokerSnapshot:
     connections: int = 0
     refusing: str | None = None
     rates: Rates = IDLE
+
+
+@frozen(kw_only=True)
+class ClientSnapshot:
+    """
+    One client's connection, as its broker sees it.
+
+    Texts that the client chose are as it sent them: whoever shows them escapes them.
+
+    Attributes:
+        broker: Name of the broker that it is connected to.
+        broker_id: The broker's number.
+        id: Number of the connection, never used again while its broker runs.
+        since_ms: When it connected.
+        heard_ms: When a byte of it came last.
+        client_id: What it calls itself; may be empty.
+        address: Where it is, as its broker sees it.
+        agent: Its software, as it says.
+        protocol: What it speaks.
+        user: On whose behalf it acts.
+        counters: What went through the connection: records of batches that it
+            published and that were handed to it, bytes of all frames.
+        rates: Their growth.
+        buffered: Bytes that this process keeps for it until it reads; what the
+            system keeps comes on top.
+        pending: Bytes of its batches that wait for the disk.
+        waiting: Its FETCH requests that wait.
+        slow_since_ms: Since when it takes no more; None when it does.
+    """
+
+    broker: str
+    broker_id: int
+    id: int
+    since_ms: int
+    heard_ms: int
+    client_id: str = ""
+    address: str = ""
+    agent: str = ""
+    protocol: str = ""
+    user: str = ""
+    counters: Counters = NOTHING
+    rates: Rates = IDLE
+    buffered: int = 0
+    pending: int = 0
+    waiting: int = 0
+    slow_since_ms: int | None = None
 
 
 @frozen(kw_only=True)

@@ -19,7 +19,7 @@ from typing_extensions import override
 from tinymq import __version__
 from tinymq.config import Config
 from tinymq.configfile import load
-from tinymq.errors import TinyMQError
+from tinymq.errors import ConfigError, TinyMQError
 from tinymq.logs import Logs
 
 #: A log file is rotated at this size, and so many old ones are kept.
@@ -31,6 +31,8 @@ _SETTINGS = (
     ("data", "storage.data"),
     ("http", "web.listen"),
     ("name", "broker.name"),
+    ("role", "cluster.role"),
+    ("zone", "cluster.zone"),
     ("log-format", "logging.format"),
     ("log-level", "logging.level"),
 )
@@ -55,6 +57,19 @@ class Options(usage.Options):
             "Endpoint of dashboard and HTTP API, or none. [default: tcp:7801:interface=127.0.0.1]",
         ],
         ["name", None, None, "This broker's name. [default: tinymq]"],
+        [
+            "role",
+            None,
+            None,
+            "What runs here: all, meta (MetaServer and dashboard), or broker. [default: all]",
+        ],
+        [
+            "meta",
+            None,
+            None,
+            "HOST:PORT[,HOST:PORT] of the MetaServer that a broker belongs to.",
+        ],
+        ["zone", None, None, "Where this broker stands, such as a data centre."],
         ["log-format", None, None, "text or json. [default: text]"],
         ["log-level", None, None, "debug, info, warn, error or critical. [default: info]"],
     ]
@@ -104,9 +119,14 @@ class Options(usage.Options):
         overrides.update({setting: self[name] for name, setting in _SETTINGS if self[name]})
         if self.listen:
             overrides["network.listen"] = tuple(self.listen)
+        if self["meta"]:
+            overrides["cluster.meta"] = tuple(self["meta"].split(","))
         if self["insecure"]:
             overrides["network.insecure"] = True
-        return load(self["config"], os.environ, overrides)
+        config = load(self["config"], os.environ, overrides)
+        if config.cluster.role == "broker" and (self["http"] or "none") != "none":
+            raise ConfigError("a broker has no dashboard, its MetaServer has: leave out --http")
+        return config
 
 
 def makeService(options: Options, reactor: Any = None) -> IService:

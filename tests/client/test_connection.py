@@ -167,6 +167,23 @@ def test_heartbeats() -> None:
         talk.connection.tick(45.0)
 
 
+def test_a_broker_that_pings_hears_from_us() -> None:
+    """A broker whose own PING always comes first hears from an idle client all the same."""
+    talk = Talk()
+    heard = 0
+    for second in range(1, 100):
+        talk.now = float(second)
+        if second % 15 == 0:
+            talk.hear(b"".join(map(bytes, encode_frame(MessageType.PING, 0))))
+        if talk.connection.wake_at <= second:
+            talk.connection.tick(talk.now)
+        heard += len(
+            list(FrameDecoder(99).feed(b"".join(map(bytes, talk.connection.data_to_send()))))
+        )
+
+    assert heard == 6
+
+
 def test_any_byte_is_life() -> None:
     """Half a frame is a sign of life."""
     talk = Talk()

@@ -245,7 +245,7 @@ class BrokerFixture:
         self.broker.id = 1
         self.node = Node(self.broker)
         self.operations = Operations(self.broker, self.meta, LocalNode(self.node))
-        self.factory = BrokerFactory(self.broker, self.operations)
+        self.factory = self.node.connected = BrokerFactory(self.broker, self.operations)
         self.housekeeping = Housekeeping(self.broker)
         self.keeping = Keeping(self.meta, self.broker)
         self.keeping.register()
@@ -428,6 +428,8 @@ class PeerTransport(StringTransport):
     """
 
     bufferSize = 65_536  # noqa: N815 - Twisted's name
+    #: With `dataBuffer`, what Twisted's sockets know of bytes that were not sent.
+    offset = _tempDataLen = 0  # noqa: N815 - Twisted's name
 
     def __init__(self) -> None:
         super().__init__(peerAddress=IPv4Address("TCP", "192.0.2.1", 54321))
@@ -442,6 +444,11 @@ class PeerTransport(StringTransport):
         self.most = max(self.most, waiting)
         if not self.peer_reads and self.producer is not None and waiting > self.bufferSize:
             self.producer.pauseProducing()
+
+    @property
+    def dataBuffer(self) -> bytes:  # noqa: N802 - Twisted's name
+        """What waits for the peer to read."""
+        return bytes(self.value())
 
     @override
     def abortConnection(self) -> None:

@@ -63,6 +63,10 @@ class Client:
     by itself; what was not answered is repeated where that does no harm. A host
     given by name is looked up as asyncio does it, in the loop's executor.
 
+    Leaving an `async with`, also by an error or a cancellation, waits as `close` does;
+    the error comes out as it is. A client that is left open when its loop ends is
+    lost, with what was not sent: no other loop can close it.
+
     Args:
         url: ``tinymq://host[:port][,...]``; otherwise the environment's
             ``TINYMQ_URL``, otherwise ``tinymq://127.0.0.1:7800``.
@@ -157,6 +161,7 @@ class Client:
             DeadlineExceeded: Or `UnreachableError`, after `ClientConfig.deadline_s`.
             ClosedError: The client was closed.
             UsageError: As `producer`.
+            CancelledError: Its task was cancelled; the answer is ignored.
         """
         self._check()
         left = set(topics)
@@ -185,10 +190,13 @@ class Client:
         """
         Close producers, which flush, consumers and links.
 
-        It goes on when who waits for it is cancelled. Messages that could not be
-        stored are told by their own futures and by `Producer.close`.
+        All producers take no more from now on, and settle what they have within
+        `ProducerConfig.deadline_s`. Messages that could not be stored are told by
+        their own futures and by `Producer.close`. Again is no error.
 
         Raises:
+            CancelledError: Its task was cancelled; closing goes on, and can be waited
+                for again.
             UsageError: No loop runs, or another one; `ForkedError` in another
                 process.
         """
@@ -201,8 +209,8 @@ class Client:
         try:
             for consumer in tuple(self._consumers):
                 await consumer.close()
-            for producer in tuple(self._producers):
-                await producer.close()
+            # All at once: none of them takes more while others still send.
+            await asyncio.gather(*[producer.close() for producer in self._producers])
         finally:  # also when the loop ends and cancels what is left
             self._cluster.close(self._network.seconds())
             self._network.stir()

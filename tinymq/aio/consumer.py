@@ -53,6 +53,15 @@ class Consumer:
     `next_batch` returns it: a task that is cancelled while it waits has missed
     nothing, and whoever reads on gets every record.
 
+    `async for` ends when the consumer is closed, and raises whatever else
+    `next_batch` raises; begin the loop anew to go on behind the error. Leaving the
+    loop, by `break` or an error, changes nothing: the consumer stays open. Leaving
+    an `async with` closes it, waits for nothing, and hides no error.
+
+    Every call that waits ends with `CancelledError` when its task is cancelled. All
+    calls that ask or change something raise `UsageError` outside of the client's
+    loop, and `ForkedError` in another process.
+
     Args:
         network: Loop and cluster.
         config: Settings.
@@ -150,14 +159,19 @@ class Consumer:
 
     def unassign(self, topic: str, partitions: Iterable[int] | None = None) -> None:
         """
-        Stop reading.
+        Stop reading; who waits hears `UsageError` when nothing is left to wait for.
 
         Args:
             topic: Name of the topic.
             partitions: Which; None means all.
+
+        Raises:
+            ClosedError: The consumer was closed.
+            UsageError: One of the partitions is not assigned.
         """
         self._network.check()
         self._core.unassign(topic, partitions)
+        self._wake()
 
     async def next_batch(  # the same name in every face
         self,
@@ -209,6 +223,10 @@ class Consumer:
         Args:
             topic: Name of the topic.
             partitions: Which; None means all.
+
+        Raises:
+            ClosedError: The consumer was closed.
+            UsageError: One of the partitions is not assigned.
         """
         self._network.check()
         self._core.pause(topic, partitions, self._network.seconds())
@@ -221,6 +239,10 @@ class Consumer:
         Args:
             topic: Name of the topic.
             partitions: Which; None means all.
+
+        Raises:
+            ClosedError: The consumer was closed.
+            UsageError: One of the partitions is not assigned.
         """
         self._network.check()
         self._core.resume(topic, partitions, self._network.seconds())
@@ -234,6 +256,10 @@ class Consumer:
             topic: Name of the topic.
             partition: Number of the partition.
             start: `EARLIEST`, `LATEST`, an offset, a `Mark`, or `At` a time.
+
+        Raises:
+            ClosedError: The consumer was closed.
+            UsageError: The partition is not assigned, or the start is none.
         """
         self._network.check()
         self._core.seek(topic, partition, start, self._network.seconds())
@@ -312,7 +338,16 @@ class Consumer:
         return await waiting
 
     async def close(self) -> None:
-        """Stop reading; waiting calls end with `ClosedError`."""
+        """
+        Stop reading; waiting calls end with `ClosedError`, and loops end.
+
+        It waits for nothing, so that it cannot be cancelled half-way; again is no
+        error.
+
+        Raises:
+            UsageError: This is not the client's loop; `ForkedError` in another
+                process.
+        """
         self._network.check()
         self._core.close()
         self._forget(self)

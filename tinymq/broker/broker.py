@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from twisted.logger import Logger
 
@@ -394,6 +394,15 @@ class Broker:
     def ready(self) -> str | None:
         """Why publishing is refused, or None when it is not."""
         return None if self.refusing is None else self.refusing.text
+
+    @property
+    def load(self) -> dict[str, Any]:
+        """How much this broker has to do, for who places new partitions."""
+        return {
+            "partitions": len(self._partitions),
+            "bytes": sum(each.log.size_bytes for each in self._partitions.values()),
+            "refusing": self.ready,
+        }
 
     def refuse(self, error: WireError | None) -> None:
         """

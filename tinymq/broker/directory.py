@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tinymq.errors import WireError
-from tinymq.meta.registry import Registry, Topic
 from tinymq.meta.observers import Observer
+from tinymq.meta.registry import Registry, Topic
 from tinymq.meta.server import MetaServer
 
 

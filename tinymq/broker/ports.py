@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from tinymq.errors import WireError
-from tinymq.meta.registry import Registry, Topic
 from tinymq.meta.observers import Observer
+from tinymq.meta.registry import Registry, Topic
 
 
 class Timer(Protocol):

@@ -46,6 +46,9 @@ class Reader:
         full: Asked before anything is read: whether the peer does not take more
             now. Who says yes has taken the request back.
         world: Scheduler and background.
+
+    Attributes:
+        records: How many it handed out, as the partitions count them.
     """
 
     _log = Logger()
@@ -59,6 +62,7 @@ class Reader:
         "_request",
         "_scheduler",
         "_wanted",
+        "records",
     )
 
     def __init__(
@@ -78,6 +82,7 @@ class Reader:
         self._scheduler = world.scheduler
         self._background = world.background
         self._deadline: Timer | None = None
+        self.records = 0
 
     def start(self) -> None:
         """Answer at once if possible, else begin to wait."""
@@ -167,6 +172,7 @@ class Reader:
             return
         for partition, offset, chunk in reading.parts:
             partition.handed_out(offset, chunk)
+            self.records += max(0, chunk.next_offset - offset)
         answer, self._answer = self._answer, None
         answer(FetchReply(topics=reading.topics), [chunk.data for _, _, chunk in reading.parts])
 

@@ -1,13 +1,33 @@
-"""Asking brokers, one by one."""
+"""Asking brokers, one by one: that of this process by a call, the others over the wire."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
+from attrs import frozen
+from twisted.internet.interfaces import IReactorTime
+
+from tinymq.client.client import Client
+from tinymq.client.core.address import Address, url_of
+from tinymq.client.core.config import ClientConfig
+from tinymq.errors import BrokerSilent
+from tinymq.meta.registry import Registry
+from tinymq.meta.server import MetaServer
 from tinymq.node import Node
 from tinymq.operation import Result
 from tinymq.operations import run_on_node
+
+#: Seconds that a broker has to answer before it counts as silent.
+ANSWER_SECONDS: Final = 3.0
+
+_CONFIG: Final = ClientConfig(
+    client_id="tinymq-meta",
+    connect_timeout_s=ANSWER_SECONDS,
+    request_timeout_s=ANSWER_SECONDS,
+    deadline_s=ANSWER_SECONDS,
+    wait_for_broker=False,
+)
 
 
 class LocalNode:
@@ -24,3 +44,67 @@ class LocalNode:
     async def ask(self, broker_id: int, operation: str, arguments: Mapping[str, Any]) -> Result:
         """Ask the broker of this process by a plain call."""
         return await run_on_node(self._node, operation, arguments)
+
+
+@frozen
+class _Reach:
+    """The way to one broker."""
+
+    address: Address
+    client: Client
+
+
+class ClusterNodes:
+    """
+    Every broker of a cluster, each by a client of its own.
+
+    Args:
+        reactor: Time and connecting.
+        meta: Knows where brokers are.
+        own: The number of the broker in this process; 0 if it leads nothing.
+        node: The broker of this process.
+    """
+
+    def __init__(self, reactor: IReactorTime, meta: MetaServer, own: int, node: Node) -> None:
+        self._reactor = reactor
+        self._meta = meta
+        self._own = own
+        self._here = LocalNode(node)
+        self._reaches: dict[int, _Reach] = {}
+        self._unwatch = meta.watch(self._changed)
+
+    async def ask(self, broker_id: int, operation: str, arguments: Mapping[str, Any]) -> Result:
+        """Ask one broker."""
+        if broker_id == self._own:
+            return await self._here.ask(broker_id, operation, arguments)
+        client = self._client(broker_id)
+        return await client.admin.operate(operation, **arguments)
+
+    def _client(self, broker_id: int) -> Client:
+        live = self._meta.registry.brokers.get(broker_id)
+        if live is None:
+            raise BrokerSilent(f"broker {broker_id} is not there", broker=broker_id)
+        address = Address(live.host, live.port)
+        reach = self._reaches.get(broker_id)
+        if reach is None or reach.address != address:
+            self._drop(broker_id)
+            client = Client(self._reactor, url_of([address]), _CONFIG)
+            reach = self._reaches[broker_id] = _Reach(address, client)
+        return reach.client
+
+    def _changed(self, before: Registry, after: Registry) -> None:
+        if before.brokers is not after.brokers:
+            for broker_id in self._reaches.keys() - after.brokers.keys():
+                self._drop(broker_id)
+
+    def _drop(self, broker_id: int) -> None:
+        reach = self._reaches.pop(broker_id, None)
+        if reach is not None:
+            reach.client.close()
+
+    async def stop(self) -> None:
+        """Close every connection."""
+        self._unwatch()
+        reaches, self._reaches = self._reaches, {}
+        for reach in reaches.values():
+            await reach.client.close()

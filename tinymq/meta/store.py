@@ -24,6 +24,7 @@ from typing import Any, Final, TypeAlias
 from attrs import define
 
 from tinymq.errors import ClosedError, InvalidRequest, StateError, StorageError, StorageFull
+from tinymq.meta.ballast import Ballast
 from tinymq.meta.entries import LAST_KEY, Compare, Delete, Entry, Event, Put, Write, prefix
 from tinymq.meta.sqlite import connect, transaction, translated
 
@@ -85,15 +86,23 @@ class Store:
         file: The database.
         create: Whether to make a missing file.
         monotonic: The clock of the leases, in seconds.
+        ballast: What is given up for vital writes when the disk is full; a file
+            beside the database, if not given.
 
     Raises:
         StorageError: The file is missing, damaged, in use or not ours.
     """
 
     def __init__(
-        self, file: Path, *, create: bool = True, monotonic: Callable[[], float] = time.monotonic
+        self,
+        file: Path,
+        *,
+        create: bool = True,
+        monotonic: Callable[[], float] = time.monotonic,
+        ballast: Ballast | None = None,
     ) -> None:
         self.file = file
+        self._ballast = ballast or Ballast(file.with_name(file.name + "-ballast"), monotonic)
         self._monotonic = monotonic
         self._connection: sqlite3.Connection | None = connect(file, _SCHEMA, create=create)
         self._failed: StorageError | None = None
@@ -179,6 +188,8 @@ class Store:
         compares: Sequence[Compare],
         writes: Sequence[Write],
         otherwise: Sequence[Write] = (),
+        *,
+        vital: bool = False,
     ) -> bool:
         """
         Write all or nothing, on condition, and be durable when this returns.
@@ -187,6 +198,8 @@ class Store:
             compares: What must hold, all of it.
             writes: What to write then; no key twice.
             otherwise: What to write else.
+            vital: On a full disk, give up the ballast for it: it makes room, or is
+                needed by whoever would.
 
         Returns:
             Whether the comparisons held.
@@ -196,21 +209,31 @@ class Store:
             StorageError: The disk failed. Nothing can be written any more,
                 since no later sync would tell what is on it.
         """
+        try:
+            held, events = self._try(compares, writes, otherwise)
+        except StorageFull:
+            if not vital or not self._ballast.release():
+                raise
+            held, events = self._try(compares, writes, otherwise)
+        if events:
+            self.revision += 1
+            self._announce(events)
+        return held
+
+    def _try(
+        self, compares: Sequence[Compare], writes: Sequence[Write], otherwise: Sequence[Write]
+    ) -> tuple[bool, tuple[Event, ...]]:
         if self._failed is not None:
             raise self._failed
         try:
             with translated(self.file), transaction(self._open):
                 held = all(self._holds(compare) for compare in compares)
-                events = self._write(writes if held else otherwise)
+                return held, self._write(writes if held else otherwise)
         except StorageFull:
             raise
         except StorageError as error:
             self._failed = error
             raise
-        if events:
-            self.revision += 1
-            self._announce(events)
-        return held
 
     def _holds(self, compare: Compare) -> bool:
         entry = self.get(compare.key)
@@ -357,7 +380,7 @@ class Store:
         lease = self.revision + 1
         self._leases[lease] = self._lease(seconds)
         try:
-            self.put(f"{_LEASES}{lease}", str(seconds).encode())
+            self.transact([], [Put(f"{_LEASES}{lease}", str(seconds).encode())], vital=True)
         except BaseException:
             if self.revision < lease:
                 del self._leases[lease]
@@ -392,6 +415,7 @@ class Store:
 
     def expire(self) -> None:
         """End the leases whose time is over, and delete their keys; call it now and then."""
+        self._ballast.restore()
         now = self._monotonic()
         self._end([lease for lease, held in self._leases.items() if held.deadline <= now])
 
@@ -408,7 +432,7 @@ class Store:
             return
         keys = [entry.key for entry in self.range(*prefix("")) if entry.lease in leases]
         keys += [f"{_LEASES}{lease}" for lease in leases]
-        self.transact([], [Delete(key) for key in keys])
+        self.transact([], [Delete(key) for key in keys], vital=True)
         for lease in leases:
             self._leases.pop(lease, None)
 

@@ -6,12 +6,13 @@ from typing import Final
 
 from tinymq.broker.broker import Broker
 from tinymq.logs import Logs
+from tinymq.node.clients import CLIENT_OPERATIONS, Clients
 from tinymq.node.partitions import PARTITION_OPERATIONS, Partitions
 from tinymq.node.process import PROCESS_OPERATIONS, Process
 from tinymq.operation import Operation
 
 
-class Node(Partitions, Process):
+class Node(Partitions, Process, Clients):
     """
     What one broker does and tells.
 
@@ -26,4 +27,8 @@ class Node(Partitions, Process):
 
 
 #: Everything that a broker can be asked for by the MetaServer's process.
-NODE_OPERATIONS: Final[dict[str, Operation]] = {**PARTITION_OPERATIONS, **PROCESS_OPERATIONS}
+NODE_OPERATIONS: Final[dict[str, Operation]] = {
+    **PARTITION_OPERATIONS,
+    **PROCESS_OPERATIONS,
+    **CLIENT_OPERATIONS,
+}

@@ -10,12 +10,14 @@ from twisted.internet.defer import Deferred, DeferredList
 from twisted.logger import Logger
 
 from tinymq.broker.broker import Broker
+from tinymq.caller import Caller
 from tinymq.errors import (
     ClientError,
     InvalidRequest,
     UnknownBroker,
     UnknownTopicId,
 )
+from tinymq.meta.lookup import Announcements
 from tinymq.meta.registry import Registry, Topic
 from tinymq.meta.server import MetaServer
 from tinymq.operation import Result
@@ -83,6 +85,13 @@ class Base:
         #: The revision that each broker elsewhere has followed.
         self._followed: dict[int, int] = {}
         self._following: list[Callable[[], None]] = []
+        #: The connection over which a broker elsewhere was heard last.
+        self._links: dict[int, Caller] = {}
+        self._announcements = Announcements(
+            monotonic=broker.scheduler.seconds, wall=lambda: broker.wall() / 1000
+        )
+        #: The connection over which an independent broker was heard last.
+        self._announcers: dict[bytes, Caller] = {}
 
     # --- waiting ----------------------------------------------------------------
 
@@ -185,8 +194,8 @@ class Base:
         """Name a broker, live or not."""
         if broker_id == self._broker.id:
             return self._broker.config.broker.name
-        live = self._registry.brokers.get(broker_id)
-        return live.name if live is not None else f"broker {broker_id}"
+        known = self._registry.brokers.get(broker_id) or self._registry.known.get(broker_id)
+        return known.name if known is not None else f"broker {broker_id}"
 
     def _named_broker(self, broker: str) -> int:
         """
@@ -195,13 +204,14 @@ class Base:
         Raises:
             UnknownBroker: There is none.
         """
-        for live in self._registry.brokers.values():
-            if broker in (live.name, str(live.id)):
-                return live.id
+        for known in (self._registry.brokers, self._registry.known):
+            for each in known.values():
+                if broker in (each.name, str(each.id)):
+                    return each.id
         if broker in (str(self._broker.id), self._broker.config.broker.name):
             return self._broker.id
-        known = ", ".join(sorted(each.name for each in self._registry.brokers.values()))
-        raise UnknownBroker(f"there is no broker {broker[:100]!r}; there are {known or 'none'}")
+        names = ", ".join(sorted(each.name for each in self._registry.brokers.values()))
+        raise UnknownBroker(f"there is no broker {broker[:100]!r}; there are {names or 'none'}")
 
     def _silence(self, answers: Answers) -> list[str]:
         return [self._broker_name(each) for each in sorted(answers.silent)]

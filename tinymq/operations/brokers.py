@@ -4,14 +4,61 @@ from __future__ import annotations
 
 from typing import Final
 
+from tinymq import __version__
 from tinymq.errors import BrokerSilent
+from tinymq.meta.registry import BrokerInfo
 from tinymq.node.process import LEVEL
-from tinymq.operation import BROKER, DRY, Operation, Result, table
-from tinymq.operations.base import Base
+from tinymq.operation import BROKER, DRY, Operation, Parameter, Result, table
+from tinymq.operations.base import Answers, Base
+from tinymq.wire.fields import boolean, text
 
 
 class Brokers(Base):
     """The brokers of the cluster."""
+
+    async def brokers(self) -> Result:
+        """List the brokers, those that are gone but lead partitions among them."""
+        registry = self._registry
+        known = {**registry.known, **registry.brokers}
+        answers = await self._ask(known, "node.info", {})
+        rows = [self._broker_row(info, answers) for _, info in sorted(known.items())]
+        return {"brokers": rows, "silent": self._silence(answers)}
+
+    def _broker_row(self, info: BrokerInfo, answers: Answers) -> Result:
+        registry, told = self._registry, answers.results.get(info.id)
+        row = {
+            "id": info.id,
+            "name": info.name,
+            "role": "broker",
+            "zone": info.zone,
+            "host": info.host,
+            "port": info.port,
+            "version": info.version or __version__,
+            "incarnation": info.incarnation,
+            "started_ms": info.started_ms,
+            "partitions": registry.led.get(info.id, 0),
+            "draining": info.id in registry.draining,
+            "state": "draining" if info.id in registry.draining else "ready",
+            "reason": None,
+        }
+        if told is None:
+            return {**row, "state": "silent", "reason": answers.silent.get(info.id)}
+        row.update(told["broker"])
+        if not told["ready"]:
+            row.update(state="refusing", reason=told["reason"])
+        return row
+
+    async def drain(self, broker: str, *, undo: bool, dry_run: bool) -> Result:
+        """Give a broker no new partitions, or give it some again; what it leads stays."""
+        broker_id = self._named_broker(broker)
+        changed = self._meta.drain(broker_id, undo=undo, dry_run=dry_run)
+        return {
+            "broker": {"id": broker_id, "name": self._broker_name(broker_id)},
+            "partitions": self._registry.led.get(broker_id, 0),
+            "draining": not undo,
+            "changed": changed,
+            "dry_run": dry_run,
+        }
 
     async def broker_info(self, broker: str | None) -> Result:
         """Describe a broker, and whether it takes publishing."""
@@ -32,6 +79,14 @@ class Brokers(Base):
 
 
 BROKER_OPERATIONS: Final[dict[str, Operation]] = table(
+    Operation("broker.list", "viewer", False, (), Brokers.brokers),
+    Operation(
+        "broker.drain",
+        "admin",
+        True,
+        (Parameter("broker", text(200)), Parameter("undo", boolean, default=False), DRY),
+        Brokers.drain,
+    ),
     Operation("broker.info", "viewer", False, (BROKER,), Brokers.broker_info),
     Operation("broker.log_level", "admin", True, (LEVEL, BROKER, DRY), Brokers.log_level),
 )

@@ -41,6 +41,8 @@ from tinymq.wire.frames import Bytes
 
 BATCH_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE: Final = BATCH_HEADER.size
+#: The last field of the header: the number of records.
+_RECORDS: Final = struct.Struct(">i")
 MAGIC: Final = 2
 
 #: Where the length field ends; the length counts what follows it.
@@ -156,6 +158,17 @@ def read_header(buffer: Bytes, position: int = 0) -> BatchHeader:
         position: Where the batch starts.
     """
     return BatchHeader._make(BATCH_HEADER.unpack_from(buffer, position))
+
+
+def record_count(batch: Bytes) -> int:
+    """
+    Look how many records a batch says that it has, without reading anything else.
+
+    Args:
+        batch: A batch, checked or not.
+    """
+    at = HEADER_SIZE - _RECORDS.size
+    return int(_RECORDS.unpack_from(batch, at)[0]) if len(batch) >= HEADER_SIZE else 0
 
 
 def checked_header(buffer: Bytes) -> BatchHeader:

@@ -284,8 +284,13 @@ class Connection:
 
     @property
     def _next_ping(self) -> float:
-        """One interval after the last sign of life in either direction."""
-        return max(self._received, self._pinged) + self._heartbeat
+        """
+        One interval after the last PING, however much came meanwhile.
+
+        What the broker says by itself is no reason to be silent: its own PING comes at
+        the same interval, and would keep ours back until it takes us for dead.
+        """
+        return self._pinged + self._heartbeat
 
     def _encode(
         self, meta: dict[str, Any], kind: int, payload: Iterable[Bytes], deadline: float, done: Done

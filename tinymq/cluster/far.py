@@ -1,0 +1,176 @@
+"""Being a broker whose MetaServer is elsewhere."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+
+from tinymq.broker.broker import Broker
+from tinymq.client.client import Client
+from tinymq.client.core.config import ClientConfig
+from tinymq.cluster.forwarding import Forwarding
+from tinymq.cluster.identity import REPLICA_FILE, read_number, write_number
+from tinymq.cluster.remote import RemoteMeta
+from tinymq.config import Config
+from tinymq.errors import ConfigError, MetaUnavailable, StateError
+from tinymq.meta.replica import Replica
+from tinymq.node import Node
+from tinymq.storage.folder import DataFolder
+
+#: Seconds that another process may still hold this broker's number: that of a
+#: machine which died without a word is free after its lease.
+HELD_SECONDS: Final = 20.0
+#: Seconds between attempts to register while starting.
+PAUSE_SECONDS: Final = 0.5
+#: Seconds between two lines about a MetaServer that does not answer.
+REMIND_SECONDS: Final = 10.0
+
+_CONFIG: Final = ClientConfig(
+    client_id="tinymq-broker", connect_timeout_s=3, request_timeout_s=8, deadline_s=8
+)
+
+
+class FarMeta:
+    """
+    The MetaServer as a process of the role ``broker`` has it.
+
+    Args:
+        reactor: Twisted's reactor.
+        config: All settings.
+        folder: The data folder.
+        opened: Closes what was opened, if the start fails.
+
+    Raises:
+        ConfigError: The data folder belongs to a process of another role.
+
+    Attributes:
+        directory: What the broker of this process asks.
+    """
+
+    _log = Logger()
+
+    def __init__(self, reactor: Any, config: Config, folder: DataFolder, opened: ExitStack) -> None:
+        self._reactor = reactor
+        self._folder = folder
+        self._path = f"{folder.path}/{REPLICA_FILE}"
+        self._check_folder()
+        self._replica = Replica.load(folder.disk, self._path)
+        self._number = read_number(folder) or 0
+        self._places = ", ".join(config.cluster.meta)
+        url = "tinymq://" + ",".join(config.cluster.meta)
+        self.directory = RemoteMeta(
+            reactor,
+            Client(reactor, url, _CONFIG),
+            self._replica,
+            config,
+            self._load,
+            self._save,
+        )
+        self._broker: Broker | None = None
+
+    def _check_folder(self) -> None:
+        disk, path = self._folder.disk, self._folder.path
+        if disk.read_file(f"{path}/meta.sqlite") is not None:
+            raise ConfigError(
+                f"the data folder {path} belongs to a process with a MetaServer of its own; "
+                "start it with --role all (or meta), or give another folder"
+            )
+
+    @property
+    def is_new(self) -> bool:
+        """Whether this data folder was never used."""
+        return self._number == 0
+
+    def join(self, broker: Broker, node: Node) -> Forwarding:
+        """
+        Take the broker of this process in.
+
+        Args:
+            broker: It.
+            node: What it does with its partitions.
+
+        Returns:
+            Its operations.
+        """
+        self._broker = broker
+        broker.id = self._number
+        self.directory.refused = self._refused
+        return Forwarding(node, self.directory)
+
+    def enter(self) -> Deferred[None]:
+        """
+        Register; with what was known last time, if the MetaServer does not answer.
+
+        Returns:
+            What ends when the broker may open its partitions, or with a
+            `ConfigError` if another process has its number or name.
+        """
+        return Deferred.fromCoroutine(self._enter())
+
+    async def _enter(self) -> None:
+        broker, seconds = self._broker, self._reactor.seconds
+        assert broker is not None
+        began, reminded = seconds(), -REMIND_SECONDS
+        while True:
+            try:
+                member = await self.directory.register(broker.id, broker.address)
+                await self.directory.catch_up()
+            except MetaUnavailable as error:
+                if self._number and not self._replica.is_empty:
+                    self._log.warn("{error}; starting with what is known from before", error=error)
+                    return
+                if seconds() - reminded >= REMIND_SECONDS:
+                    reminded = seconds()
+                    self._log.warn(
+                        "waiting for the MetaServer at {places}: {error}",
+                        places=self._places,
+                        error=error,
+                    )
+            except StateError as error:
+                if not error.retriable or seconds() - began > HELD_SECONDS:
+                    raise ConfigError(error.text) from error
+                if seconds() - reminded >= REMIND_SECONDS:
+                    reminded = seconds()
+                    self._log.warn("the MetaServer says: {error}; trying again", error=error)
+            else:
+                if member.id != self._number:
+                    self._number = broker.id = member.id
+                    write_number(self._folder, member.id)
+                return
+            await deferLater(self._reactor, PAUSE_SECONDS)
+
+    def start(self) -> None:
+        """Follow the MetaServer."""
+        broker = self._broker
+        assert broker is not None
+        self.directory.start(broker.id, broker.address)
+
+    def pause(self) -> None:
+        """Do nothing: following goes on until the broker leaves."""
+
+    async def leave(self) -> None:
+        """Let the broker be gone."""
+        await self.directory.stop()
+        self._save()
+
+    def _refused(self, error: StateError | None) -> None:
+        """Publish nothing while another process may have the same partitions."""
+        broker = self._broker
+        assert broker is not None
+        if error is not None:
+            broker.refuse(error)
+        elif isinstance(broker.refusing, StateError):
+            broker.refuse(None)
+
+    def _load(self) -> dict[str, Any]:
+        return {} if self._broker is None else self._broker.load
+
+    def _save(self) -> None:
+        try:
+            self._replica.save(self._folder.disk, self._path)
+        except OSError as error:
+            self._log.error("the replica cannot be kept: {error}", error=error)

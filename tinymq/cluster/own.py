@@ -1,0 +1,114 @@
+"""Being the MetaServer: its store, its clockwork, and the operations of the cluster."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+from tinymq.broker.broker import Broker
+from tinymq.broker.directory import LocalDirectory
+from tinymq.cluster.identity import REPLICA_FILE, read_number, write_number
+from tinymq.cluster.keeping import Keeping
+from tinymq.cluster.nodes import ClusterNodes
+from tinymq.config import Config
+from tinymq.errors import ConfigError
+from tinymq.meta.server import MetaServer
+from tinymq.meta.store import Store
+from tinymq.node import Node
+from tinymq.operations import Operations
+from tinymq.storage.folder import DataFolder
+
+#: The MetaServer's store in the data folder.
+META_FILE: Final = "meta.sqlite"
+
+
+class OwnMeta:
+    """
+    The MetaServer of this process, of the role ``all`` or ``meta``.
+
+    Args:
+        reactor: Twisted's reactor.
+        config: All settings.
+        folder: The data folder.
+        opened: Closes what was opened, if the start fails.
+
+    Raises:
+        ConfigError: The data folder belongs to a process of another role.
+        StorageError: The store cannot be used.
+
+    Attributes:
+        meta: The MetaServer.
+        directory: What the broker of this process asks.
+    """
+
+    def __init__(self, reactor: Any, config: Config, folder: DataFolder, opened: ExitStack) -> None:
+        self._reactor = reactor
+        self._folder = folder
+        self._leads = config.cluster.role == "all"
+        self._check_folder()
+        self._store = Store(
+            Path(folder.path) / META_FILE,
+            create=not folder.topics(),
+            monotonic=reactor.seconds,
+        )
+        opened.callback(self._store.close)
+        self.meta = MetaServer(self._store, config)
+        self.directory = LocalDirectory(self.meta)
+
+    def _check_folder(self) -> None:
+        disk, path = self._folder.disk, self._folder.path
+        if disk.read_file(f"{path}/{REPLICA_FILE}") is not None:
+            raise ConfigError(
+                f"the data folder {path} belongs to a broker whose MetaServer is elsewhere; "
+                "start it with --role broker --meta HOST:PORT, or give another folder"
+            )
+        if not self._leads and self._folder.topics():
+            raise ConfigError(
+                f"the data folder {path} holds partitions, and a MetaServer alone serves none; "
+                "start it with --role all, or give another folder"
+            )
+
+    @property
+    def is_new(self) -> bool:
+        """Whether this data folder was never used."""
+        return read_number(self._folder) is None and self.meta.registry.revision <= 1
+
+    def join(self, broker: Broker, node: Node) -> Operations:
+        """
+        Take the broker of this process in.
+
+        Args:
+            broker: It; gets its number.
+            node: What it does with its partitions.
+
+        Returns:
+            The operations of the cluster.
+        """
+        if self._leads:
+            broker.id = read_number(self._folder) or 0
+            if not broker.id:
+                broker.id = self.meta.new_broker_id()
+                write_number(self._folder, broker.id)
+        self._keeping = Keeping(self.meta, broker)
+        self._nodes = ClusterNodes(self._reactor, self.meta, broker.id, node)
+        return Operations(broker, self.meta, self._nodes)
+
+    def enter(self) -> None:
+        """Register the broker of this process."""
+        self._keeping.register()
+
+    def start(self) -> None:
+        """Begin what is done by the clock."""
+        self._keeping.start()
+
+    def pause(self) -> None:
+        """End what is done by the clock."""
+        self._keeping.stop()
+
+    async def leave(self) -> None:
+        """Let the broker be gone, and close the store."""
+        await self._nodes.stop()
+        self._keeping.leave()
+        self.meta.close()
+        self._store.close()

@@ -1,0 +1,334 @@
+"""
+A broker's MetaServer, somewhere else.
+
+What there is comes as a replica of the registry, kept up to date by questions
+that wait for changes; each of them is a sign of life, too. While no MetaServer
+answers, the replica serves, also across a restart of the broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from attrs import define
+from twisted.internet import defer
+from twisted.internet.defer import CancelledError, Deferred, ensureDeferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+
+from tinymq import __version__
+from tinymq.client.client import Client
+from tinymq.config import Config
+from tinymq.errors import (
+    ClientError,
+    ClosedError,
+    MetaUnavailable,
+    StateError,
+    TinyMQError,
+    UnknownTopic,
+    WireError,
+)
+from tinymq.meta.changes import Changes
+from tinymq.meta.observers import Observer
+from tinymq.meta.registry import Registry, Topic
+from tinymq.meta.replica import Replica
+from tinymq.operation import Result
+
+#: How long a question for changes waits, in milliseconds; also the longest silence of a broker.
+WAIT_MS: Final = 5_000
+#: Seconds between attempts while the MetaServer does not answer, first and longest.
+FIRST_PAUSE: Final = 0.1
+LONGEST_PAUSE: Final = 2.0
+#: Seconds that a topic made elsewhere has to arrive here.
+ARRIVAL_SECONDS: Final = 5.0
+
+
+@define
+class Member:
+    """
+    What the MetaServer knows a broker by.
+
+    Attributes:
+        id: Its number.
+        name: Its name.
+        incarnation: Which start of it this is.
+        lease: What its registration lives by.
+    """
+
+    id: int
+    name: str
+    incarnation: int
+    lease: int
+
+
+class RemoteMeta:
+    """
+    The MetaServer as a broker sees it: `tinymq.broker.ports.Directory` from afar.
+
+    Args:
+        reactor: The clock.
+        client: Connects to the MetaServers, whichever answers.
+        replica: What was known when the broker ran last.
+        config: The broker's settings.
+        load: Tells how much the broker has to do, for placement.
+        save: Called when the replica has changed, to bring it to the disk.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        reactor: IReactorTime,
+        client: Client,
+        replica: Replica,
+        config: Config,
+        load: Callable[[], dict[str, Any]],
+        save: Callable[[], None],
+    ) -> None:
+        self._reactor = reactor
+        self._client = client
+        self._replica = replica
+        self._config = config
+        self._load = load
+        self._save = save
+        self._places = ", ".join(config.cluster.meta)
+        self._member: Member | None = None
+        self._address: tuple[str, int] | None = None
+        self._following: Deferred[None] | None = None
+        self._spare: range | None = None
+        self._reached = True
+        #: Told when another process has this broker's number: why, or None when it is over.
+        self.refused: Callable[[StateError | None], None] = lambda error: None
+
+    # --- the directory ------------------------------------------------------------
+
+    @property
+    def registry(self) -> Registry:
+        """What there is, as far as is known here."""
+        return self._replica.registry
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether the MetaServer answered the last time."""
+        return self._reached
+
+    def watch(self, observer: Observer) -> Callable[[], None]:
+        """Call an observer after every change that arrives here."""
+        return self._replica.watch(observer)
+
+    def ensure_topic(self, name: str, done: Callable[[Topic | WireError], None]) -> None:
+        """Have a topic made for its first use, and wait until it is known here."""
+        ensureDeferred(self._ensure(name)).addBoth(_told, done)
+
+    async def _ensure(self, name: str) -> Topic:
+        result = await self.ask("meta.ensure_topic", name=name)
+        await self._arrived(result["revision"])
+        found = self.registry.by_name.get(name)
+        if found is None:
+            raise UnknownTopic(f"the topic {name} was deleted as soon as it was made", topic=name)
+        return found
+
+    async def _arrived(self, revision: int) -> None:
+        """Wait until a revision is known here."""
+        if self.registry.revision >= revision:
+            return
+        arrived: Deferred[None] = Deferred()
+
+        def look(before: Registry, after: Registry) -> None:
+            if after.revision >= revision and not arrived.called:
+                arrived.callback(None)
+
+        cancel = self.watch(look)
+        try:
+            await arrived.addTimeout(ARRIVAL_SECONDS, self._reactor)
+        except defer.TimeoutError as error:
+            raise MetaUnavailable(
+                f"the MetaServer at {self._places} made the topic, but does not tell of it"
+            ) from error
+        finally:
+            cancel()
+
+    def producer_ids(self, done: Callable[[range | WireError], None]) -> None:
+        """Ask for producer ids; one block is kept for when the MetaServer is away."""
+        if self._spare is not None:
+            spare, self._spare = self._spare, None
+            done(spare)
+            ensureDeferred(self._fill()).addErrback(lambda _: None)
+        else:
+            ensureDeferred(self._block()).addBoth(_told, done)
+
+    async def _block(self) -> range:
+        result = await self.ask("meta.producer_ids")
+        return range(result["first"], result["first"] + result["count"])
+
+    async def _fill(self) -> None:
+        if self._spare is None:
+            self._spare = await self._block()
+
+    async def ask(self, operation: str, /, **arguments: Any) -> Result:
+        """
+        Carry out an operation at the MetaServer.
+
+        Args:
+            operation: Its name.
+            **arguments: By name.
+
+        Raises:
+            MetaUnavailable: It does not answer.
+            WireError: What the operation can fail with.
+        """
+        try:
+            return await self._client.admin.operate(operation, **arguments)
+        except ClientError as error:
+            raise MetaUnavailable(
+                f"the MetaServer at {self._places} does not answer ({error}); publishing and "
+                "reading go on, but topics cannot be made, changed or listed until it is back"
+            ) from error
+
+    # --- being a member -----------------------------------------------------------
+
+    async def register(self, broker_id: int, address: tuple[str, int]) -> Member:
+        """
+        Register, once.
+
+        Args:
+            broker_id: The broker's number; 0 asks for one.
+            address: Where clients reach it.
+
+        Returns:
+            What the MetaServer knows it by.
+
+        Raises:
+            MetaUnavailable: It does not answer.
+            StateError: Another process has this number or name, or the MetaServer
+                is another cluster's.
+        """
+        host, port = address
+        config = self._config
+        result = await self.ask(
+            "meta.register",
+            id=broker_id,
+            name=config.broker.name,
+            host=host,
+            port=port,
+            zone=config.cluster.zone,
+            version=__version__,
+        )
+        self._replica.check_cluster(bytes.fromhex(result["cluster"]))
+        self._address = address
+        self._member = Member(result["id"], result["name"], result["incarnation"], result["lease"])
+        return self._member
+
+    async def catch_up(self) -> None:
+        """
+        Learn everything that the MetaServer knows now.
+
+        Raises:
+            MetaUnavailable: It does not answer.
+            StateError: It knows this broker no more.
+        """
+        while await self._follow_once(0):
+            pass
+        await self._fill()
+
+    def start(self, broker_id: int, address: tuple[str, int]) -> None:
+        """
+        Follow the MetaServer until `stop`, registering again whenever that is needed.
+
+        Args:
+            broker_id: The broker's number.
+            address: Where clients reach it.
+        """
+        self._address = address
+        self._following = ensureDeferred(self._follow(broker_id))
+        self._following.addErrback(self._ended)
+
+    def _ended(self, failure: Any) -> None:
+        if not failure.check(CancelledError, ClosedError):
+            self._log.failure("following the MetaServer has ended", failure)
+
+    async def stop(self) -> None:
+        """Follow no more, and leave."""
+        following, self._following = self._following, None
+        if following is not None:
+            following.cancel()
+        member, self._member = self._member, None
+        if member is not None and self._reached:
+            try:
+                await self.ask("meta.leave", id=member.id, lease=member.lease)
+            except TinyMQError as error:
+                self._log.info("leaving failed: {error}", error=error)
+        await self._client.close()
+
+    async def _follow(self, broker_id: int) -> None:
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                if self._member is None:
+                    assert self._address is not None
+                    await self.register(broker_id, self._address)
+                    self.refused(None)
+                await self._follow_once(WAIT_MS)
+                await self._fill()
+                self._note_reached()
+                pause = FIRST_PAUSE
+                continue
+            except MetaUnavailable as error:
+                self._note_unreached(error)
+            except StateError as error:
+                # Taken for dead, or the MetaServer was restarted without knowing us.
+                if self._member is None:
+                    self.refused(error)
+                self._member = None
+            except WireError as error:
+                self._log.error("the MetaServer refuses this broker: {error}", error=error)
+            await deferLater(self._reactor, pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _follow_once(self, wait_ms: int) -> bool:
+        """Ask what has changed, take it, and say whether there is more."""
+        member, replica = self._member, self._replica
+        if member is None:
+            raise StateError("this broker is not registered")
+        page = Changes.from_mapping(
+            await self.ask(
+                "meta.watch",
+                id=member.id,
+                lease=member.lease,
+                cursor=replica.cursor,
+                revision=-1 if replica.is_empty else replica.registry.revision,
+                wait_ms=wait_ms,
+                load=self._load(),
+            )
+        )
+        replica.apply(page)
+        for note in replica.take_notes():
+            self._log.warn("{note}", note=note)
+        if replica.unsaved and not page.more:
+            self._save()
+        return page.more
+
+    def _note_reached(self) -> None:
+        if not self._reached:
+            self._log.info("the MetaServer at {places} answers again", places=self._places)
+        self._reached = True
+
+    def _note_unreached(self, error: MetaUnavailable) -> None:
+        if self._reached:
+            self._log.warn("{error}", error=error)
+        self._reached = False
+
+
+def _told(result: Any, done: Callable[[Any], None]) -> None:
+    """Tell a callback how a Deferred ended."""
+    value = getattr(result, "value", result)
+    if isinstance(value, BaseException) and not isinstance(value, WireError):
+        value = MetaUnavailable(str(value))
+    done(value)
+
+
+def forwarded(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that travel: None is what a missing one means."""
+    return {name: value for name, value in arguments.items() if value is not None}

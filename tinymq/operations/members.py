@@ -1,0 +1,129 @@
+"""What brokers elsewhere ask of the MetaServer: to be registered, and what has changed."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from tinymq.caller import Caller
+from tinymq.meta.placement import Load
+from tinymq.meta.registry import BrokerInfo
+from tinymq.operation import Operation, Parameter, Result, table
+from tinymq.operations.base import Base
+from tinymq.wire.fields import I32, I64, integer, mapping, text
+
+#: Seconds that a broker's question for changes may wait; it is its sign of life, too.
+MOST_WAIT_MS: Final = 5_000
+
+
+class Members(Base):
+    """
+    The brokers that live in other processes.
+
+    A broker's questions for changes follow each other without a pause, and each
+    is a sign of life; when the connection that carries them ends, the broker has
+    a few seconds to come back.
+    """
+
+    def register(self, caller: Caller, **told: Any) -> Result:
+        """Let a broker be live, as it describes itself."""
+        info = self._meta.register(
+            told["id"],
+            told["name"],
+            (told["host"], told["port"]),
+            zone=told["zone"],
+            version=told["version"],
+        )
+        self._heard(info, caller, None)
+        self._log.info(
+            "{name} (broker {id}) at {host}:{port} has registered",
+            name=info.name,
+            id=info.id,
+            host=info.host,
+            port=info.port,
+        )
+        return {
+            "id": info.id,
+            "name": info.name,
+            "incarnation": info.incarnation,
+            "lease": info.lease,
+            "cluster": self._registry.cluster.hex(),
+            "revision": self._revision,
+        }
+
+    async def follow(self, caller: Caller, **told: Any) -> Result:
+        """Tell a broker what has changed since a cursor, waiting for something if need be."""
+        info = self._meta.member(told["id"], told["lease"])
+        self._heard(info, caller, Load.from_mapping(told["load"]))
+        self._has_followed(info.id, told["revision"])
+        await self._changed_since(told["revision"], told["wait_ms"] / 1000)
+        return self._meta.changes(told["cursor"]).to_mapping()
+
+    def leave(self, id: int, lease: int) -> Result:  # noqa: A002 - the wire's word
+        """Let a broker be gone."""
+        info = self._meta.member(id, lease)
+        self._followed.pop(id, None)
+        self._meta.leave(info)
+        self._log.info("{name} (broker {id}) has left", name=info.name, id=id)
+        return {}
+
+    def identities(self) -> Result:
+        """Give out producer ids that nobody else has or will have."""
+        given = self._meta.producer_ids()
+        return {"first": given.start, "count": len(given)}
+
+    def _heard(self, info: BrokerInfo, caller: Caller, load: Load | None) -> None:
+        """Note that a broker lives, and over which connection: its end may be the broker's."""
+        known = self._links.get(info.id)
+        if known is not caller:
+            self._links[info.id] = caller
+            caller.on_gone(partial(self._lost, info, caller))
+        self._meta.heartbeat(info, load, caller)
+
+    def _lost(self, info: BrokerInfo, caller: Caller) -> None:
+        if self._links.get(info.id) is not caller:
+            return
+        del self._links[info.id]
+        self._followed.pop(info.id, None)
+        if self._registry.brokers.get(info.id) is not None:
+            self._log.warn("{name} (broker {id}) has lost its link", name=info.name, id=info.id)
+        self._meta.lost_link(info, caller)
+
+
+_ID: Final = Parameter("id", integer(0, I32))
+_LEASE: Final = Parameter("lease", integer(0, I64))
+
+MEMBER_OPERATIONS: Final[dict[str, Operation]] = table(
+    Operation(
+        "meta.register",
+        "cluster",
+        True,
+        (
+            _ID,
+            Parameter("name", text(200)),
+            Parameter("host", text(255)),
+            Parameter("port", integer(1, 65_535)),
+            Parameter("zone", text(200), default=""),
+            Parameter("version", text(100), default=""),
+        ),
+        Members.register,
+        caller=True,
+    ),
+    Operation(
+        "meta.watch",
+        "cluster",
+        False,
+        (
+            _ID,
+            _LEASE,
+            Parameter("cursor", text(2048), default=""),
+            Parameter("revision", integer(-1, I64), default=-1),
+            Parameter("wait_ms", integer(0, MOST_WAIT_MS), default=0),
+            Parameter("load", mapping, default={}),
+        ),
+        Members.follow,
+        caller=True,
+    ),
+    Operation("meta.leave", "cluster", True, (_ID, _LEASE), Members.leave),
+    Operation("meta.producer_ids", "cluster", True, (), Members.identities),
+)
