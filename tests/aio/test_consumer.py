@@ -266,7 +266,7 @@ async def test_silent_broker_ends_the_wait() -> None:
     """When no broker answers for too long, a waiting call says so; the next goes on."""
     async with Stage() as stage:
         stage.puppet.make("t")
-        consumer = stage.client.consumer(ConsumerConfig(deadline_s=20))
+        consumer = stage.client.consumer(ConsumerConfig(give_up_s=20))
         await consumer.assign("t")
         began = stage.loop.time()
         waiting = asyncio.create_task(consumer.next_batch())

@@ -250,6 +250,15 @@ def test_fatal_bytes(data: bytes, error: type[WireError]) -> None:
         talk.hear(data)
 
 
+def test_an_http_port_is_recognized() -> None:
+    """Whoever takes the dashboard's port for the broker's is told which one is meant."""
+    talk = Talk(greet=False)
+    with pytest.raises(BadMagic, match="this is an HTTP port; clients connect to 7800"):
+        talk.connection.receive(b"HTTP/1.1 400 Bad Request", talk.now)
+    with pytest.raises(ConnectionLost, match="is this an HTTP port"):
+        talk.connection.tick(talk.now + 60)
+
+
 def test_refused_hello() -> None:
     """An error in answer to HELLO is raised, as is silence."""
     talk = Talk(greet=False)

@@ -15,14 +15,12 @@ from tinymq.aio.consumer import Consumer
 from tinymq.aio.network import Connect, LoopNetwork, give, refuse
 from tinymq.aio.producer import Producer
 from tinymq.client.core.address import parse_url, url_from
-from tinymq.client.core.admin import HARMLESS, AdminCalls, read_result
+from tinymq.client.core.admin import AdminCalls, operate
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import ClientConfig, ConsumerConfig, ProducerConfig
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.results import Result
 from tinymq.errors import ClosedError, TinyMQError
-from tinymq.wire.frames import Bytes
-from tinymq.wire.messages import Operate
 
 
 class Admin(AdminCalls[Coroutine[Any, Any, Result]]):
@@ -225,17 +223,14 @@ class Client:
 
     async def _operate(self, name: str, arguments: dict[str, Any]) -> Result:
         self._check()
-        waiting: asyncio.Future[Bytes] = self._network.future()
+        waiting: asyncio.Future[Result] = self._network.future()
 
-        def told(reply: Any, payload: Bytes, error: TinyMQError | None, now: float) -> None:
-            if error is not None:
-                refuse(waiting, error)
+        def done(result: Result | None, error: TinyMQError | None) -> None:
+            if result is None:
+                refuse(waiting, error or ClosedError())
             else:
-                give(waiting, payload)
+                give(waiting, result)
 
-        now = self._network.seconds()
-        message = Operate(name=name, arguments=arguments)
-        ask = self._cluster.ask if name in HARMLESS else self._cluster.ask_once
-        ask(message, now + self.config.deadline_s, told, now)
+        operate(self._cluster, name, arguments, done, self._network.seconds())
         self._network.stir()
-        return read_result(await waiting)
+        return await waiting

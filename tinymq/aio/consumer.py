@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from math import inf
 from types import TracebackType
 from typing import Self
 
@@ -110,7 +111,9 @@ class Consumer:
         """
         Read partitions of a topic, beside those that are read already.
 
-        When it is cancelled, what was not assigned before is not.
+        It returns when every start is known as an offset, save that of partitions
+        whose broker is away while others answer: they follow by themselves. When
+        it is cancelled, what was not assigned before is not.
 
         Args:
             topic: Name of the topic.
@@ -181,8 +184,8 @@ class Consumer:
         Get the next batch; several calls are served in turn.
 
         Args:
-            timeout: Seconds to wait for one; None waits as long as a broker
-                answers.
+            timeout: Seconds to wait for one; None waits for ever, or as long as
+                `ConsumerConfig.give_up_s` says.
 
         Returns:
             The batch, or None when `timeout` has passed.
@@ -192,8 +195,9 @@ class Consumer:
                 `UnknownTopicId`, `CorruptBatch`, or another of the broker's errors.
                 It concerns the partition that its data name: the others go on,
                 this one after `seek` or `resume`.
-            UnreachableError: Or `ConnectionLost`, `DeadlineExceeded`: no broker
-                answered for `ConsumerConfig.deadline_s`; the next call goes on.
+            UnreachableError: Or `ConnectionLost`, `NotLeader`, `DeadlineExceeded`: no
+                broker answered for `ConsumerConfig.give_up_s`, if that is set; the
+                next call goes on.
             UsageError: Nothing is assigned, or this is not the client's loop;
                 `ForkedError` in another process.
             ClosedError: The consumer was closed.
@@ -387,11 +391,13 @@ class Consumer:
         self._line.append(waiting)
         try:
             while True:
-                timer = loop.call_at(self._until(patience, since), give, waiting, None)
+                until = self._until(patience, since)
+                timer = loop.call_at(until, give, waiting, None) if until < inf else None
                 try:
                     await waiting
                 finally:
-                    timer.cancel()
+                    if timer is not None:
+                        timer.cancel()
                 if self._line[0] is waiting:
                     batch = self._take()
                     if batch is not None:
@@ -412,7 +418,9 @@ class Consumer:
     def _until(self, patience: float | None, since: float) -> float:
         if patience is not None:
             return since + max(0.0, patience)
-        return max(since, self._core.fetching.heard_at) + self.config.deadline_s
+        if self.config.give_up_s is None:
+            return inf
+        return max(since, self._core.fetching.heard_at) + self.config.give_up_s
 
     def _wake(self) -> None:
         """Let the first of those who wait look, if there is something to see."""

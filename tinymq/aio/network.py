@@ -309,6 +309,15 @@ class LoopNetwork:
         """
         _log.error("%s", what, exc_info=error)
 
+    def say(self, text: str) -> None:
+        """
+        Log a line for people.
+
+        Args:
+            text: The line.
+        """
+        _log.warning("%s", text)
+
     def hang_up(self, link: Link) -> None:
         """
         Stop connecting a link.

@@ -40,6 +40,7 @@ class OwnMeta:
     Attributes:
         meta: The MetaServer.
         directory: What the broker of this process asks.
+        nodes: The way to all brokers, once that of this process was taken in.
     """
 
     def __init__(self, reactor: Any, config: Config, folder: DataFolder, opened: ExitStack) -> None:
@@ -91,8 +92,8 @@ class OwnMeta:
                 broker.id = self.meta.new_broker_id()
                 write_number(self._folder, broker.id)
         self._keeping = Keeping(self.meta, broker)
-        self._nodes = ClusterNodes(self._reactor, self.meta, broker.id, node)
-        return Operations(broker, self.meta, self._nodes)
+        self.nodes = ClusterNodes(self._reactor, self.meta, broker.id, node)
+        return Operations(broker, self.meta, self.nodes)
 
     def enter(self) -> None:
         """Register the broker of this process."""
@@ -108,7 +109,7 @@ class OwnMeta:
 
     async def leave(self) -> None:
         """Let the broker be gone, and close the store."""
-        await self._nodes.stop()
+        await self.nodes.stop()
         self._keeping.leave()
         self.meta.close()
         self._store.close()
