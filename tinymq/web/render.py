@@ -42,7 +42,7 @@ RISING: Final = frozenset(
 )
 #: Nothing that a name or a reason holds may cut a page off or turn its text round.
 _MARKS: Final = {0: "\u2400", **BIDI}
-_MARKED: Final = re.compile("[" + "".join(map(chr, _MARKS)) + "]")
+_MARKED: Final = tuple(map(chr, _MARKS))
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._/@:=+][A-Za-z0-9._/@:=+-]*")
 _HOST: Final = re.compile(r"[A-Za-z0-9.\-:\[\]]{1,255}")
 
@@ -225,7 +225,7 @@ class Renderer:
             origin=origin_of(request),
             **values,
         )
-        if _MARKED.search(text):
+        if any(mark in text for mark in _MARKED):
             text = text.translate(_MARKS)
         request.setHeader("Content-Type", "text/html; charset=utf-8")
         return deliver(request, text.encode("utf-8", "replace"), keep=keep)
