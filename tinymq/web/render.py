@@ -19,8 +19,8 @@ from jinja2.runtime import Context
 from twisted.web.http import CACHED, Request
 
 from tinymq.stats import ClusterSnapshot
-from tinymq.web import charts
 from tinymq.web import format as write
+from tinymq.web import marks
 from tinymq.web.assets import packaged
 from tinymq.web.brokers import STALE, silence
 from tinymq.web.config import WebConfig
@@ -158,8 +158,7 @@ def _environment() -> Environment:
     )
     environment.globals.update(
         asset=assets.address,
-        spark_of=charts.spark,
-        bar_of=charts.bar,
+        marks=marks,
         plural=write.plural,
         percent=write.percent,
         size_of=write.size_of,
