@@ -18,11 +18,13 @@ from tinymq.errors import (
     OffsetOutOfRange,
     PartitionOffline,
     StorageFull,
+    UnknownBroker,
+    UnknownClient,
     UnknownPartition,
     UnknownTopic,
     ValueTooLarge,
 )
-from tinymq.web.port import At, Newest, Oldest, Since, TopicQuery
+from tinymq.web.port import At, ClientQuery, Newest, Oldest, Since, TopicQuery
 from tinymq.wire.batch import NATIVE, build
 from tinymq.wire.codec import pack
 
@@ -45,7 +47,7 @@ def console(fixture: BrokerFixture) -> BrokerConsole:
 
 def console_of(fixture: BrokerFixture) -> BrokerConsole:
     """A console of a broker."""
-    return BrokerConsole(fixture.broker, fixture.operations, fixture.factory, fixture.housekeeping)
+    return BrokerConsole(fixture.broker, fixture.operations, fixture.node, fixture.nodes)
 
 
 def done(fixture: BrokerFixture, work: Coroutine[Any, Any, _T]) -> _T:
@@ -335,3 +337,34 @@ class TestChanges:
         undone = done(fixture, console.undo_purge("t"))
         assert (undone.action, undone.records) == ("undo", 1)
         assert fixture.values() == [b"1", b"2", b"3"]
+
+
+class TestPeople:
+    def test_clients_are_listed_and_kicked(
+        self, fixture: BrokerFixture, console: BrokerConsole
+    ) -> None:
+        """Who is connected can be looked at and sent away; then it is not there any more."""
+        fixture.connect()
+
+        (client,) = done(fixture, console.clients(ClientQuery())).items
+        place = client.broker_id, client.id
+
+        assert done(fixture, console.client(*place)).address == client.address
+        assert done(fixture, console.kick(*place, "too many")).id == client.id
+        with pytest.raises(UnknownClient):
+            done(fixture, console.kick(*place, "too many"))
+        with pytest.raises(UnknownBroker):
+            done(fixture, console.client(99, client.id))
+
+    def test_broker_is_drained_and_taken_back(
+        self, fixture: BrokerFixture, console: BrokerConsole
+    ) -> None:
+        """A dry run changes nothing; a broker that is drained is no taker any more."""
+        number = fixture.broker.id
+
+        plan = done(fixture, console.drain(number, undo=False, dry_run=True))
+        assert (plan.applied, plan.takers) == (False, ())
+        assert done(fixture, console.drain(number, undo=True, dry_run=True)).takers
+        assert done(fixture, console.drain(number, undo=False, dry_run=False)).applied
+        with pytest.raises(UnknownBroker):
+            done(fixture, console.drain(99, undo=False, dry_run=True))

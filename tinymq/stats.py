@@ -15,6 +15,8 @@ from attrs import frozen
 
 Sync = Literal["always", "interval", "os", "memory"]
 Span = Literal["recent", "long"]
+#: What a process is: ``all`` is broker and MetaServer in one.
+Role = Literal["all", "meta", "broker"]
 
 
 class Counters(NamedTuple):
@@ -92,6 +94,42 @@ class Gap:
     reason: str = ""
 
 
+class PartitionReport(NamedTuple):
+    """
+    What a broker says of one partition that it leads.
+
+    Attributes:
+        start: First offset kept.
+        end: Offset of the next record that readers will see.
+        bytes: Size on disk, or in memory for a memory-only topic.
+        oldest_ms: Append time of the first record kept; None when empty.
+        newest_ms: Append time of the last record; None when never.
+        dropped: Records that went because a memory-only topic was full.
+        failure: Why it is offline; empty when it is not.
+        undo_until_ms: Until when the last purge can be undone; None without one.
+        undo_records: How many records would come back.
+        gaps: Damaged ranges, lowest first.
+        counters: Since that broker started: they begin anew when it does.
+    """
+
+    start: int
+    end: int
+    bytes: int
+    oldest_ms: int | None = None
+    newest_ms: int | None = None
+    dropped: int = 0
+    failure: str = ""
+    undo_until_ms: int | None = None
+    undo_records: int = 0
+    gaps: tuple[Gap, ...] = ()
+    counters: Counters = Counters()
+
+    @property
+    def messages(self) -> int:
+        """How many offsets are kept."""
+        return self.end - self.start
+
+
 @frozen(kw_only=True)
 class PartitionSnapshot:
     """
@@ -108,8 +146,10 @@ class PartitionSnapshot:
         oldest_ms: Append time of the first record kept; None when empty.
         last_write_ms: Append time of the last record; None when never.
         state: Whether it can be read and written.
-        reason: Why it is offline.
+        reason: Why it is offline: a failure of its storage, or a broker that
+            does not answer. Its figures are then the last known.
         gaps: Damaged ranges, lowest first.
+        leader_id: Id of the broker that holds it; -1 when there is none.
     """
 
     index: int
@@ -124,6 +164,7 @@ class PartitionSnapshot:
     state: Literal["online", "offline"] = "online"
     reason: str = ""
     gaps: tuple[Gap, ...] = ()
+    leader_id: int = -1
 
     @property
     def messages(self) -> int:
@@ -170,6 +211,7 @@ class TopicSnapshot:
         rates: Of all partitions together.
         recent: Last ten minutes; None when unknown.
         undo: The last purge, while it can be undone.
+        silent: Names of brokers that lead partitions of it and do not answer.
     """
 
     id: str
@@ -181,6 +223,7 @@ class TopicSnapshot:
     rates: Rates = IDLE
     recent: Trail | None = None
     undo: UndoWindow | None = None
+    silent: tuple[str, ...] = ()
 
     @property
     def messages(self) -> int:
@@ -210,7 +253,8 @@ class TopicRow:
     A topic in a list: fields that cost nothing to know.
 
     `series` is filled in for the rows of the page that is shown, and for no
-    others (see `tinymq.web.port.select`).
+    others (see `tinymq.web.port.select`). `leaders` are the ids of the brokers
+    that hold its partitions, by number of the partition; -1 where there is none.
     """
 
     name: str
@@ -222,11 +266,12 @@ class TopicRow:
     last_write_ms: int | None = None
     offline: int = 0
     series: Series | None = None
+    leaders: tuple[int, ...] = ()
 
 
 @frozen(kw_only=True)
 class OfflinePartition:
-    """A partition that a failure of its storage took offline."""
+    """A partition that cannot be used: its storage failed, or its broker is silent."""
 
     topic: str
     partition: int
@@ -256,6 +301,17 @@ class BrokerSnapshot:
         connections: Clients now.
         refusing: Why publishing is refused; None when it is not.
         rates: Current rates.
+        id: Its number in the cluster; 0 for a process that holds no partitions.
+        role: What the process is.
+        zone: Where it stands; may be empty.
+        files: Log files open now; None when unknown.
+        files_limit: Most of them that are kept open; None when there is no limit.
+        partitions: That it leads.
+        topics: That it leads a partition of.
+        draining: Whether it gets no new partitions.
+        incarnation: How often it has registered under its id.
+        heard_ms: When it was last heard; None when it is this process.
+        slow_clients: Clients that take no more of what is sent to them.
     """
 
     name: str
@@ -275,6 +331,35 @@ class BrokerSnapshot:
     connections: int = 0
     refusing: str | None = None
     rates: Rates = IDLE
+    id: int = 1
+    role: Role = "all"
+    zone: str = ""
+    files: int | None = None
+    files_limit: int | None = None
+    partitions: int = 0
+    topics: int = 0
+    draining: bool = False
+    incarnation: int = 0
+    heard_ms: int | None = None
+    slow_clients: int = 0
+
+
+@frozen(kw_only=True)
+class SilentBroker:
+    """
+    A broker that does not answer.
+
+    Attributes:
+        id: Its number in the cluster.
+        name: Its name.
+        listen: Address of its wire protocol, as last known.
+        since_ms: When it was last heard.
+    """
+
+    id: int
+    name: str
+    listen: str
+    since_ms: int
 
 
 @frozen(kw_only=True)
@@ -332,8 +417,8 @@ class ClusterSnapshot:
         name: What the operator calls the cluster.
         label: A word for its kind, such as ``production``; may be empty.
         taken_ms: When the look was taken.
-        brokers: Those that answered.
-        silent: Names of those that did not, in time.
+        brokers: Those that are known, with their last known figures.
+        silent: Those of them that do not answer.
         topics: How many there are.
         partitions: How many there are.
         messages: Records kept.
@@ -352,7 +437,7 @@ class ClusterSnapshot:
     taken_ms: int
     label: str = ""
     brokers: tuple[BrokerSnapshot, ...] = ()
-    silent: tuple[str, ...] = ()
+    silent: tuple[SilentBroker, ...] = ()
     topics: int = 0
     partitions: int = 0
     messages: int = 0

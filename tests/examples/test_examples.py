@@ -40,7 +40,10 @@ def example(name: str, *arguments: str) -> str:
         env={"PYTHONPATH": str(ROOT), "PATH": ""},
         check=False,
     )
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    told = [
+        line for line in done.stderr.splitlines() if not line.startswith("connection to broker")
+    ]
+    assert (done.returncode, told) == (0, []), done.stdout
     return done.stdout
 
 
@@ -77,7 +80,10 @@ def test_tests_of_a_program() -> None:
         # The plugin is named here, since it is found by itself only where tinymq is installed.
         env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
     )
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    told = [
+        line for line in done.stderr.splitlines() if not line.startswith("connection to broker")
+    ]
+    assert (done.returncode, told) == (0, []), done.stdout
     assert "5 passed" in done.stdout
 
 

@@ -172,6 +172,20 @@ def test_a_link_that_comes_back(server: MetaServer, clock: FakeTime) -> None:
         server.member(1, broker.lease + 1)
 
 
+def test_after_a_restart(server: MetaServer, store: Store, clock: FakeTime) -> None:
+    """A MetaServer that starts holds nobody by a link, and gives all the time to come back."""
+    broker = only_broker(server)
+    server.close()
+    again = MetaServer(store)
+    assert not again.is_held(1)
+    clock.advance(14)
+    again.expire()
+    again.heartbeat(broker)
+    assert again.is_held(1)
+    with pytest.raises(StateError):
+        again.register(1, "one", ("h", 1))
+
+
 def test_an_old_link_that_ends_late(server: MetaServer) -> None:
     """The end of a link means nothing when the broker was heard over a newer one."""
     broker = only_broker(server)
@@ -179,6 +193,10 @@ def test_an_old_link_that_ends_late(server: MetaServer) -> None:
     server.heartbeat(broker, link=old)
     server.heartbeat(broker, link=new)
     server.lost_link(broker, old)
+    assert server.is_held(1)
+    server.lost_link(broker, new)
+    assert not server.is_held(1)
+    server.heartbeat(server.register(1, "one", ("h", 1)), link=new)
     assert server.is_held(1)
     server.lost_link(broker, new)
     assert not server.is_held(1)

@@ -92,6 +92,20 @@ def test_it_knows_what_the_server_knows(
     assert (replica.strays, replica.take_notes()) == (frozenset(), ())
 
 
+def test_topics_that_did_not_change(server: MetaServer, replica: Replica, store: Store) -> None:
+    """When everything is told again, what did not change is not read again."""
+    same, other = server.create_topic("same"), server.create_topic("other")
+    feed(replica, server)
+    before = replica.registry
+    server.close()
+    again = MetaServer(store)
+    again.alter_topic("other", {"sync": "os"})
+    feed(replica, again)
+    assert replica.registry.topic_of(same.id) is before.topic_of(same.id)
+    assert replica.registry.topic_of(other.id) == again.describe("other")
+    assert facts(replica.registry) == facts(again.registry)
+
+
 def test_observers(server: MetaServer, replica: Replica) -> None:
     """An observer is given the snapshots before and after, once for each page of news."""
     seen: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
@@ -151,6 +165,9 @@ def test_another_cluster(server: MetaServer, replica: Replica, tmp_path: Path) -
             call()
         assert other.registry.cluster.hex() in str(caught.value)
         assert "cluster.meta" in str(caught.value)
+    for value in (b"zz", b"\xff", None):
+        with pytest.raises(StateError):
+            replica.apply(page(server, ("cluster", value, 0), full=True))
     assert replica.registry is before
     server.create_topic("a")
     feed(replica, server)

@@ -40,6 +40,8 @@ FLAGS: Final = (
     "--force-color-profile=srgb",
     "--remote-debugging-pipe",
 )
+#: Keys with a name: the text they make, and their code.
+NAMED_KEYS: Final = {"Enter": ("\r", 13), "Tab": ("", 9)}
 _PATIENCE: Final = 30.0
 
 
@@ -254,10 +256,15 @@ class Tab:
         self.call("Input.insertText", text=text)
 
     def key(self, key: str) -> None:
-        """Press one key."""
+        """Press one key: a letter, or one that has a name."""
+        text, code = NAMED_KEYS.get(key, (key, 0))
         for kind in ("keyDown", "keyUp"):
             self.call(
-                "Input.dispatchKeyEvent", type=kind, key=key, text=key if kind == "keyDown" else ""
+                "Input.dispatchKeyEvent",
+                type=kind,
+                key=key,
+                text=text if kind == "keyDown" else "",
+                windowsVirtualKeyCode=code,
             )
 
     def screenshot(self, path: Path) -> None:

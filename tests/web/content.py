@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 
 import msgpack
+from attrs import evolve
 
 from tests.web.fakes import GB, NOW, FakeConsole, FakePartition, FakeRecord, FakeTopic
+from tests.web.fleet import connected, silenced, slowed, three
 
 ORDER = b"""{"order_id":"ord_48210377","placed_at":"2026-11-29T14:26:31.417Z",\
 "customer_ref":9223372036854775807,"currency":"EUR","total":1249.00,"lines":[\
@@ -93,8 +95,8 @@ def _other(name: str, rate: float, out: float, size: float, partitions: int = 3)
 
 
 def lively() -> FakeConsole:
-    """Make a healthy cluster with traffic."""
-    return FakeConsole(
+    """Make a healthy cluster of three brokers with traffic."""
+    console = FakeConsole(
         _orders(),
         _other("clicks.raw", 2810.4, 9420.0, 214.8, 12),
         _other("audit.raw", 640.2, 640.2, 96.1),
@@ -106,6 +108,10 @@ def lively() -> FakeConsole:
         _formats(),
         FakeTopic(name="empty.topic", partitions=[FakePartition()]),
     )
+    console.broker, *others = three()
+    console.others = tuple(others)
+    console.connected = connected(console.brokers)
+    return console
 
 
 def _formats() -> FakeTopic:
@@ -127,12 +133,17 @@ def _formats() -> FakeTopic:
 
 
 def troubled() -> FakeConsole:
-    """Make a cluster with problems: disk at its reserve, a partition offline."""
+    """Make a cluster with problems: a full disk, a silent broker, slow clients, old versions."""
     console = lively()
     console.refusing = "Free disk space is below the reserve of 50 GB."
-    console.silent = ("mq-2",)
+    second, third = console.others
+    third = evolve(third, draining=True, version="0.2.1", memory=int(7.1 * GB), reactor_lag_ms=61.0)
+    console.others = (second, third)
+    console.silent = (silenced(second, 135),)
     topic = console._topics["payments.capture"]
     topic.partitions[2].offline = "fdatasync failed: Input/output error"
+    console.connected[0] = slowed(console.connected[0], 312, 1_048_576)
+    console.connected[5] = slowed(console.connected[5], 44, 524_288)
     return console
 
 
@@ -151,6 +162,27 @@ def hostile() -> FakeConsole:
         topics.append(FakeTopic(name=text, partitions=[log], config=config, out=1.0))
     console = FakeConsole(*topics)
     console.label = HOSTILE[0]
-    console.silent = (HOSTILE[1],)
     console.refusing = HOSTILE[0]
+    first = three()[0]
+    console.broker, *others = (
+        evolve(
+            first, id=index + 1, name=text, zone=text, version=text, listen=text, draining=index > 4
+        )
+        for index, text in enumerate(HOSTILE)
+    )
+    console.others = tuple(others)
+    console.silent = (silenced(others[0], 60), silenced(evolve(first, id=77, name=HOSTILE[1]), 9))
+    console.connected = [
+        evolve(
+            slowed(one, 10, 9),
+            broker_id=1,
+            broker=text,
+            client_id=text,
+            address=text,
+            agent=text,
+            user=text,
+            protocol=text,
+        )
+        for one, text in zip(connected([first]), HOSTILE, strict=False)
+    ]
     return console

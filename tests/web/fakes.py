@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from attrs import Factory, define, evolve, field
 
 from tinymq import errors
 from tinymq.stats import (
     BrokerSnapshot,
+    ClientSnapshot,
     ClusterSnapshot,
     ConfigRow,
     OfflinePartition,
     PartitionSnapshot,
     Rates,
     Series,
+    SilentBroker,
     TopicRow,
     TopicSnapshot,
     Trail,
@@ -24,6 +26,9 @@ from tinymq.stats import (
 )
 from tinymq.web.port import (
     At,
+    ClientPage,
+    ClientQuery,
+    DrainPlan,
     Headers,
     MessageView,
     Newest,
@@ -39,6 +44,7 @@ from tinymq.web.port import (
     TopicPage,
     TopicQuery,
     select,
+    select_clients,
 )
 
 #: Sunday, 29 November 2026, 14:32:06 UTC.
@@ -162,7 +168,9 @@ class FakeConsole:
             reactor_lag_ms=1.4,
             connections=187,
         )
-        self.silent: tuple[str, ...] = ()
+        self.others: tuple[BrokerSnapshot, ...] = ()
+        self.silent: tuple[SilentBroker, ...] = ()
+        self.connected: list[ClientSnapshot] = []
         self.label = "production"
 
     def _find(self, name: str) -> FakeTopic:
@@ -184,6 +192,39 @@ class FakeConsole:
         """Say why publishing is refused."""
         return self.refusing
 
+    @property
+    def brokers(self) -> tuple[BrokerSnapshot, ...]:
+        """Every broker, each with its part of what there is."""
+        led: dict[int, list[FakeTopic]] = {}
+        for topic in self._topics.values():
+            for index, _ in enumerate(topic.partitions):
+                led.setdefault(self._leader(index).id, []).append(topic)
+        rates = [t.rates for t in self._topics.values()]
+        found = (evolve(self.broker, refusing=self.refusing), *self.others)
+        share = len(found) - sum(one.role == "meta" for one in found)
+        whole = Rates(*(sum(r[i] for r in rates) / max(1, share) for i in range(4)))
+        here = [c.broker_id for c in self.connected]
+        slow = [c.broker_id for c in self.connected if c.slow_since_ms is not None]
+        return tuple(
+            evolve(
+                one,
+                partitions=len(led.get(one.id, [])),
+                topics=len({id(topic) for topic in led.get(one.id, [])}),
+                rates=Rates() if one.role == "meta" else whole,
+                slow_clients=slow.count(one.id),
+                connections=here.count(one.id) if here else one.connections,
+            )
+            for one in found
+        )
+
+    def _leader(self, index: int) -> BrokerSnapshot:
+        holding = [b for b in (self.broker, *self.others) if b.role != "meta"]
+        return holding[index % len(holding)]
+
+    def _silence(self, leader: BrokerSnapshot) -> str:
+        silent = any(one.id == leader.id for one in self.silent)
+        return f"Broker {leader.name} does not answer." if silent else ""
+
     def _row(self, topic: FakeTopic) -> TopicRow:
         writes = [p.records[-1].time_ms for p in topic.partitions if p.records]
         return TopicRow(
@@ -193,8 +234,21 @@ class FakeConsole:
             bytes=sum(p.bytes for p in topic.partitions),
             rates=topic.rates,
             last_write_ms=max(writes, default=None),
-            offline=sum(bool(p.offline) for p in topic.partitions),
+            offline=len(self._offline(topic)),
+            leaders=tuple(self._leader(i).id for i, _ in enumerate(topic.partitions)),
         )
+
+    def _offline(self, topic: FakeTopic) -> list[OfflinePartition]:
+        why = [p.offline or self._silence(self._leader(i)) for i, p in enumerate(topic.partitions)]
+        return [
+            OfflinePartition(topic=topic.name, partition=index, reason=reason)
+            for index, reason in enumerate(why)
+            if reason
+        ]
+
+    def _silent_of(self, topics: Iterable[FakeTopic]) -> tuple[str, ...]:
+        held = {self._leader(i).id for topic in topics for i, _ in enumerate(topic.partitions)}
+        return tuple(one.name for one in self.silent if one.id in held)
 
     def _enriched(self, row: TopicRow) -> TopicRow:
         return evolve(row, series=curve(len(row.name), row.rates.messages_in))
@@ -205,24 +259,19 @@ class FakeConsole:
             raise self.failure
         rows = [self._row(topic) for topic in self._topics.values()]
         rates = Rates(*(sum(r.rates[i] for r in rows) for i in range(4)))
-        offline = tuple(
-            OfflinePartition(topic=t.name, partition=i, reason=p.offline)
-            for t in self._topics.values()
-            for i, p in enumerate(t.partitions)
-            if p.offline
-        )
+        offline = [one for topic in self._topics.values() for one in self._offline(topic)]
         by_rate = sorted(rows, key=lambda r: -r.rates.messages_in)[:5]
         return ClusterSnapshot(
             name="prod-east",
             label=self.label,
             taken_ms=NOW,
-            brokers=(evolve(self.broker, refusing=self.refusing, rates=rates),),
+            brokers=self.brokers,
             silent=self.silent,
             topics=len(rows),
             partitions=sum(r.partitions for r in rows),
             messages=sum(r.messages for r in rows),
             bytes=sum(r.bytes for r in rows),
-            offline=offline,
+            offline=tuple(offline[:20]),
             offline_count=len(offline),
             largest=tuple(sorted(rows, key=lambda r: -r.bytes)[:5]),
             busiest=tuple(self._enriched(r) for r in by_rate if r.rates.messages_in),
@@ -233,12 +282,16 @@ class FakeConsole:
 
     def topics(self, query: TopicQuery) -> TopicPage:
         """List topics."""
-        return select(map(self._row, self._topics.values()), query, self._enriched)
+        found = select(map(self._row, self._topics.values()), query, self._enriched)
+        return evolve(found, silent=self._silent_of(self._topics.values()))
 
     def _partition(self, index: int, log: FakePartition, out: float) -> PartitionSnapshot:
+        leader = self._leader(index)
+        reason = log.offline or self._silence(leader)
         return PartitionSnapshot(
             index=index,
-            leader="mq-1",
+            leader=leader.name,
+            leader_id=leader.id,
             start=log.start,
             end=log.end,
             bytes=log.bytes,
@@ -246,8 +299,8 @@ class FakeConsole:
             series=curve(index + 40, log.rate),
             oldest_ms=log.oldest_ms,
             last_write_ms=log.records[-1].time_ms if log.records else None,
-            state="offline" if log.offline else "online",
-            reason=log.offline,
+            state="offline" if reason else "online",
+            reason=reason,
         )
 
     def topic(self, name: str) -> TopicSnapshot:
@@ -270,6 +323,7 @@ class FakeConsole:
             undo=UndoWindow(until_ms=topic.undo_until, records=purged)
             if topic.undo_until
             else None,
+            silent=self._silent_of([topic]),
         )
 
     async def browse(
@@ -463,3 +517,52 @@ class FakeConsole:
         self.calls.append(("undo", topic))
         found.undo_until = None
         return Plan(action="undo", topic=topic, applied=True, records=3)
+
+    # --- brokers and clients -------------------------------------------------
+
+    async def clients(self, query: ClientQuery) -> ClientPage:
+        """List the clients of the brokers that answer."""
+        silent = {one.id for one in self.silent}
+        here = [one for one in self.connected if one.broker_id not in silent]
+        return select_clients(here, query, tuple(one.name for one in self.silent))
+
+    async def client(self, broker_id: int, client: int) -> ClientSnapshot:
+        """Look at one client."""
+        if any(one.id == broker_id for one in self.silent):
+            raise errors.BrokerSilent("the broker does not answer")
+        for one in self.connected:
+            if (one.broker_id, one.id) == (broker_id, client):
+                return one
+        raise errors.UnknownClient(f"there is no client {broker_id}/{client}")
+
+    async def kick(self, broker_id: int, client: int, reason: str) -> ClientSnapshot:
+        """End a connection."""
+        found = await self.client(broker_id, client)
+        self.connected.remove(found)
+        self.calls.append(("kick", broker_id, client, reason))
+        return found
+
+    async def drain(self, broker_id: int, undo: bool, dry_run: bool) -> DrainPlan:
+        """Take a broker out of placement, or back."""
+        found = {one.id: one for one in self.brokers}
+        if broker_id not in found:
+            raise errors.UnknownBroker(f"there is no broker {broker_id}")
+        if not dry_run:
+            self.calls.append(("drain", broker_id, undo))
+            self.broker, *others = (
+                evolve(one, draining=not undo) if one.id == broker_id else one
+                for one in (self.broker, *self.others)
+            )
+            self.others = tuple(others)
+        return DrainPlan(
+            broker_id=broker_id,
+            broker=found[broker_id].name,
+            undo=undo,
+            applied=not dry_run,
+            partitions=found[broker_id].partitions,
+            takers=tuple(
+                one.name
+                for one in found.values()
+                if one.role != "meta" and (undo if one.id == broker_id else not one.draining)
+            ),
+        )

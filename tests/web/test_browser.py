@@ -83,7 +83,20 @@ def faults(tab: Tab) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("name", ["overview", "topic", "messages", "publish"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "overview",
+        "topic",
+        "messages",
+        "publish",
+        "partitions",
+        "brokers",
+        "broker",
+        "clients",
+        "client",
+    ],
+)
 def test_troubled_pages_are_accessible(browser: Chromium, name: str) -> None:
     """Warnings, errors and pills have enough contrast in both themes."""
     with serving("troubled") as address:
@@ -109,6 +122,9 @@ def test_hostile_content_runs_nowhere(browser: Chromium) -> None:
                 path = f"/topics/{item['name']}{look}"
                 encoded = tab.run(f"encodeURIComponent({json.dumps(item['name'])})")
                 paths.append(path.replace(item["name"], encoded, 1))
+        paths += ["/brokers", "/clients", "/brokers/77", "/brokers/3/drain"]
+        paths += [f"/brokers/{i + 1}" for i, _ in enumerate(HOSTILE)]
+        paths += [f"/clients/1/{1000 + i}{k}" for i, _ in enumerate(HOSTILE) for k in ("", "/kick")]
         for path in paths:
             tab.open(address + path)
             assert tab.run(
@@ -168,6 +184,74 @@ def test_everything_works_without_scripts(tab: Tab, address: str) -> None:
     assert "The topic was deleted" in tab.run("document.body.innerText")
 
 
+def test_kick_and_drain_without_scripts(tab: Tab, address: str) -> None:
+    """From the lists to the plan to the change: links and forms alone."""
+    tab.look(1440, 900, "light", scripts=False)
+    tab.open(address + "/clients?name=thumbs-9")
+    tab.loading(lambda: tab.click("main tbody th a"))
+    tab.loading(lambda: tab.click(".head .btn.dan"))
+    tab.type("#f-reason", "too many connections")
+    tab.loading(lambda: tab.click("form.form .btn.dan"))
+    assert "The client was kicked" in tab.run("document.body.innerText")
+
+    tab.open(address + "/brokers?sort=name&reverse=true")
+    tab.loading(lambda: tab.click("main tbody th a"))
+    tab.loading(lambda: tab.click(".head > .row > a.btn"))
+    tab.loading(lambda: tab.click("form.form .btn.pri"))
+    assert "gets no new partitions" in tab.run("document.querySelector('.flash').innerText")
+    tab.loading(lambda: tab.click(".flash a.btn"))
+    tab.loading(lambda: tab.click("form.form .btn.pri"))
+    assert "gets new partitions again" in tab.run("document.querySelector('.flash').innerText")
+    assert tab.run("location.pathname") == "/brokers/3"
+
+
+def test_keyboard_alone_kicks_a_client(tab: Tab, address: str) -> None:
+    """Search, choose the row, plan and confirm without a pointer."""
+    tab.open(address + "/clients?name=thumbs-8")
+    tab.key("j")
+    tab.loading(lambda: tab.key("Enter"))
+    tab.run("document.querySelector('.crumb a').focus()")
+    for _ in range(3):
+        tab.key("Tab")
+    assert tab.run("document.activeElement.innerText") == "Kick…"
+    assert tab.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    tab.loading(lambda: tab.key("Enter"))
+    tab.run("document.querySelector('#f-reason').focus()")
+    tab.key("x")
+    tab.loading(lambda: tab.key("Enter"))
+    assert "The client was kicked" in tab.run("document.body.innerText")
+
+
+def test_partial_figures_colour_the_age(browser: Chromium) -> None:
+    """While a broker is silent the age is amber and names it, also after a refresh."""
+    with serving("troubled") as address:
+        tab = browser.tab()
+        tab.look(1440, 900, "light")
+        tab.open(address + "/brokers")
+        tab.wait("document.querySelector('#age').innerText.startsWith('Updated')")
+        assert tab.run("document.querySelector('#age').innerText").endswith("ago, mq-2 silent")
+        assert tab.run("document.querySelector('#age').className") == "q sm warn"
+        tab.run(
+            "window.settled = 0; document.addEventListener('htmx:afterSettle', () => settled++);"
+            "htmx.ajax('GET', '/brokers', {source: '#live', target: '#main',"
+            " swap: 'morph:innerHTML'})"
+        )
+        tab.wait("window.settled > 0")
+        assert tab.run("document.querySelectorAll('#partial').length") == 1
+        assert tab.complaints == []
+        tab.close()
+
+
+def test_full_bars_are_seen_on_a_phone(browser: Chromium) -> None:
+    """What leaves on a phone is columns; the amber of a bar stays."""
+    with serving("troubled") as address:
+        tab = browser.tab()
+        tab.look(390, 900, "light")
+        tab.open(address + "/brokers")
+        assert tab.run("document.querySelector('.fl.w').getBoundingClientRect().width > 40")
+        tab.close()
+
+
 def test_theme_switches_at_once_and_stays(tab: Tab, address: str) -> None:
     """The switch needs no round trip and is remembered on every page."""
     tab.open(address + "/")
@@ -204,7 +288,7 @@ def test_refresh_keeps_focus_and_what_is_open(tab: Tab, address: str) -> None:
     tab.run("htmx.ajax('GET', '/', {source: '#live', target: '#main', swap: 'morph:innerHTML'})")
     tab.wait("window.swaps > 0")
 
-    assert tab.run("document.activeElement.innerText") == "clicks.raw"
+    assert tab.run("document.activeElement.innerText") == "mq-1"
     assert tab.run("document.querySelector('details.data').open")
     assert_quiet(tab, address)
 
@@ -250,6 +334,10 @@ def test_keys(tab: Tab, address: str) -> None:
     assert tab.run("location.pathname") == "/topics"
     tab.key("j")
     assert tab.run("document.activeElement.innerText") == "audit.raw"
+    for letter, path in (("b", "/brokers"), ("c", "/clients"), ("o", "/")):
+        tab.key("g")
+        tab.loading(lambda letter=letter: tab.key(letter))  # type: ignore[misc]
+        assert path == tab.run("location.pathname")
 
 
 def test_charts_come_alive_and_survive_a_refresh(tab: Tab, address: str) -> None:

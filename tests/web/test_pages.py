@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from urllib.parse import quote
 
 import pytest
 from typing_extensions import override
 
 from tests.web.client import Client
-from tests.web.content import hostile, lively, troubled
+from tests.web.content import HOSTILE, hostile, lively, troubled
 from tests.web.fakes import NOW, FakeConsole, FakePartition, FakeRecord, FakeTopic
 from tinymq.errors import NotLeader
 from tinymq.web.port import MessageView
@@ -43,7 +44,7 @@ def test_overview_names_problems_with_a_way_to_look() -> None:
     """Refused publishing, silent brokers and offline partitions are each a sentence."""
     reply = Client(troubled()).get("/")
 
-    assert "3 problems" in reply.shown
+    assert "6 problems" in reply.shown
     assert "mq-1 refuses to publish" in reply.shown
     assert "mq-2 does not answer" in reply.shown
     assert "fdatasync failed: Input/output error" in reply.shown
@@ -479,6 +480,7 @@ def test_search_leads_to_message_or_topics(client: Client) -> None:
     place = client.get("/find?q=orders.created/3/20,766,200").headers["location"]
     assert place == "/topics/orders.created/messages/3/20766200"
     assert client.get("/find?q=a+%26+b").headers["location"] == "/topics?name=a+%26+b"
+    assert client.get("/find?q=clicks").headers["location"] == "/topics?name=clicks"
     assert client.get("/find").headers["location"] == "/topics"
 
 
@@ -556,8 +558,43 @@ def test_hostile_text_is_inert_on_every_page(index: int) -> None:
         check_inert(reply.text)
 
 
+@pytest.mark.parametrize("index", range(9))
+def test_hostile_brokers_and_clients_are_inert(index: int) -> None:
+    """What a broker or a client says of itself is text, wherever it appears."""
+    client = Client(hostile())
+    number = 1000 + index
+    for path in (
+        "/brokers",
+        f"/brokers/{index + 1}",
+        f"/brokers/{index + 1}/drain",
+        f"/brokers/{index + 1}/undrain",
+        "/brokers/77",
+        "/clients",
+        "/clients?done=kicked",
+        f"/clients/1/{number}",
+        f"/clients/1/{number}/kick",
+        f"/find?q={quote(HOSTILE[index])}",
+    ):
+        reply = client.get(path)
+        assert reply.status == 200, path
+        check_inert(reply.text)
+
+
 @pytest.mark.parametrize(
-    "path", ["/topics?name=", "/find?q=", "/topics/", "/new-topic?name=", "/topics?sort="]
+    "path",
+    [
+        "/topics?name=",
+        "/find?q=",
+        "/topics/",
+        "/new-topic?name=",
+        "/topics?sort=",
+        "/clients?name=",
+        "/clients?sort=",
+        "/clients/1/",
+        "/brokers?sort=",
+        "/brokers/",
+        "/brokers/1?done=",
+    ],
 )
 @pytest.mark.parametrize(
     "text", ['"><img src=x onerror=alert(1)>', "<script>alert(1)</script>", "{{7*7}}"]

@@ -35,8 +35,12 @@ def assert_headed(headers: object, *, kept: bool = False) -> None:
     [
         ("GET", "/", 200),
         ("GET", "/topics/orders.created/messages", 200),
-        ("GET", "/find?q=x", 303),
+        ("GET", "/find?q=orders", 303),
         ("GET", "/topics?page=x", 400),
+        ("GET", "/clients", 200),
+        ("GET", "/brokers/9", 404),
+        ("GET", "/clients/9/9", 404),
+        ("PUT", "/brokers/1/drain", 405),
         ("GET", "/topics/none", 404),
         ("GET", "/nothing", 404),
         ("GET", "/topics/%ff", 404),
@@ -54,7 +58,7 @@ def test_headers_are_on_every_answer(client: Client, method: str, path: str, sta
     reply = client.call(method, path)
 
     assert status == reply.status
-    assert_headed(reply.headers, kept=path in {"/", "/topics"})
+    assert_headed(reply.headers, kept=path in {"/", "/topics", "/clients"})
 
 
 @pytest.mark.parametrize("path", ["/", "/topics/x", "/api/v1/topics/x"])
@@ -120,6 +124,9 @@ FORMS = [
     ("/topics/orders.created/undo", {}),
     ("/new-topic", {"name": "made"}),
     ("/view", {"theme": "dark"}),
+    ("/brokers/2/drain", {}),
+    ("/brokers/2/undrain", {}),
+    ("/clients/1/1000/kick", {"reason": "x"}),
 ]
 
 
@@ -193,6 +200,9 @@ CALLS = [
     ("DELETE", "/api/v1/topics/orders.created", b"{}"),
     ("POST", "/api/v1/topics/orders.created:purge", b"{}"),
     ("POST", "/api/v1/topics/orders.created:undo", b"{}"),
+    ("POST", "/api/v1/brokers/2:drain", b"{}"),
+    ("POST", "/api/v1/brokers/2:undrain", b"{}"),
+    ("POST", "/api/v1/clients/1/1000:kick", b'{"reason":"x"}'),
 ]
 
 

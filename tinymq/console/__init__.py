@@ -10,9 +10,10 @@ from __future__ import annotations
 from tinymq.console.changes import Changes
 from tinymq.console.looking import Looking
 from tinymq.console.messages import Messages
+from tinymq.console.people import People
 
 __all__ = ["BrokerConsole"]
 
 
-class BrokerConsole(Looking, Messages, Changes):
+class BrokerConsole(Looking, Messages, Changes, People):
     """One broker with its MetaServer, as a console."""

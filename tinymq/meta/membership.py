@@ -51,8 +51,8 @@ class Membership(Following):
         history: int = 1000,
     ) -> None:
         super().__init__(store, config, clocks, history)
-        #: Leases of brokers whose link ended.
-        self._lost: set[int] = set()
+        #: Leases of brokers whose link ended; of all of them, when the MetaServer starts.
+        self._lost = {broker.lease for broker in self.registry.brokers.values()}
         #: By what link each lease was renewed last.
         self._links: dict[int, object] = {}
         self._loads: dict[int, Load] = {}
@@ -231,15 +231,18 @@ class Membership(Following):
         A later heartbeat, over another link, gives it the full time again.
 
         Args:
-            broker: The broker, as it registered over that link.
-            link: The link; if the broker was heard over another since, nothing is lost.
+            broker: The broker, as it registered.
+            link: The link, which decides if it is known: the broker may have been heard
+                over another since, or registered again over this one.
         """
         live = self.registry.brokers.get(broker.id)
-        if live is None or live.lease != broker.lease:
+        if live is None:
             return
-        if self._links.get(broker.lease, link) is link:
-            self._store.shorten(broker.lease, LOST_SECONDS)
-            self._lost.add(broker.lease)
+        held = self._links.get(live.lease)
+        known = held is not None and link is not None
+        if held is link if known else live.lease == broker.lease:
+            self._store.shorten(live.lease, LOST_SECONDS)
+            self._lost.add(live.lease)
 
     def leave(self, broker: BrokerInfo) -> None:
         """Let a broker be gone, at once."""

@@ -17,7 +17,8 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -198,8 +199,8 @@ class Store:
             compares: What must hold, all of it.
             writes: What to write then; no key twice.
             otherwise: What to write else.
-            vital: On a full disk, give up the ballast for it: it makes room, or is
-                needed by whoever would.
+            vital: On a full disk, shrink the write-ahead log for it, then give up the
+                ballast: it makes room, or is needed by whoever would.
 
         Returns:
             Whether the comparisons held.
@@ -209,31 +210,64 @@ class Store:
             StorageError: The disk failed. Nothing can be written any more,
                 since no later sync would tell what is on it.
         """
-        try:
-            held, events = self._try(compares, writes, otherwise)
-        except StorageFull:
-            if not vital or not self._ballast.release():
-                raise
-            held, events = self._try(compares, writes, otherwise)
+        held, events = self._try_hard(compares, writes, otherwise, vital=vital)
         if events:
             self.revision += 1
             self._announce(events)
         return held
+
+    def _try_hard(
+        self,
+        compares: Sequence[Compare],
+        writes: Sequence[Write],
+        otherwise: Sequence[Write],
+        *,
+        vital: bool,
+    ) -> tuple[bool, tuple[Event, ...]]:
+        reliefs = iter((self._shrink, self._lighten) if vital else ())
+        while True:
+            try:
+                return self._try(compares, writes, otherwise)
+            except StorageFull:
+                if not any(relief() for relief in reliefs):
+                    raise
+
+    def _shrink(self) -> bool:
+        """Carry the write-ahead log over to the database, which frees the log's space."""
+        try:
+            with self._noting_failure():
+                self._sql("PRAGMA wal_checkpoint(TRUNCATE)")
+        except StorageFull:
+            return False
+        return True
+
+    def _lighten(self) -> bool:
+        """Give up the ballast; in its room the log can be carried over, which frees more."""
+        if not self._ballast.release():
+            return False
+        self._shrink()
+        return True
+
+    @contextmanager
+    def _noting_failure(self) -> Iterator[None]:
+        """Let a failure that is not a full disk be final."""
+        try:
+            with translated(self.file):
+                yield
+        except StorageFull:
+            raise
+        except StorageError as error:
+            self._failed = error
+            raise
 
     def _try(
         self, compares: Sequence[Compare], writes: Sequence[Write], otherwise: Sequence[Write]
     ) -> tuple[bool, tuple[Event, ...]]:
         if self._failed is not None:
             raise self._failed
-        try:
-            with translated(self.file), transaction(self._open):
-                held = all(self._holds(compare) for compare in compares)
-                return held, self._write(writes if held else otherwise)
-        except StorageFull:
-            raise
-        except StorageError as error:
-            self._failed = error
-            raise
+        with self._noting_failure(), transaction(self._open):
+            held = all(self._holds(compare) for compare in compares)
+            return held, self._write(writes if held else otherwise)
 
     def _holds(self, compare: Compare) -> bool:
         entry = self.get(compare.key)
@@ -333,7 +367,7 @@ class Store:
         """
         with translated(self.file):
             rows = self._sql(
-                f"SELECT {_COLUMNS} FROM entries"  # noqa: S608 a constant
+                f"SELECT {_COLUMNS} FROM entries INDEXED BY entries_by_revision"  # noqa: S608
                 " WHERE revision >= ? AND key >= ? AND key < ? ORDER BY revision, key",
                 revision,
                 max(start, "\0"),
@@ -430,11 +464,17 @@ class Store:
     def _end(self, leases: list[int]) -> None:
         if not leases:
             return
-        keys = [entry.key for entry in self.range(*prefix("")) if entry.lease in leases]
+        keys = [key for lease in leases for key in self._living_by(lease)]
         keys += [f"{_LEASES}{lease}" for lease in leases]
         self.transact([], [Delete(key) for key in keys], vital=True)
         for lease in leases:
             self._leases.pop(lease, None)
+
+    def _living_by(self, lease: int) -> list[str]:
+        with translated(self.file):
+            rows = self._sql("SELECT DISTINCT key FROM entries WHERE lease = ?", lease)
+        entries = (self.get(key) for (key,) in rows)
+        return [entry.key for entry in entries if entry is not None and entry.lease == lease]
 
     # --- SQLite
 

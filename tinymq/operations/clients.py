@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tinymq.errors import BrokerSilent
-from tinymq.operation import AFTER, BROKER, DRY, FILTER, LIMIT, Operation, Parameter, Result, table
+from tinymq.errors import BrokerSilent, InvalidRequest
+from tinymq.operation import (
+    AFTER,
+    BROKER,
+    DRY,
+    FILTER,
+    LIMIT,
+    THE_BROKER,
+    Operation,
+    Parameter,
+    Result,
+    table,
+)
 from tinymq.operations.base import Base
 from tinymq.wire.fields import I64, integer, text
 
@@ -22,10 +33,12 @@ class Clients(Base):
         answers = await self._ask(asked, "node.clients", {"filter": filter})
         found = [row for result in answers.results.values() for row in result["clients"]]
         found.sort(key=_order)
-        page = [row for row in found if not after or _order(row) > _place(found, after)]
+        place = _place(found, after) if after else None
+        page = [row for row in found if place is None or _order(row) > place]
         return {
             "clients": page[:limit],
             "more": len(page) > limit,
+            "after": _name(page[limit - 1]) if len(page) > limit else None,
             "total": len(found),
             "silent": self._silence(answers),
         }
@@ -55,22 +68,26 @@ def _order(row: Result) -> tuple[bool, str, int, int]:
 def _place(rows: list[Result], after: str) -> tuple[bool, str, int, int]:
     """Where a page ended: ``BROKER/NUMBER`` of its last client."""
     for row in rows:
-        if f"{row['broker_id']}/{row['id']}" == after:
+        if _name(row) == after:
             return _order(row)
-    return False, "", 0, 0
+    raise InvalidRequest("the client that after names has gone; begin anew", field="after")
 
 
-_BROKER: Final = Parameter("broker", text(200))
+def _name(row: Result) -> str:
+    """Name a row so that a page can begin behind it."""
+    return f"{row['broker_id']}/{row['id']}"
+
+
 _ID: Final = Parameter("id", integer(0, I64))
 
 CLIENT_OPERATIONS: Final[dict[str, Operation]] = table(
     Operation("client.list", "viewer", False, (BROKER, FILTER, AFTER, LIMIT), Clients.clients),
-    Operation("client.info", "viewer", False, (_BROKER, _ID), Clients.client),
+    Operation("client.info", "viewer", False, (THE_BROKER, _ID), Clients.client),
     Operation(
         "client.kick",
         "operator",
         True,
-        (_BROKER, _ID, Parameter("reason", text(500), default="an operator ended it"), DRY),
+        (THE_BROKER, _ID, Parameter("reason", text(500), default="an operator ended it"), DRY),
         Clients.kick,
     ),
 )

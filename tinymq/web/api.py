@@ -39,7 +39,7 @@ from tinymq.web.render import deliver
 from tinymq.web.security import foreign
 from tinymq.web.viewers import WINDOW
 
-_ROOT: Final = "/api/v1"
+ROOT: Final = "/api/v1"
 _RAW: Final = "application/octet-stream"
 
 
@@ -126,29 +126,29 @@ class Api:
 
     # --- looking -------------------------------------------------------------
 
-    @app.route(f"{_ROOT}/cluster", methods=["GET"])
+    @app.route(f"{ROOT}/cluster", methods=["GET"])
     def cluster(self, request: Request) -> bytes:
         """The cluster with its brokers."""
         return answer_json(request, describe.cluster(self._console.cluster()))
 
-    @app.route(f"{_ROOT}/topics", methods=["GET"])
+    @app.route(f"{ROOT}/topics", methods=["GET"])
     def topics(self, request: Request) -> bytes:
         """A page of topics."""
         asked = topic_query(query_of(request))
         return answer_json(request, describe.topic_page(self._console.topics(asked)))
 
-    @app.route(f"{_ROOT}/topics/<name>", methods=["GET"])
+    @app.route(f"{ROOT}/topics/<name>", methods=["GET"])
     def topic(self, request: Request, name: str) -> bytes:
         """One topic."""
         return answer_json(request, describe.topic(self._console.topic(name)))
 
-    @app.route(f"{_ROOT}/topics/<name>/partitions", methods=["GET"])
+    @app.route(f"{ROOT}/topics/<name>/partitions", methods=["GET"])
     def partitions(self, request: Request, name: str) -> bytes:
         """The partitions of a topic."""
         found = self._console.topic(name).partitions
         return answer_json(request, {"items": [describe.partition(one) for one in found]})
 
-    @app.route(f"{_ROOT}/topics/<name>/messages", methods=["GET"])
+    @app.route(f"{ROOT}/topics/<name>/messages", methods=["GET"])
     async def messages(self, request: Request, name: str) -> bytes:
         """Messages, from where the query says."""
         want = wanted(query_of(request))
@@ -156,7 +156,7 @@ class Api:
         return answer_json(request, describe.page(found))
 
     @app.route(
-        f"{_ROOT}/topics/<name>/partitions/<int:partition>/messages/<int:offset>", methods=["GET"]
+        f"{ROOT}/topics/<name>/partitions/<int:partition>/messages/<int:offset>", methods=["GET"]
     )
     async def message(self, request: Request, name: str, partition: int, offset: int) -> bytes:
         """One message, or a window of it."""
@@ -176,7 +176,7 @@ class Api:
         body = self._json(request)
         return from_json(body, body_of(request, self._config.max_form))
 
-    @app.route(f"{_ROOT}/topics/<name>/messages", methods=["POST"])
+    @app.route(f"{ROOT}/topics/<name>/messages", methods=["POST"])
     async def publish(self, request: Request, name: str) -> bytes:
         """Append one record; answered when it is as durable as the topic promises."""
         query, _ = self._change(request)
@@ -184,7 +184,7 @@ class Api:
         at = await self._console.publish(name, wish.value, wish.key, wish.headers, wish.partition)
         return answer_json(request, describe.position(at), 201)
 
-    @app.route(f"{_ROOT}/topics/<name>", methods=["PUT"])
+    @app.route(f"{ROOT}/topics/<name>", methods=["PUT"])
     async def create(self, request: Request, name: str) -> bytes:
         """Make a topic. The same request again changes nothing."""
         _, dry_run = self._change(request)
@@ -194,7 +194,7 @@ class Api:
         plan = await self._console.create_topic(name, count, config, dry_run=dry_run)
         return answer_json(request, describe.plan(plan), 201 if plan.applied else 200)
 
-    @app.route(f"{_ROOT}/topics/<name>", methods=["PATCH"])
+    @app.route(f"{ROOT}/topics/<name>", methods=["PATCH"])
     async def alter(self, request: Request, name: str) -> bytes:
         """Change settings of a topic; null returns one to its default."""
         _, dry_run = self._change(request)
@@ -202,14 +202,14 @@ class Api:
         plan = await self._console.alter_topic(name, config, dry_run=dry_run)
         return answer_json(request, describe.plan(plan))
 
-    @app.route(f"{_ROOT}/topics/<name>", methods=["DELETE"])
+    @app.route(f"{ROOT}/topics/<name>", methods=["DELETE"])
     async def delete(self, request: Request, name: str) -> bytes:
         """Delete a topic with all its records."""
         _, dry_run = self._change(request)
         plan = await self._console.delete_topic(name, dry_run=dry_run)
         return answer_json(request, describe.plan(plan))
 
-    @app.route(f"{_ROOT}/topics/<name>", methods=["POST"])
+    @app.route(f"{ROOT}/topics/<name>", methods=["POST"])
     async def act(self, request: Request, name: str) -> bytes:
         """Carry out ``…/topics/NAME:purge`` or ``…:undo``."""
         _, dry_run = self._change(request)

@@ -24,6 +24,8 @@ _STATUS: Final[tuple[tuple[type[errors.TinyMQError], int], ...]] = (
     (errors.UnknownTopic, 404),
     (errors.UnknownTopicId, 404),
     (errors.UnknownPartition, 404),
+    (errors.UnknownClient, 404),
+    (errors.UnknownBroker, 404),
     (errors.OffsetOutOfRange, 404),
     (errors.TopicExists, 409),
     (errors.NothingToUndo, 409),
@@ -39,9 +41,12 @@ _STATUS: Final[tuple[tuple[type[errors.TinyMQError], int], ...]] = (
 _FIELDS: Final[tuple[tuple[type[errors.TinyMQError], str], ...]] = (
     (errors.InvalidName, "name"),
     (errors.UnknownPartition, "partition"),
+    (errors.UnknownClient, "client"),
+    (errors.UnknownBroker, "broker"),
     (errors.OffsetOutOfRange, "offset"),
     (errors.ValueTooLarge, "value"),
 )
+_TITLES: Final = {404: "Not found", 413: "Too large"}
 _RETRY_SECONDS: Final = 5
 
 
@@ -67,7 +72,7 @@ class Answer:
         self.status, self.title, self.detail = 500, "Internal error", "The broker's log says more."
         self.field, self.kind = "", "InternalError"
         if isinstance(error, BadInput):
-            self._say(error.status, "Too large" if error.status == 413 else "Bad input", error.text)
+            self._say(error.status, _TITLES.get(error.status, "Bad input"), error.text)
             self.field = error.field
         elif isinstance(error, Refused):
             self._say(403, "Refused", str(error))

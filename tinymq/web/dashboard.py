@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from tinymq.web.actions import Actions
+from tinymq.web.broker_pages import BrokerPages
+from tinymq.web.client_pages import ClientPages
+from tinymq.web.finding import Finding
 from tinymq.web.pages import Pages
 
 
-class Dashboard(Pages, Actions):
+class Dashboard(Pages, BrokerPages, ClientPages, Finding, Actions):
     """All pages. Its `app` finds the method that an address belongs to."""

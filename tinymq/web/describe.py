@@ -8,14 +8,25 @@ and, as ``…_text``, as strings.
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from typing import Any, Final
 
 from attrs import asdict
 
-from tinymq.stats import BrokerSnapshot, ClusterSnapshot, PartitionSnapshot, TopicRow, TopicSnapshot
+from tinymq.stats import (
+    BrokerSnapshot,
+    ClientSnapshot,
+    ClusterSnapshot,
+    PartitionSnapshot,
+    TopicRow,
+    TopicSnapshot,
+)
+from tinymq.web.brokers import Row
 from tinymq.web.format import Times
 from tinymq.web.plaintext import is_text
 from tinymq.web.port import (
+    ClientPage,
+    DrainPlan,
     Headers,
     MessageView,
     Page,
@@ -74,7 +85,75 @@ def headers(given: Headers) -> list[Json]:
 
 def broker(one: BrokerSnapshot) -> Json:
     """Write a broker."""
-    return {**asdict(one), "rates": one.rates._asdict(), "started": time(one.started_ms)}
+    return {
+        **asdict(one),
+        "rates": one.rates._asdict(),
+        "started": time(one.started_ms),
+        "heard": time(one.heard_ms),
+    }
+
+
+def broker_row(row: Row) -> Json:
+    """Write a broker with how it stands. Figures that nobody knows are null."""
+    written = broker(row.broker)
+    if not row.known:
+        keep = {"id", "name", "listen", "role", "heard", "heard_ms"}
+        written = {key: value if key in keep else None for key, value in written.items()}
+    written["state"] = row.standing.word.lower()
+    written["silent_since"] = time(row.since_ms)
+    return written
+
+
+def brokers(cluster: ClusterSnapshot, rows: Sequence[Row]) -> Json:
+    """Write all brokers in their envelope."""
+    return {
+        "items": [broker_row(row) for row in rows],
+        "item_count": len(rows),
+        "partial": bool(cluster.silent),
+        "silent": [one.name for one in cluster.silent],
+    }
+
+
+def drain(one: DrainPlan) -> Json:
+    """Write the plan of draining a broker; the same value before and after."""
+    return asdict(one)
+
+
+def client(one: ClientSnapshot) -> Json:
+    """Write a client."""
+    return {
+        "broker": one.broker,
+        "broker_id": one.broker_id,
+        "id": one.id,
+        "client_id": one.client_id,
+        "address": one.address,
+        "agent": one.agent,
+        "protocol": one.protocol,
+        "user": one.user,
+        "since": time(one.since_ms),
+        "heard": time(one.heard_ms),
+        "slow_since": time(one.slow_since_ms),
+        "counters": one.counters._asdict(),
+        "rates": one.rates._asdict(),
+        "buffered": one.buffered,
+        "pending": one.pending,
+        "waiting": one.waiting,
+    }
+
+
+def client_page(one: ClientPage) -> Json:
+    """Write a list of clients in its envelope."""
+    return {
+        "items": [client(row) for row in one.items],
+        "page": one.page,
+        "page_count": one.page_count,
+        "item_count": len(one.items),
+        "filtered_count": one.filtered_count,
+        "total_count": one.total_count,
+        "slow": one.slow,
+        "partial": bool(one.silent),
+        "silent": list(one.silent),
+    }
 
 
 def cluster(one: ClusterSnapshot) -> Json:
@@ -93,7 +172,7 @@ def cluster(one: ClusterSnapshot) -> Json:
         "offline_count": one.offline_count,
         "damaged": list(one.damaged),
         "partial": bool(one.silent),
-        "silent": list(one.silent),
+        "silent": [each.name for each in one.silent],
     }
 
 
@@ -108,6 +187,7 @@ def topic_row(one: TopicRow) -> Json:
         "rates": one.rates._asdict(),
         "last_write": time(one.last_write_ms),
         "offline": one.offline,
+        "leaders": list(one.leaders),
     }
 
 
@@ -130,6 +210,7 @@ def partition(one: PartitionSnapshot) -> Json:
     return {
         "partition": one.index,
         "leader": one.leader,
+        "leader_id": one.leader_id,
         "start": one.start,
         "start_text": str(one.start),
         "end": one.end,
@@ -160,6 +241,8 @@ def topic(one: TopicSnapshot) -> Json:
         "last_write": time(one.last_write_ms),
         "undo": one.undo and {"until": time(one.undo.until_ms), "records": one.undo.records},
         "partitions": [partition(p) for p in one.partitions],
+        "partial": bool(one.silent),
+        "silent": list(one.silent),
     }
 
 

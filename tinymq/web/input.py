@@ -16,6 +16,7 @@ from tinymq.web.security import header
 
 _MOST_FIELDS: Final = 2000
 MOST_OFFSET: Final = 2**63 - 1
+MOST_BROKER: Final = 2**31 - 1
 T = TypeVar("T", bound=str)
 
 

@@ -12,21 +12,34 @@ from tinymq.limits import MAX_VALUE_CEILING
 from tinymq.stats import ClusterSnapshot, Trail
 from tinymq.web import charts
 from tinymq.web import format as write
-from tinymq.web.base import Base, redirect
+from tinymq.web.base import Base
+from tinymq.web.brokers import Order, rows
 from tinymq.web.browsing import KINDS, MOST_BYTES, WHERES, coverage, neighbours, preview, wanted
-from tinymq.web.input import MOST_OFFSET, BadInput, choice, integer, query_of, text, truth
-from tinymq.web.port import MAX_PAGE_SIZE, SORT_FIELDS, MessageView, TopicQuery
+from tinymq.web.input import (
+    MOST_BROKER,
+    MOST_OFFSET,
+    BadInput,
+    choice,
+    integer,
+    query_of,
+    text,
+    truth,
+)
+from tinymq.web.lists import MAX_PAGE_SIZE, SORT_FIELDS, TopicQuery
+from tinymq.web.placement import placement
+from tinymq.web.port import MessageView
 from tinymq.web.publishing import copied
-from tinymq.web.render import segment, view_of
-from tinymq.web.verdict import problems, problems_of
+from tinymq.web.render import view_of
+from tinymq.web.verdict import draining, problems, tightest
 from tinymq.web.viewers import KINDS as VIEWS
 from tinymq.web.viewers import NAMES, WINDOW, guess, show, window_of
 
 _SPANS: Final = {"10m": (600_000, "Last 10 minutes"), "6h": (6 * 3_600_000, "Last 6 hours")}
 _MOST_PAGE: Final = 10**6
-_ADDRESS: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)/(?P<partition>\d+)/(?P<offset>[\d,]+)")
 #: Partitions that a topic's first page shows.
 _FEW_PARTITIONS: Final = 16
+#: Brokers that the overview shows.
+_FEW_BROKERS: Final = 8
 
 
 def topic_query(query: Mapping[str, Any], page_size: int = 50) -> TopicQuery:
@@ -37,6 +50,7 @@ def topic_query(query: Mapping[str, Any], page_size: int = 50) -> TopicQuery:
         reverse=truth(query, "reverse"),
         page=integer(query, "page", 1, _MOST_PAGE) or 1,
         page_size=integer(query, "page_size", 1, MAX_PAGE_SIZE) or page_size,
+        broker=integer(query, "broker", 0, MOST_BROKER),
     )
 
 
@@ -70,7 +84,7 @@ def _charts(
     )
     found: list[Drawn] = []
     for plot, writer in plots:
-        wide, narrow = plot.draw(times, box), plot.draw(times, charts.NARROW)
+        wide, narrow = plot.draw(times, box), plot.draw(times, charts.NARROW, bare=True)
         if wide and narrow:
             found.append(((wide, narrow), writer))
     return found
@@ -92,6 +106,8 @@ class Pages(Base):
         span = choice(query, "span", tuple(_SPANS), "10m")
         span_ms, span_title = _SPANS[span]
         trail = cluster.recent if span == "10m" else cluster.long
+        times = self._times(request, cluster)
+        listed = rows(cluster, times)
         return self._renderer.page(
             request,
             "overview.html",
@@ -99,11 +115,15 @@ class Pages(Base):
             keep=True,
             current="overview",
             query=query,
+            silent=None,
             problems=problems(cluster),
-            states={b.name: next(problems_of(b), None) for b in cluster.brokers},
+            draining=draining(cluster),
+            tightest=tightest(cluster),
+            rows=listed if len(listed) <= _FEW_BROKERS else Order().of(listed)[:_FEW_BROKERS],
+            broker_count=len(listed),
             span=span,
             span_title=span_title,
-            charts=_charts(trail, self._times(request, cluster), span_ms),
+            charts=_charts(trail, times, span_ms),
         )
 
     @Base.app.route("/topics", methods=["GET"])
@@ -111,37 +131,32 @@ class Pages(Base):
         """The list of topics."""
         query = query_of(request)
         asked = topic_query(query)
+        found = self._console.topics(asked)
         return self._renderer.page(
             request,
             "topics.html",
             self._console.cluster(),
             keep=True,
+            silent=found.silent,
             current="topics",
             query=query,
             asked=asked,
-            found=self._console.topics(asked),
+            found=found,
         )
-
-    @Base.app.route("/find", methods=["GET"])
-    def find(self, request: Request) -> bytes:
-        """Go to the message or the topics that a person typed."""
-        asked = text(query_of(request), "q").strip()
-        match = _ADDRESS.fullmatch(asked)
-        if match:
-            offset = match["offset"].replace(",", "")
-            name = segment(match["topic"])
-            return redirect(request, f"/topics/{name}/messages/{match['partition']}/{offset}")
-        return redirect(request, "/topics", {"name": asked} if asked else None)
 
     def _topic_page(self, request: Request, name: str, tab: str, **values: Any) -> bytes:
         values.setdefault("query", query_of(request))
+        cluster, topic = self._console.cluster(), self._console.topic(name)
         return self._renderer.page(
             request,
             f"topic_{tab}.html",
-            self._console.cluster(),
+            cluster,
+            silent=topic.silent,
             current="topics",
             tab=tab,
-            topic=self._console.topic(name),
+            topic=topic,
+            places=placement(topic, cluster),
+            zones={one.id: one.zone for one in cluster.brokers},
             **values,
         )
 

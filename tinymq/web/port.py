@@ -9,103 +9,47 @@ counted and no offset moves because somebody looked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Literal, Protocol, get_args
+from collections.abc import Mapping
+from typing import Literal, Protocol
 
 from attrs import frozen
 
-from tinymq.stats import ClusterSnapshot, TopicRow, TopicSnapshot
+from tinymq.stats import ClientSnapshot, ClusterSnapshot, TopicSnapshot
+from tinymq.web.lists import (
+    ClientPage,
+    ClientQuery,
+    TopicPage,
+    TopicQuery,
+    select,
+    select_clients,
+)
 
-SortField = Literal[
-    "name", "partitions", "messages", "bytes", "messages_in", "messages_out", "last_write_ms"
+__all__ = [
+    "At",
+    "ClientPage",
+    "ClientQuery",
+    "Console",
+    "DrainPlan",
+    "Headers",
+    "MessageView",
+    "Newest",
+    "Oldest",
+    "Page",
+    "Plan",
+    "PlanPart",
+    "Position",
+    "RecordView",
+    "Scanned",
+    "SettingChange",
+    "Since",
+    "Start",
+    "TopicPage",
+    "TopicQuery",
+    "select",
+    "select_clients",
 ]
-SORT_FIELDS: Final[tuple[SortField, ...]] = get_args(SortField)
-MAX_PAGE_SIZE: Final = 500
 
 Headers = tuple[tuple[str, bytes], ...]
-
-
-# --- lists -------------------------------------------------------------------
-
-
-@frozen(kw_only=True)
-class TopicQuery:
-    """
-    Which topics to list.
-
-    Attributes:
-        name: Part of the name, in any case; empty for all.
-        sort: The field to sort by; ties are sorted by name.
-        reverse: Whether the largest comes first.
-        page: Counted from 1. A page behind the last one is the last one.
-        page_size: At most `MAX_PAGE_SIZE`.
-    """
-
-    name: str = ""
-    sort: SortField = "name"
-    reverse: bool = False
-    page: int = 1
-    page_size: int = 50
-
-
-@frozen(kw_only=True)
-class TopicPage:
-    """
-    One page of topics.
-
-    Attributes:
-        items: The rows, with their series.
-        page: Which page this is, from 1.
-        page_count: How many there are, at least 1.
-        filtered_count: Topics that match.
-        total_count: All topics.
-        silent: Brokers that did not answer in time, so that figures are partial.
-    """
-
-    items: tuple[TopicRow, ...]
-    page: int
-    page_count: int
-    filtered_count: int
-    total_count: int
-    silent: tuple[str, ...] = ()
-
-
-def _sort_key(field: SortField) -> Callable[[TopicRow], tuple[float, str] | tuple[str, str]]:
-    if field == "name":
-        return lambda row: (row.name, "")
-    if field in {"messages_in", "messages_out"}:
-        return lambda row: (getattr(row.rates, field), row.name)
-    return lambda row: (getattr(row, field) or 0, row.name)
-
-
-def select(
-    rows: Iterable[TopicRow], query: TopicQuery, enrich: Callable[[TopicRow], TopicRow]
-) -> TopicPage:
-    """
-    Filter, sort and cut rows, then enrich only those of the page.
-
-    Args:
-        rows: All topics, with cheap fields only.
-        query: Which of them are wanted.
-        enrich: Completes one row; called for the rows of the page.
-
-    Returns:
-        The page. With 10,000 topics this takes a few milliseconds.
-    """
-    everything = list(rows)
-    wanted = query.name.lower()
-    found = [row for row in everything if wanted in row.name.lower()] if wanted else everything
-    ordered = sorted(found, key=_sort_key(query.sort), reverse=query.reverse)
-    size = min(max(query.page_size, 1), MAX_PAGE_SIZE)
-    count = max(1, -(-len(ordered) // size))
-    page = min(max(query.page, 1), count)
-    return TopicPage(
-        items=tuple(enrich(row) for row in ordered[(page - 1) * size : page * size]),
-        page=page,
-        page_count=count,
-        filtered_count=len(ordered),
-        total_count=len(everything),
-    )
 
 
 # --- messages ----------------------------------------------------------------
@@ -324,6 +268,30 @@ class Plan:
     warnings: tuple[str, ...] = ()
 
 
+@frozen(kw_only=True)
+class DrainPlan:
+    """
+    What draining a broker would do, or did; or taking it back.
+
+    Attributes:
+        broker_id: Of which broker.
+        broker: Its name.
+        undo: Whether it is taken back.
+        applied: False for a dry run.
+        partitions: How many it leads, and keeps.
+        takers: Names of the brokers that new partitions go to afterwards.
+        warnings: Sentences that a person should read first.
+    """
+
+    broker_id: int
+    broker: str
+    undo: bool
+    applied: bool
+    partitions: int = 0
+    takers: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
 # --- the port ----------------------------------------------------------------
 
 
@@ -447,4 +415,59 @@ class Console(Protocol):
 
         Raises:
             NothingToUndo: The window has passed.
+        """
+
+    async def clients(self, query: ClientQuery) -> ClientPage:
+        """
+        List clients; `select_clients` does the work.
+
+        Asks every broker with one deadline; who does not answer in time is
+        named in `ClientPage.silent`.
+        """
+
+    async def client(self, broker_id: int, client: int) -> ClientSnapshot:
+        """
+        Look at one client.
+
+        Args:
+            broker_id: The broker that it is connected to.
+            client: Number of its connection there.
+
+        Raises:
+            UnknownBroker: There is none of this id.
+            UnknownClient: It is not connected, or not any more.
+            BrokerSilent: Its broker does not answer.
+        """
+
+    async def kick(self, broker_id: int, client: int, reason: str) -> ClientSnapshot:
+        """
+        End a client's connection. It may connect again at once.
+
+        Args:
+            broker_id: The broker that it is connected to.
+            client: Number of its connection there.
+            reason: Told to the client and written to the log.
+
+        Returns:
+            The client as it was.
+
+        Raises:
+            UnknownBroker: There is none of this id.
+            UnknownClient: It is not connected, or not any more.
+            BrokerSilent: Its broker does not answer.
+        """
+
+    async def drain(self, broker_id: int, undo: bool, dry_run: bool) -> DrainPlan:
+        """
+        Give a broker no new partitions any more, or again.
+
+        Nothing moves: it keeps what it leads.
+
+        Args:
+            broker_id: Of which broker.
+            undo: Take it back.
+            dry_run: Only say what would happen.
+
+        Raises:
+            UnknownBroker: There is none of this id.
         """

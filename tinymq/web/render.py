@@ -7,6 +7,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from collections.abc import Iterable
 from functools import cache
 from hashlib import sha256
 from typing import Any, Final, Literal
@@ -18,10 +19,12 @@ from jinja2.runtime import Context
 from twisted.web.http import CACHED, Request
 
 from tinymq.stats import ClusterSnapshot
-from tinymq.web import charts
 from tinymq.web import format as write
+from tinymq.web import marks
 from tinymq.web.assets import packaged
+from tinymq.web.brokers import STALE, silence
 from tinymq.web.config import WebConfig
+from tinymq.web.placement import led_here, ranges, reasons
 from tinymq.web.plaintext import BIDI, one_line, to_text
 from tinymq.web.port import Plan
 from tinymq.web.security import header, session_of, token_of
@@ -33,9 +36,13 @@ Theme = Literal["", "light", "dark"]
 INTERVALS: Final = (1, 2, 5, 30)
 _DEFAULT_INTERVAL: Final = 5
 _SMALL: Final = 1024
+#: Columns whose smallest value comes first when a person first sorts by them.
+RISING: Final = frozenset(
+    {"name", "slow", "client_id", "address", "agent", "broker", "state", "version"}
+)
 #: Nothing that a name or a reason holds may cut a page off or turn its text round.
 _MARKS: Final = {0: "\u2400", **BIDI}
-_MARKED: Final = re.compile("[" + "".join(map(chr, _MARKS)) + "]")
+_MARKED: Final = tuple(map(chr, _MARKS))
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._/@:=+][A-Za-z0-9._/@:=+-]*")
 _HOST: Final = re.compile(r"[A-Za-z0-9.\-:\[\]]{1,255}")
 
@@ -151,8 +158,7 @@ def _environment() -> Environment:
     )
     environment.globals.update(
         asset=assets.address,
-        spark_of=charts.spark,
-        bar_of=charts.bar,
+        marks=marks,
         plural=write.plural,
         percent=write.percent,
         size_of=write.size_of,
@@ -161,6 +167,10 @@ def _environment() -> Environment:
         settings_json=_settings_json,
         setting_hint=write.setting_hint,
         skew_limit=SKEW,
+        rising=RISING,
+        reasons_of=reasons,
+        ranges=ranges,
+        led_here=led_here,
         intervals=INTERVALS,
     )
     return environment
@@ -185,6 +195,8 @@ class Renderer:
         cluster: ClusterSnapshot | None,
         *,
         keep: bool = False,
+        silent: Iterable[str] | None = (),
+        effect: str = STALE,
         **values: Any,
     ) -> bytes:
         """
@@ -196,6 +208,9 @@ class Renderer:
             cluster: What the shell shows; None on pages about a failure.
             keep: Whether a browser may keep the page and ask whether it is
                 still true. Not for pages that show messages.
+            silent: Names of brokers without which its figures are partial;
+                None for all that are silent.
+            effect: What their silence means for the page.
             **values: What the template shows.
         """
         now_ms = cluster.taken_ms if cluster else 0
@@ -205,10 +220,11 @@ class Renderer:
             view=view,
             times=view.times,
             cluster=cluster,
+            silence=cluster and silence(cluster, view.times, silent, effect),
             origin=origin_of(request),
             **values,
         )
-        if _MARKED.search(text):
+        if any(mark in text for mark in _MARKED):
             text = text.translate(_MARKS)
         request.setHeader("Content-Type", "text/html; charset=utf-8")
         return deliver(request, text.encode("utf-8", "replace"), keep=keep)

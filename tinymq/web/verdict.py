@@ -7,14 +7,20 @@ problem is reported without a figure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 from urllib.parse import quote
 
 from attrs import frozen
 
-from tinymq.stats import BrokerSnapshot, ClusterSnapshot, PartitionSnapshot, TopicSnapshot
-from tinymq.web.format import number, plural, size
+from tinymq.stats import (
+    BrokerSnapshot,
+    ClusterSnapshot,
+    OfflinePartition,
+    PartitionSnapshot,
+    TopicSnapshot,
+)
+from tinymq.web.format import duration, number, plural, size
 
 #: Shares of a limit from which a person should look.
 MEMORY_SHARE: Final = 0.85
@@ -26,6 +32,9 @@ REACTOR_LAG_MS: Final = 50.0
 
 #: A partition that takes so many times the mean is skewed, in a topic with traffic.
 SKEW: Final = 1.7
+
+#: Brokers that one sentence names.
+_NAMED: Final = 3
 
 Level = Literal["bad", "warn"]
 
@@ -59,7 +68,7 @@ def problems_of(broker: BrokerSnapshot) -> Iterator[Problem]:
             "bad",
             f"{broker.name} refuses to publish",
             f"{broker.refusing} Consumers are still served.",
-            "#brokers",
+            f"/brokers/{broker.id}",
             "See limits",
             "Refusing",
         )
@@ -69,7 +78,7 @@ def problems_of(broker: BrokerSnapshot) -> Iterator[Problem]:
             "warn",
             f"Memory of {broker.name} is filling",
             f"{size(broker.memory)} of {size(broker.memory_limit)} used.",
-            "#brokers",
+            f"/brokers/{broker.id}",
             "See limits",
             "Memory filling",
         )
@@ -79,7 +88,7 @@ def problems_of(broker: BrokerSnapshot) -> Iterator[Problem]:
             f"{broker.name} is running out of descriptors",
             f"{number(broker.descriptors)} of {number(broker.descriptors_limit)} are open. "
             "New connections are refused when none is left.",
-            "#brokers",
+            f"/brokers/{broker.id}",
             "See limits",
             "Descriptors low",
         )
@@ -88,7 +97,7 @@ def problems_of(broker: BrokerSnapshot) -> Iterator[Problem]:
             "warn",
             f"{broker.name} is overloaded",
             f"One timer in a hundred runs {broker.reactor_lag_ms:.0f} ms late or more.",
-            "#brokers",
+            f"/brokers/{broker.id}",
             "See limits",
             "Slow",
         )
@@ -113,6 +122,80 @@ def _disk(broker: BrokerSnapshot) -> Iterator[Problem]:
         )
 
 
+def _offline(cluster: ClusterSnapshot) -> Iterator[Problem]:
+    """Name partitions that cannot be used, one for each reason; the rarest reason is the news."""
+    if not cluster.offline:
+        return
+    by_reason: dict[str, list[OfflinePartition]] = {}
+    for one in cluster.offline:
+        by_reason.setdefault(one.reason, []).append(one)
+    told = [alike[0] for alike in sorted(by_reason.values(), key=len)[:_NAMED]]
+    yield Problem(
+        "bad",
+        f"{plural(cluster.offline_count, 'partition')} offline",
+        " ".join(f"{one.topic} / {one.partition}: {_sentence(one.reason)}" for one in told),
+        f"/topics/{quote(told[0].topic, safe='')}/partitions",
+        "See why",
+    )
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith(".") else f"{text}."
+
+
+def _taking(live: Sequence[BrokerSnapshot]) -> Iterator[Problem]:
+    """Notice when no broker is left that new partitions could go to."""
+    holding = [broker for broker in live if broker.role != "meta"]
+    if holding and all(broker.draining for broker in holding):
+        yield Problem(
+            "bad",
+            "No broker takes new partitions",
+            "All that answer are draining, so topics cannot be made.",
+            "/brokers",
+            "See brokers",
+        )
+
+
+def _slow(live: Sequence[BrokerSnapshot]) -> Iterator[Problem]:
+    """Notice clients that take no more."""
+    slow = [broker for broker in live if broker.slow_clients]
+    count = sum(broker.slow_clients for broker in slow)
+    if count:
+        where = ", ".join(f"{broker.slow_clients:,} on {broker.name}" for broker in slow[:_NAMED])
+        yield Problem(
+            "warn",
+            f"{plural(count, 'client')} {'takes' if count == 1 else 'take'} no more",
+            f"{where}. What is sent to them waits in the broker's memory.",
+            "/clients",
+            "See which",
+        )
+
+
+def draining(cluster: ClusterSnapshot) -> str:
+    """Name the brokers that get no new partitions; empty when there is none."""
+    names = [broker.name for broker in cluster.brokers if broker.draining]
+    if not names:
+        return ""
+    told = ", ".join(names[:_NAMED])
+    if len(names) > _NAMED:
+        told += f" and {len(names) - _NAMED:,} more"
+    verb, gets = ("is", "gets") if len(names) == 1 else ("are", "get")
+    return f"{told} {verb} draining and {gets} no new partitions."
+
+
+def tightest(cluster: ClusterSnapshot) -> tuple[str, int] | None:
+    """Find the broker with the least disk left before it refuses: its name and the bytes."""
+    left = [
+        (max(0, broker.disk_free - broker.disk_reserve), broker.name)
+        for broker in cluster.brokers
+        if broker.disk_free is not None and broker.disk_reserve is not None
+    ]
+    if not left:
+        return None
+    room, name = min(left)
+    return name, room
+
+
 def skewed(topic: TopicSnapshot) -> PartitionSnapshot | None:
     """Find the partition that takes far more than its share; None when there is none."""
     mean = topic.rates.messages_in / max(1, len(topic.partitions))
@@ -129,22 +212,27 @@ def problems(cluster: ClusterSnapshot) -> list[Problem]:
     Args:
         cluster: The look that is judged.
     """
-    found = [problem for broker in cluster.brokers for problem in problems_of(broker)]
+    silent = {one.id for one in cluster.silent}
+    live = [broker for broker in cluster.brokers if broker.id not in silent]
+    found = [problem for broker in live for problem in problems_of(broker)]
     found += [
-        Problem("bad", f"{name} does not answer", "Its figures are missing from this page.")
-        for name in cluster.silent
-    ]
-    if cluster.offline:
-        first = cluster.offline[0]
-        found.append(
-            Problem(
-                "bad",
-                f"{plural(cluster.offline_count, 'partition')} offline",
-                f"{first.topic} / {first.partition}: {first.reason}",
-                f"/topics/{quote(first.topic, safe='')}/partitions",
-                "See why",
-            )
+        Problem(
+            "bad",
+            f"{one.name} does not answer",
+            f"Last heard {duration(cluster.taken_ms - one.since_ms)} ago. "
+            "Its partitions cannot be used; its figures are the last known.",
+            f"/brokers/{one.id}",
+            "See the broker",
         )
+        for one in cluster.silent[:_NAMED]
+    ]
+    if len(cluster.silent) > _NAMED:
+        more = len(cluster.silent) - _NAMED
+        title = f"{plural(more, 'more broker')} silent"
+        found.append(Problem("bad", title, "They do not answer.", "/brokers", "See all"))
+    found += _taking(live)
+    found += _slow(live)
+    found += _offline(cluster)
     if cluster.damaged:
         found.append(
             Problem(

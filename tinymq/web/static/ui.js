@@ -38,8 +38,10 @@
   function tell() {
     if (!age || !live) return;
     var seconds = Math.max(0, Math.round((Date.now() - last) / 1000));
-    age.textContent = paused() ? "Paused, " + seconds + " s old" : "Updated " + seconds + " s ago";
-    age.classList.toggle("warn", failed || (!paused() && seconds > 3 * (live.dataset.every || 5)));
+    var partial = document.getElementById("partial");
+    age.textContent = (paused() ? "Paused, " + seconds + " s old" : "Updated " + seconds + " s ago") +
+      (partial ? ", " + partial.dataset.short : "");
+    age.classList.toggle("warn", failed || !!partial || (!paused() && seconds > 3 * (live.dataset.every || 5)));
   }
 
   function toggle() {
@@ -91,7 +93,7 @@
     location.reload();
   });
 
-  // --- keys: / search, g then o or t, j and k through rows, p pause
+  // --- keys: / search, g then o, t, b or c, j and k through rows, p pause
   var leader = 0;
   document.addEventListener("keydown", function (e) {
     if (e.ctrlKey || e.metaKey || e.altKey) return;
@@ -104,6 +106,8 @@
     else if (e.key === "g") leader = Date.now();
     else if (Date.now() - leader < 1500 && e.key === "o") location.href = "/";
     else if (Date.now() - leader < 1500 && e.key === "t") location.href = "/topics";
+    else if (Date.now() - leader < 1500 && e.key === "b") location.href = "/brokers";
+    else if (Date.now() - leader < 1500 && e.key === "c") location.href = "/clients";
     else if (e.key === "j" || e.key === "k") rows(e.key === "j" ? 1 : -1);
   });
   function rows(step) {
