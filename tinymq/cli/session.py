@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -35,6 +36,8 @@ def connect(url: str, timeout: float) -> Client:
     """
     from tinymq.sync import Client, ClientConfig  # noqa: PLC0415 - not needed for --help
 
+    # The command tells of lost connections in its own words.
+    logging.getLogger("tinymq").addHandler(logging.NullHandler())
     config = ClientConfig(
         client_id="tinymq-cli",
         connect_timeout_s=min(timeout, 5.0),
