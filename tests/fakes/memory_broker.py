@@ -324,7 +324,7 @@ class MemoryBroker:
         self,
         broker: str,
         id: int,  # noqa: A002 - the API's word
-        reason: str = "",
+        reason: str | None = None,
         *,
         dry_run: bool = False,
     ) -> dict[str, Any]:

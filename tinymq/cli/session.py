@@ -12,7 +12,7 @@ import click
 
 from tinymq.cli.values import DURATION
 from tinymq.cli.wrongport import explain
-from tinymq.errors import UnreachableError
+from tinymq.errors import DeadlineExceeded, UnreachableError
 
 if TYPE_CHECKING:
     from tinymq.sync import Client
@@ -146,7 +146,7 @@ def remote(function: Callable[..., Any]) -> Callable[..., Any]:
     def verb(session: Session, /, *args: Any, **kwargs: Any) -> Any:
         try:
             return function(session, *args, **kwargs)
-        except UnreachableError as error:
+        except (DeadlineExceeded, UnreachableError) as error:
             raise session.explain(session.url) or error from error
 
     return verb
