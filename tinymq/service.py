@@ -219,6 +219,7 @@ class BrokerService(Service):
             self._console = BrokerConsole(
                 self.broker, self.operations, self._node, self._meta.nodes
             )
+            self.operations.board = self._console.board
 
     def _open_files(self) -> int:
         """Return how many log files may stay open; clients need descriptors, too."""
