@@ -47,7 +47,7 @@ def console(fixture: BrokerFixture) -> BrokerConsole:
 
 def console_of(fixture: BrokerFixture) -> BrokerConsole:
     """A console of a broker."""
-    return BrokerConsole(fixture.broker, fixture.operations, fixture.factory, fixture.housekeeping)
+    return BrokerConsole(fixture.broker, fixture.operations, fixture.node, fixture.nodes)
 
 
 def done(fixture: BrokerFixture, work: Coroutine[Any, Any, _T]) -> _T:

@@ -28,7 +28,8 @@ ALLOWED: dict[str, set[str]] = {
     "broker": {"wire", "storage", "meta", "stats"},
     "caller": set(),
     "operation": {"wire"},
-    "node": {"wire", "storage", "meta", "broker", "stats", "logs", "operation"},
+    "node": {"wire", "storage", "meta", "broker", "stats", "logs", "operation"}
+    | {"reports", "vitals"},
     "operations": {"wire", "meta", "broker", "stats", "node", "operation", "caller"},
     "traffic": {"stats"},
     "connection": {"wire", "broker", "stats", "caller", "traffic"},
@@ -46,18 +47,27 @@ ALLOWED: dict[str, set[str]] = {
     "web": {"wire", "stats", "operations"},
     "logs": set(),
     "process": set(),
-    "listing": {"broker", "meta", "stats", "sampling"},
-    "sampling": {"wire", "broker", "stats", "history"},
+    "clockwork": {"broker"},
+    "vitals": {"broker", "meta", "stats", "clockwork"},
+    "maps": {"stats"},
+    "reports": {"storage", "broker", "stats", "maps"},
+    "board": {"broker", "meta", "stats", "reports"},
+    "feeds": {"broker", "meta", "stats", "reports", "board", "clockwork", "operations"},
+    "listing": {"broker", "meta", "stats", "board", "sampling"},
+    "sampling": {"broker", "meta", "stats", "reports", "board", "history", "clockwork"},
     "console": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
-    | {"sampling", "listing", "client", "node", "operation"},
+    | {"reports", "board", "feeds", "vitals", "maps", "sampling", "listing", "client", "node"}
+    | {"operation"},
     "verify": {"wire", "storage", "client", "sync"},
     "cli": {"wire", "storage", "meta", "stats", "operations", "client", "aio", "sync", "verify"},
     "service": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
     | {"client", "gateways", "console", "sampling", "logs", "node", "cluster"},
     "testing": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol"}
-    | {"client", "aio", "sync", "console", "logs", "service", "node", "cluster"},
+    | {"client", "aio", "sync", "console", "logs", "service", "node", "cluster", "verify"},
+    "embedded": {"service"},
     "tap": {"logs", "service", "process"},
     "__init__": {"client"},
+    "__main__": {"cli"},
 }
 
 #: Rooms, and one inner room, that do not know Twisted.

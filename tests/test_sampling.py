@@ -1,4 +1,4 @@
-"""Watching a broker once a second."""
+"""Watching what brokers report, once a second."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.broker import BrokerFixture
-from tinymq.sampling import LAG_LOOKS, WHOLE, Sampler
+from tests.fakes.cluster import Cluster, registry, report, topic
+from tinymq.board import Board
+from tinymq.feeds import LocalFeed
+from tinymq.reports import Reporter
+from tinymq.sampling import WHOLE, Sampler, broker_key
+
+T = topic("t", 1, 2)
 
 
 @pytest.fixture
@@ -18,6 +24,14 @@ def fixture(tmp_path: Path) -> BrokerFixture:
     return fixture
 
 
+def sampler_of(fixture: BrokerFixture) -> Sampler:
+    """The sampler of one broker."""
+    broker = fixture.broker
+    board = Board(lambda: broker.meta.registry, fixture.clock, fixture.wall, broker.id)
+    LocalFeed(Reporter(broker), board)
+    return Sampler(board, lambda: broker.meta.registry, fixture.clock, fixture.wall)
+
+
 def second(fixture: BrokerFixture, sampler: Sampler, count: int = 1) -> None:
     """Let seconds pass."""
     for _ in range(count):
@@ -25,66 +39,98 @@ def second(fixture: BrokerFixture, sampler: Sampler, count: int = 1) -> None:
         sampler.sample()
 
 
-def test_rates(fixture: BrokerFixture) -> None:
-    """Rates of the broker, a topic and a partition come from the counters."""
-    sampler = Sampler(fixture.broker)
-    topic = fixture.meta.describe("t")
-    for _ in range(10):
-        fixture.produce(b"a", b"b")
-        fixture.produce(b"c", partition=1)
+class TestOneBroker:
+    def test_rates(self, fixture: BrokerFixture) -> None:
+        """Rates of the broker, a topic and a partition come from the counters."""
+        sampler = sampler_of(fixture)
+        topic = fixture.meta.describe("t")
+        for _ in range(10):
+            fixture.produce(b"a", b"b")
+            fixture.produce(b"c", partition=1)
+            second(fixture, sampler)
+        rates = sampler.history.rates
+        now = fixture.wall()
+        for key in (WHOLE, broker_key(1), topic.id):
+            assert rates(key, now).messages_in == pytest.approx(3, rel=0.2)
+        assert rates((topic.id, 1), now).messages_in == pytest.approx(1, rel=0.2)
+        second(fixture, sampler, 20)
+        assert rates(WHOLE, fixture.wall()).messages_in == 0
+
+    def test_deleted(self, fixture: BrokerFixture) -> None:
+        """A topic deleted by anybody is forgotten, and the sums do not fall with it."""
+        sampler = sampler_of(fixture)
+        fixture.topic("other", storage="memory")
+        fixture.produce(b"a", topic="other")
+        for _ in range(5):
+            fixture.produce(b"a", b"b")
         second(fixture, sampler)
-    rates = sampler.history.rates
-    now = fixture.wall()
-    assert rates(WHOLE, now).messages_in == pytest.approx(3, rel=0.2)
-    assert rates(topic.id, now).messages_in == pytest.approx(3, rel=0.2)
-    assert rates((topic.id, 1), now).messages_in == pytest.approx(1, rel=0.2)
-    second(fixture, sampler, 20)
-    assert rates(WHOLE, fixture.wall()).messages_in == 0
+        topic = fixture.meta.describe("t")
+        fixture.operate("topic.delete", name="t")
+        second(fixture, sampler, 20)
+        assert sampler.history.rates(WHOLE, fixture.wall()).messages_in == 0
+        assert topic.id not in {topic_id for topic_id, _ in sampler._last}
+        assert topic.id not in sampler.history._rings
+        fixture.produce(b"b", topic="other")
+        second(fixture, sampler)
+        fixture.wall.now_ms += 2000
+        rate = sampler.history.rates(WHOLE, fixture.wall()).messages_in
+        assert rate == pytest.approx(0.1, rel=0.2)
+
+    def test_every_second(self, fixture: BrokerFixture) -> None:
+        """It samples by itself."""
+        sampler = sampler_of(fixture)
+        sampler.start()
+        fixture.produce(b"a")
+        fixture.clock.advance(1)
+        fixture.wall.now_ms += 2000
+        assert sampler.history.rates(WHOLE, fixture.wall()).messages_in > 0
+        sampler.stop()
+        assert fixture.clock.getDelayedCalls() == []
 
 
-def test_deleted(fixture: BrokerFixture) -> None:
-    """A topic deleted by anybody is forgotten, and the broker's sums do not fall with it."""
-    sampler = Sampler(fixture.broker)
-    fixture.topic("other", storage="memory")
-    fixture.produce(b"a", topic="other")
-    for _ in range(5):
-        fixture.produce(b"a", b"b")
-    second(fixture, sampler)
-    topic = fixture.meta.describe("t")
-    gone = fixture.broker.partitions_of(topic)
-    fixture.operate("topic.delete", name="t")
-    second(fixture, sampler, 20)
-    assert sampler.history.rates(WHOLE, fixture.wall()).messages_in == 0
-    assert not set(gone) & set(sampler._last)
-    assert topic.id not in sampler.history._last
-    fixture.produce(b"b", topic="other")
-    second(fixture, sampler)
-    fixture.wall.now_ms += 2000
-    assert sampler.history.rates(WHOLE, fixture.wall()).messages_in == pytest.approx(0.1, rel=0.2)
+class TestManyBrokers:
+    @pytest.fixture
+    def cluster(self) -> Cluster:
+        """Two brokers elsewhere."""
+        cluster = Cluster()
+        cluster.registry = registry(T, brokers=(1, 2))
+        return cluster
 
+    @staticmethod
+    def counted(sampler: Sampler, key: object, cluster: Cluster) -> int:
+        """How many records came in, as the history knows it."""
+        cluster.clock.advance(2)
+        series = sampler.history.series(key, cluster.wall())
+        return round(sum(series.values) * series.step_ms / 1000)
 
-def test_lateness(fixture: BrokerFixture) -> None:
-    """How late timers run is the 99th percentile of the last minute."""
-    sampler = Sampler(fixture.broker)
-    assert sampler.lateness_ms is None
-    sampler.start()
-    for _ in range(2 * LAG_LOOKS):
-        fixture.clock.advance(0.1)
-    assert sampler.lateness_ms == pytest.approx(0, abs=1)
-    for _ in range(20):
-        fixture.clock.advance(0.3)
-    assert sampler.lateness_ms == pytest.approx(200, abs=10)
-    sampler.stop()
-    assert fixture.clock.getDelayedCalls() == []
-    sampler.stop()
+    def test_a_broker_that_ran_before(self, cluster: Cluster) -> None:
+        """What a broker had counted before it was first heard is no burst of now."""
+        sampler = Sampler(cluster.board, lambda: cluster.registry, cluster.clock, cluster.wall)
+        cluster.say(1, 1, (T, 0, report(0, 1_000_000)))
+        sampler.sample()
+        cluster.say(1, 2, (T, 0, report(0, 1_000_005)))
+        sampler.sample()
+        assert self.counted(sampler, WHOLE, cluster) == 5
 
+    def test_a_new_partition(self, cluster: Cluster) -> None:
+        """What a new partition of a known broker had counted came since."""
+        sampler = Sampler(cluster.board, lambda: cluster.registry, cluster.clock, cluster.wall)
+        cluster.say(1, 1)
+        cluster.say(1, 2, (T, 0, report(0, 7)))
+        sampler.sample()
+        assert self.counted(sampler, WHOLE, cluster) == 7
 
-def test_every_second(fixture: BrokerFixture) -> None:
-    """It samples by itself."""
-    sampler = Sampler(fixture.broker)
-    sampler.start()
-    fixture.produce(b"a")
-    fixture.clock.advance(1)
-    fixture.wall.now_ms += 2000
-    assert sampler.history.rates(WHOLE, fixture.wall()).messages_in > 0
-    sampler.stop()
+    def test_a_restarted_broker(self, cluster: Cluster) -> None:
+        """Counters that begin anew are no fall: what they count came since."""
+        sampler = Sampler(cluster.board, lambda: cluster.registry, cluster.clock, cluster.wall)
+        cluster.say(1, 1)
+        cluster.say(2, 1)
+        cluster.say(1, 2, (T, 0, report(0, 10)))
+        cluster.say(2, 2, (T, 1, report(0, 100)))
+        sampler.sample()
+        cluster.say(1, 1, (T, 0, report(0, 3)), boot=2)
+        sampler.sample()
+        assert self.counted(sampler, (T.id, 0), cluster) == 13
+        assert self.counted(sampler, broker_key(1), cluster) == 13
+        assert self.counted(sampler, T.id, cluster) == 113
+        assert self.counted(sampler, WHOLE, cluster) == 113

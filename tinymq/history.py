@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Final
 
 from tinymq.stats import IDLE, Counters, Rates, Series, Span, Trail
@@ -20,6 +20,19 @@ RATE_STEPS: Final = 5
 _FIELDS: Final = len(Counters._fields)
 _EMPTY: Final = array("f", bytes(4 * _FIELDS))
 _NOTHING: Final = Counters()
+
+
+def growth(before: Counters, now: Counters) -> Counters:
+    """
+    Tell by how much counters grew.
+
+    Args:
+        before: As they were.
+        now: As they are. Below what they were they count from zero again: their
+            owner was started anew.
+    """
+    grown = Counters(now[0] - before[0], now[1] - before[1], now[2] - before[2], now[3] - before[3])
+    return now if min(grown) < 0 else grown
 
 
 class _Ring:
@@ -100,21 +113,28 @@ class History:
             changed: Objects and their counters. Counters below the last seen
                 ones are taken for those of a new object with the same key.
         """
+        self.grow(now_ms, self._growths(changed))
+
+    def _growths(
+        self, changed: Iterable[tuple[Hashable, Counters]]
+    ) -> Iterator[tuple[Hashable, Counters]]:
         for key, counters in changed:
             before = self._last.get(key, _NOTHING)
-            if counters == before:
-                continue
-            self._last[key] = counters
-            growth = Counters(
-                counters[0] - before[0],
-                counters[1] - before[1],
-                counters[2] - before[2],
-                counters[3] - before[3],
-            )
-            if min(growth) < 0:
-                growth = counters
+            if counters != before:
+                self._last[key] = counters
+                yield key, growth(before, counters)
+
+    def grow(self, now_ms: int, growths: Iterable[tuple[Hashable, Counters]]) -> None:
+        """
+        Take in by how much objects grew.
+
+        Args:
+            now_ms: The time of the look.
+            growths: Objects and their growth; those that stood still may be left out.
+        """
+        for key, grown in growths:
             for span, ring in self._rings_of(key, now_ms).items():
-                ring.add(now_ms // SPANS[span][0], growth)
+                ring.add(now_ms // SPANS[span][0], grown)
         while len(self._rings) > self._most:
             self._evicted.add(self._rings.popitem(last=False)[0])
 

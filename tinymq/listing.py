@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from attrs import evolve, frozen
 
-from tinymq.broker.broker import Broker
-from tinymq.broker.partition import Partition
+from tinymq.board import Board
+from tinymq.broker.ports import WallClock
 from tinymq.sampling import Sampler
-from tinymq.stats import IDLE, Sync, TopicRow
+from tinymq.stats import IDLE, OfflinePartition, Sync, TopicRow
 
 if TYPE_CHECKING:
-    from tinymq.meta.registry import Topic
+    from collections.abc import Callable
+
+    from tinymq.meta.registry import Registry, Topic
 
 _BUSY: Final = attrgetter("rates.messages_in")
 _LARGE: Final = attrgetter("bytes")
@@ -31,7 +33,7 @@ class _Entry:
 
     topic: Topic
     row: TopicRow
-    offline: tuple[Partition, ...]
+    offline: tuple[OfflinePartition, ...]
     damaged: bool
 
 
@@ -40,13 +42,24 @@ class Listing:
     Rows of all topics.
 
     Args:
-        broker: The domain.
+        board: What brokers reported.
         sampler: Knows which topics moved, and how fast.
+        registry: Tells which topics there are.
+        wall: Tells the time.
     """
 
-    def __init__(self, broker: Broker, sampler: Sampler) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        board: Board,
+        sampler: Sampler,
+        registry: Callable[[], Registry],
+        wall: WallClock,
+    ) -> None:
+        self._board = board
         self._sampler = sampler
+        self._registry = registry
+        self._wall = wall
+        self._moved = board.follow()
         self._entries: dict[bytes, _Entry] = {}
         #: Topics whose rate is not zero yet: theirs falls without their moving.
         self._busy: set[bytes] = set()
@@ -56,7 +69,7 @@ class Listing:
         self._refresh()
         return [entry.row for entry in self._entries.values()]
 
-    def offline(self) -> list[Partition]:
+    def offline(self) -> list[OfflinePartition]:
         """The partitions that are offline."""
         self._refresh()
         return [each for entry in self._entries.values() for each in entry.offline]
@@ -84,14 +97,16 @@ class Listing:
         Args:
             row: From `rows`.
         """
-        topic = self._broker.meta.registry.topic(row.name)
-        series = self._sampler.history.series(topic.id, self._broker.wall())
+        topic = self._registry().topic(row.name)
+        series = self._sampler.history.series(topic.id, self._wall())
         return evolve(row, series=series)
 
     def _refresh(self) -> None:
-        sampler, topics = self._sampler, self._broker.meta.registry.topics
-        stale = {partition.topic.id for partition in self._broker.moved}
+        self._board.look()
+        sampler, topics = self._sampler, self._registry().topics
+        stale = {topic_id for topic_id, _ in self._moved}
         stale |= sampler.moved_topics | self._busy
+        self._moved.clear()
         sampler.moved_topics.clear()
         entries = self._entries
         for topic_id, topic in topics.items():
@@ -104,22 +119,30 @@ class Listing:
                 self._busy.discard(topic_id)
 
     def _entry(self, topic: Topic) -> _Entry:
-        partitions = self._broker.partitions_of(topic)
-        newest = max((each.log.max_timestamp for each in partitions), default=-1)
-        offline = tuple(each for each in partitions if each.failure is not None)
-        rates = self._sampler.history.rates(topic.id, self._broker.wall())
+        places = self._board.places(topic)
+        reports = [place.report for place in places]
+        offline = tuple(
+            OfflinePartition(topic=topic.name, partition=place.partition, reason=place.reason)
+            for place in places
+            if place.reason
+        )
+        rates = self._sampler.history.rates(topic.id, self._wall())
         (self._busy.discard if rates == IDLE else self._busy.add)(topic.id)
         row = TopicRow(
             name=topic.name,
             partitions=topic.partitions,
-            messages=sum(each.high_watermark - each.log.start_offset for each in partitions),
-            bytes=sum(each.log.size_bytes for each in partitions),
+            messages=sum(report.messages for report in reports),
+            bytes=sum(report.bytes for report in reports),
             sync=sync_of(topic),
             rates=rates,
-            last_write_ms=newest if newest >= 0 else None,
+            last_write_ms=max(
+                (report.newest_ms for report in reports if report.newest_ms is not None),
+                default=None,
+            ),
             offline=len(offline),
+            leaders=topic.leaders,
         )
-        return _Entry(topic, row, offline, any(each.log.report.damaged for each in partitions))
+        return _Entry(topic, row, offline, any(report.gaps for report in reports))
 
 
 def sync_of(topic: Topic) -> Sync:

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from attrs import frozen
 
 from tinymq.errors import InvalidRequest
-from tinymq.wire.fields import I64, Check, boolean, integer, optional, text
+from tinymq.wire.fields import I32, I64, Check, boolean, integer, optional, text
 
 #: Who may use an operation; ``cluster`` is for the processes of a cluster among themselves.
 Role = Literal["viewer", "operator", "admin", "cluster"]
@@ -105,8 +105,22 @@ BEFORE: Final = (
 AFTER: Final = Parameter("after", NAME, default="")
 LIMIT: Final = Parameter("limit", integer(1, 500), default=100)
 FILTER: Final = Parameter("filter", text(200), default="")
+
+
+def broker_name(value: Any) -> str:
+    """A broker's name or number."""
+    if type(value) is int and 0 <= value <= I32:
+        return str(value)
+    if type(value) is str and len(value.encode("utf-8", "surrogatepass")) <= _MOST_NAME:
+        return value
+    raise ValueError("a broker's name or number")
+
+
+_MOST_NAME: Final = 200
 #: A broker by its number or its name; without it, the one that is asked.
-BROKER: Final = Parameter("broker", optional(text(200)), default=None)
+BROKER: Final = Parameter("broker", optional(broker_name), default=None)
+#: A broker that must be said.
+THE_BROKER: Final = Parameter("broker", broker_name)
 
 
 def table(*operations: Operation) -> dict[str, Operation]:

@@ -1,130 +1,116 @@
-"""Watching a running broker once a second: what went through it, and how late its timers run."""
+"""Watching what all brokers report, once a second: what goes through them."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import TYPE_CHECKING, Final
 
-from tinymq.broker.broker import Broker
-from tinymq.broker.partition import Partition
-from tinymq.broker.ports import Timer
-from tinymq.history import History
+from tinymq.board import Board
+from tinymq.broker.ports import Scheduler, WallClock
+from tinymq.clockwork import Clockwork
+from tinymq.history import History, growth
+from tinymq.reports import Key
 from tinymq.stats import Counters
+
+if TYPE_CHECKING:
+    from tinymq.meta.registry import Registry
 
 #: Seconds between two samples of the counters.
 SAMPLE_SECONDS: Final = 1.0
-#: Seconds between two looks at the reactor's lateness.
-LAG_SECONDS: Final = 0.1
-#: How many looks the percentile is taken from: a minute.
-LAG_LOOKS: Final = 600
 
-#: The key of the whole broker in the history.
-WHOLE: Final = "broker"
+#: The key of all brokers together in the history.
+WHOLE: Final = "cluster"
+_NOTHING: Final = Counters()
+
+
+def broker_key(broker_id: int) -> Hashable:
+    """
+    Return the key of a broker in the history.
+
+    Args:
+        broker_id: Its number.
+    """
+    return "broker", broker_id
 
 
 class Sampler:
     """
-    Feeds the history of a broker.
+    Feeds the history of a cluster.
 
     Args:
-        broker: The domain.
+        board: What brokers reported.
+        registry: Tells which topics there are.
+        scheduler: Calls once a second.
+        wall: Stamps the history.
     """
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self.started_ms = broker.wall()
-        self.history = History(self.started_ms)
-        self._lateness: deque[float] = deque(maxlen=LAG_LOOKS)
-        #: Topics whose figures changed; whoever shows them empties the set.
+    def __init__(
+        self,
+        board: Board,
+        registry: Callable[[], Registry],
+        scheduler: Scheduler,
+        wall: WallClock,
+    ) -> None:
+        self._board = board
+        self._registry = registry
+        self._wall = wall
+        self.history = History(wall())
+        #: Topics whose rates may have changed; whoever shows them empties the set.
         self.moved_topics: set[bytes] = set()
-        self._last: dict[Partition, Counters] = {}
-        self._topics: dict[bytes, Counters] = {}
-        self._whole = Counters()
-        self._known = broker.meta.registry.topics
-        self._timers: dict[str, Timer] = {}
+        self._moved = board.follow()
+        self._last: dict[Key, Counters] = {}
+        self._known = registry().topics
+        self._clockwork = Clockwork(scheduler)
 
     def start(self) -> None:
         """Begin."""
-        self._every("sample", SAMPLE_SECONDS, lambda late: self.sample())
-        self._every("lag", LAG_SECONDS, self._lateness.append)
+        self._clockwork.every(SAMPLE_SECONDS, lambda late: self.sample())
 
     def stop(self) -> None:
         """End."""
-        for timer in self._timers.values():
-            if timer.active():
-                timer.cancel()
-        self._timers.clear()
-
-    def _every(self, name: str, seconds: float, call: Callable[[float], None]) -> None:
-        scheduler = self._broker.scheduler
-
-        def arm() -> None:
-            due = scheduler.seconds() + seconds
-
-            def fire() -> None:
-                late = scheduler.seconds() - due
-                arm()
-                call(late)
-
-            self._timers[name] = scheduler.callLater(seconds, fire)
-
-        arm()
+        self._clockwork.stop()
 
     def sample(self) -> None:
         """Take the counters of the partitions that did something since the last time."""
-        moved = list(self._broker.moved)
-        self._broker.moved.clear()
-        self.moved_topics.update(partition.topic.id for partition in moved)
-        self.history.sample(self._broker.wall(), self._growth(moved))
-        topics = self._broker.meta.registry.topics
+        self._board.look()
+        moved = tuple(self._moved)
+        self._moved.clear()
+        self.moved_topics.update(topic_id for topic_id, _ in moved)
+        self.history.grow(self._wall(), self._growth(moved))
+        topics = self._registry().topics
         if topics is not self._known:
             self._known = topics
             self._forget_deleted()
 
-    def _growth(self, moved: list[Partition]) -> Iterator[tuple[object, Counters]]:
-        topics: set[bytes] = set()
-        for partition in moved:
-            now, before = _counters(partition), self._last.get(partition, Counters())
+    def _growth(self, moved: Iterable[Key]) -> Iterator[tuple[Hashable, Counters]]:
+        groups: defaultdict[Hashable, list[int]] = defaultdict(lambda: [0] * len(_NOTHING))
+        for key in moved:
+            found = self._board.report(key)
+            if found is None:
+                continue
+            report, broker, fresh = found
+            now, before = report.counters, self._last.get(key)
+            self._last[key] = now
+            if before is None:
+                # Of a broker that ran before this process, nobody knows since when.
+                before = _NOTHING if fresh else now
             if now == before:
                 continue
-            topic_id = partition.topic.id
-            growth = Counters(*(new - old for new, old in zip(now, before, strict=True)))
-            self._whole = _sum(self._whole, growth)
-            if not self._is_here(partition):
-                continue  # deleted meanwhile: it counts for the whole alone
-            self._last[partition] = now
-            self._topics[topic_id] = _sum(self._topics.get(topic_id, Counters()), growth)
-            topics.add(topic_id)
-            yield (topic_id, partition.index), now
-        for topic_id in topics:
-            yield topic_id, self._topics[topic_id]
-        yield WHOLE, self._whole
-
-    def _is_here(self, partition: Partition) -> bool:
-        return partition.topic.id in self._broker.meta.registry.topics
+            grown = growth(before, now)
+            for group in (key[0], broker_key(broker), WHOLE):
+                total = groups[group]
+                total[0] += grown[0]
+                total[1] += grown[1]
+                total[2] += grown[2]
+                total[3] += grown[3]
+            yield key, grown
+        for group, total in groups.items():
+            yield group, Counters(*total)
 
     def _forget_deleted(self) -> None:
-        """Drop everything about deleted topics, but for the broker's sum."""
-        for partition in [each for each in self._last if not self._is_here(each)]:
-            del self._last[partition]
-            self._topics.pop(partition.topic.id, None)
-            self.history.forget((partition.topic.id, partition.index))
-            self.history.forget(partition.topic.id)
-
-    @property
-    def lateness_ms(self) -> float | None:
-        """The 99th percentile of how late a timer ran in the last minute, in milliseconds."""
-        if not self._lateness:
-            return None
-        ordered = sorted(self._lateness)
-        return max(0.0, ordered[int(len(ordered) * 0.99)] * 1000)
-
-
-def _sum(one: Counters, other: Counters) -> Counters:
-    return Counters(*(left + right for left, right in zip(one, other, strict=True)))
-
-
-def _counters(partition: Partition) -> Counters:
-    live = partition.counters
-    return Counters(live.records_in, live.records_out, live.bytes_in, live.bytes_out)
+        """Drop everything about deleted topics, but for what they added to their brokers."""
+        for key in [each for each in self._last if each[0] not in self._known]:
+            del self._last[key]
+            self.history.forget(key)
+            self.history.forget(key[0])

@@ -172,6 +172,7 @@ class BrokerService(Service):
         self.factory.accept()
         self._housekeeping.start()
         self._meta.start()
+        self._node.vitals.start()
         if self._console is not None:
             self._console.start()
         self._announce(self._reactor.seconds() - started)
@@ -204,14 +205,17 @@ class BrokerService(Service):
         world = World(reactor, _wall, self._background)
         store = PartitionStore(self._folder, config.limits, config.producers)
         self.broker = Broker(config, self._meta.directory, store, world, self._syncer)
-        self.operations = self._meta.join(self.broker, Node(self.broker, self._logs))
-        self.factory = BrokerFactory(self.broker, self.operations)
+        self._node = Node(self.broker, self._logs)
+        self.operations = self._meta.join(self.broker, self._node)
+        self.factory = self._node.connected = BrokerFactory(self.broker, self.operations)
         self.factory.refuse("the broker is starting")
         self._housekeeping = Housekeeping(self.broker)
+        self._node.vitals.connections = self.factory.connections
+        self._node.vitals.housekeeping = self._housekeeping
         self._console: BrokerConsole | None = None
-        if isinstance(self.operations, Operations):
+        if isinstance(self._meta, OwnMeta) and isinstance(self.operations, Operations):
             self._console = BrokerConsole(
-                self.broker, self.operations, self.factory, self._housekeeping
+                self.broker, self.operations, self._node, self._meta.nodes
             )
 
     def _open_files(self) -> int:
@@ -275,8 +279,9 @@ class BrokerService(Service):
 
     def _give_up(self, reason: str) -> NoReturn:
         """End the process with one clear line; used before the reactor runs."""
-        # twistd has sent what goes to sys.stderr into the log by now.
-        (sys.__stderr__ or sys.stderr).write(f"tinymq: error: {reason}\n")
+        if self.parent is not None:
+            # twistd has sent what goes to sys.stderr into the log by now.
+            (sys.__stderr__ or sys.stderr).write(f"tinymq: error: {reason}\n")
         if self._logs is not None and not self._logs.on_console:
             self._log.critical("{reason}", reason=reason)
         for port in self._ports:
@@ -371,6 +376,7 @@ class BrokerService(Service):
         self.factory.close_all("the broker is stopping; connect again in a moment")
         self._housekeeping.stop()
         self._meta.pause()
+        self._node.vitals.stop()
         if self._console is not None:
             self._console.stop()
         # The reactor ends with this service, and would keep what was not sent.

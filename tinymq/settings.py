@@ -8,6 +8,7 @@ files, environment and requests, and every table that shows settings to people.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final, Literal, TypeAlias
 
 import attrs
@@ -27,6 +28,59 @@ _WORDS: Final = {
     **dict.fromkeys(("false", "no", "off", "0"), False),
 }
 _DIGITS: Final = 20
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+#: One part of a duration.
+DURATION_TEXT: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
+_POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+#: Units of settings: how many of them are a second.
+_TIMES: Final = {"milliseconds": 1000, "seconds": 1}
+#: A longer text is no number of anything.
+_LONGEST: Final = 40
+
+
+def parse_duration(text: str) -> float:
+    """
+    Read a duration.
+
+    Args:
+        text: Such as ``250ms``, ``10m``, ``1h30m``, or a bare number of seconds.
+
+    Returns:
+        Seconds.
+
+    Raises:
+        ValueError: It is no duration.
+    """
+    if re.fullmatch(r"\d{1,20}(\.\d{1,20})?", text):
+        return float(text)
+    parts = DURATION_TEXT.findall(text)
+    if (
+        len(text) > _LONGEST
+        or not parts
+        or "".join(number + unit for number, unit in parts) != text
+    ):
+        raise ValueError(f"{text[:_LONGEST]!r} is no duration; write 250ms, 30s, 10m, 1h30m or 7d")
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def parse_size(text: str) -> int:
+    """
+    Read a size.
+
+    Args:
+        text: Such as ``512``, ``64KiB``, ``64k`` (both 65536) or ``1.5M``.
+
+    Returns:
+        Bytes.
+
+    Raises:
+        ValueError: It is no size.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or len(text) > _LONGEST:
+        raise ValueError(f"{text[:_LONGEST]!r} is no size; write 512, 64KiB or 10M")
+    return int(float(match[1]) * 1024 ** _POWERS[match[2].lower()])
 
 
 @frozen(kw_only=True)
@@ -89,6 +143,8 @@ class Setting:
         """
         if self.optional and given == "none":
             given = None
+        if self.kind == "int" and isinstance(given, str):
+            given = self._counted(given)
         if self.kind == "list" and isinstance(given, str):
             given = (given,)
         value = tuple(given) if isinstance(given, list) else given
@@ -112,6 +168,21 @@ class Setting:
         elif self.kind == "int" and _is_number(text):
             given = int(text)
         return self.read(given)
+
+    def _counted(self, text: str) -> object:
+        """Read a number with a unit, such as ``7d`` or ``1 GiB``; others stay as they are."""
+        text = "".join(text.split())
+        if text[-1:].isdigit() or text == "":
+            return text
+        try:
+            if self.unit == "bytes":
+                return parse_size(text)
+            if self.unit in _TIMES:
+                amount = round(parse_duration(text) * _TIMES[self.unit], 6)
+                return int(amount) if amount.is_integer() else text
+        except ValueError:
+            pass
+        return text
 
 
 def _is_number(text: str) -> bool:

@@ -94,6 +94,42 @@ class Gap:
     reason: str = ""
 
 
+class PartitionReport(NamedTuple):
+    """
+    What a broker says of one partition that it leads.
+
+    Attributes:
+        start: First offset kept.
+        end: Offset of the next record that readers will see.
+        bytes: Size on disk, or in memory for a memory-only topic.
+        oldest_ms: Append time of the first record kept; None when empty.
+        newest_ms: Append time of the last record; None when never.
+        dropped: Records that went because a memory-only topic was full.
+        failure: Why it is offline; empty when it is not.
+        undo_until_ms: Until when the last purge can be undone; None without one.
+        undo_records: How many records would come back.
+        gaps: Damaged ranges, lowest first.
+        counters: Since that broker started: they begin anew when it does.
+    """
+
+    start: int
+    end: int
+    bytes: int
+    oldest_ms: int | None = None
+    newest_ms: int | None = None
+    dropped: int = 0
+    failure: str = ""
+    undo_until_ms: int | None = None
+    undo_records: int = 0
+    gaps: tuple[Gap, ...] = ()
+    counters: Counters = Counters()
+
+    @property
+    def messages(self) -> int:
+        """How many offsets are kept."""
+        return self.end - self.start
+
+
 @frozen(kw_only=True)
 class PartitionSnapshot:
     """

@@ -111,15 +111,19 @@ class MemoryTransport(asyncio.Transport):
 
     def answer(self) -> None:
         """Give the client what the puppet has for it."""
-        data = self.line.take()
-        while data and self.open:
-            buffer = memoryview(self.protocol.get_buffer(-1))
-            count = min(len(buffer), len(data))
-            buffer[:count] = data[:count]
-            data = data[count:]
-            self.protocol.buffer_updated(count)
+        self.push(self.line.take())
         if not self.line.alive:
             self.lose()
+
+    def push(self, data: bytes, most: int = 1 << 30) -> None:
+        """Give the client bytes, whatever they are, at most so many at once."""
+        rest = memoryview(data)
+        while rest and self.open:
+            buffer = memoryview(self.protocol.get_buffer(-1))
+            count = min(len(buffer), len(rest), most)
+            buffer[:count] = rest[:count]
+            rest = rest[count:]
+            self.protocol.buffer_updated(count)
 
     def lose(self, error: Exception | None = None) -> None:
         """End the connection."""

@@ -37,6 +37,7 @@ async def test_consume() -> None:
         assert [batch and batch.values for batch in batches] == [[b"a"], [b"b"], [b"c"]]
         assert consumer.assigned == [("t", 0)]
         assert consumer.position("t", 0) == 3
+        assert consumer.marks("t") == {0: consumer.mark("t", 0)} == {0: (3, 0)}
         assert await consumer.end_offsets("t") == {0: 3}
         assert consumer.gaps == 0
 
@@ -86,6 +87,50 @@ async def test_next_batch_without_assignment() -> None:
         errors = await ending(consumer.next_batch(), consumer.assign("t", start=-7))
 
         assert [UsageError] * 2 == [type(error) for error in errors]
+
+
+@in_loop
+async def test_nothing_left_to_wait_for() -> None:
+    """Who waits while the last partition is taken away is told at once, as who comes later."""
+    async with Stage() as stage, stage.client.consumer() as consumer:
+        stage.puppet.make("t", 2)
+        await consumer.assign("t")
+        before = stage.loop.time()
+        calls = [asyncio.create_task(consumer.next_batch()) for _ in range(2)]
+        await turns()
+        consumer.unassign("t", [0])
+        await turns()
+        assert not calls[0].done()
+        consumer.unassign("t")
+        errors = await ending(*calls)
+
+        assert [UsageError] * 2 == [type(error) for error in errors]
+        assert stage.loop.time() == before
+
+
+@in_loop
+async def test_leaving_a_loop_leaves_the_consumer_open() -> None:
+    """Neither `break` nor an error in the body closes or moves what is read."""
+    async with Stage() as stage, stage.client.consumer() as consumer:
+        producer = stage.client.producer()
+        for value in (b"a", b"b", b"c"):
+            await producer.send("t", value)
+        await consumer.assign("t")
+        found: list[bytes | None] = []
+        async for batch in consumer:
+            found += batch.values
+            break
+
+        async def fail() -> None:
+            async for batch in consumer:
+                found.extend(batch.values)
+                raise LookupError
+
+        with pytest.raises(LookupError):
+            await fail()
+        found += (await anext(consumer)).values
+
+        assert found == [b"a", b"b", b"c"]
 
 
 @in_loop
@@ -221,7 +266,7 @@ async def test_silent_broker_ends_the_wait() -> None:
     """When no broker answers for too long, a waiting call says so; the next goes on."""
     async with Stage() as stage:
         stage.puppet.make("t")
-        consumer = stage.client.consumer(ConsumerConfig(deadline_s=20))
+        consumer = stage.client.consumer(ConsumerConfig(give_up_s=20))
         await consumer.assign("t")
         began = stage.loop.time()
         waiting = asyncio.create_task(consumer.next_batch())

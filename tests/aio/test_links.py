@@ -12,6 +12,7 @@ import pytest
 from tests.aio.stage import MemoryTransport, Stage, ending, in_loop, run, turns
 from tinymq.aio import (
     Client,
+    ConsumerConfig,
     Position,
 )
 from tinymq.errors import (
@@ -24,7 +25,7 @@ from tinymq.wire.header import MessageType
 
 
 async def _fetch(client: Client) -> Any:
-    consumer = client.consumer()
+    consumer = client.consumer(ConsumerConfig(give_up_s=30))
     await consumer.assign("t", start=0)
     return await consumer.next_batch()
 

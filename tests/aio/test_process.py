@@ -6,14 +6,23 @@ import asyncio
 import contextlib
 import gc
 import os
+import random
 import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tinymq.aio import Client, ClientConfig, ProducerConfig
+from tinymq.aio import (
+    Backoff,
+    Client,
+    ClientConfig,
+    ConsumerConfig,
+    Producer,
+    ProducerConfig,
+)
 from tinymq.errors import ForkedError, UnreachableError
 from tinymq.verify.process import BrokerProcess
 
@@ -88,6 +97,110 @@ def test_the_broker_is_killed(broker: BrokerProcess) -> None:
             assert found == [b"%d" % number for number in range(101)]
 
     asyncio.run(body())
+
+
+class Relay:
+    """
+    Passes bytes on between clients and a broker, and cuts after so many of them.
+
+    Attributes:
+        left: Bytes that still pass, both ways together.
+        cuts: How often it has cut.
+    """
+
+    def __init__(self, port: int, chance: random.Random) -> None:
+        self.left = 0
+        self.cuts = 0
+        self._port = port
+        self._chance = chance
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.recharge()
+
+    def recharge(self) -> None:
+        """Let another few bytes pass; mostly within a frame, sometimes within HELLO."""
+        self.left = self._chance.choice([self._chance.randrange(300), self._chance.randrange(9000)])
+
+    async def start(self) -> str:
+        """Listen, and return the URL."""
+        self._listener = await asyncio.start_server(self._joined, "127.0.0.1", 0)
+        port = self._listener.sockets[0].getsockname()[1]
+        return f"tinymq://127.0.0.1:{port}"
+
+    async def stop(self) -> None:
+        """End it, with all its tasks."""
+        self._listener.close()
+        self._cut()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _joined(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there = await asyncio.open_connection("127.0.0.1", self._port)
+        self._writers |= {writer, there[1]}
+        for one, other in ((reader, there[1]), (there[0], writer)):
+            task = asyncio.create_task(self._pass_on(one, other))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(4096):
+                part = data[: self.left]
+                self.left -= len(part)
+                writer.write(part)
+                await writer.drain()
+                if len(part) < len(data):
+                    self.cuts += 1
+                    self.recharge()
+                    self._cut()
+        writer.transport.abort()
+
+    def _cut(self) -> None:
+        writers, self._writers = self._writers, set()
+        for writer in writers:
+            writer.transport.abort()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_cut_at_random_bytes(broker: BrokerProcess, seed: int) -> None:
+    """Wherever TCP is cut, each record is stored once, and read once, in order."""
+
+    async def body() -> None:
+        complaints: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, one: complaints.append(one))
+        relay = Relay(int(broker.url.rpartition(":")[2]), random.Random(seed))
+        backoff = Backoff(first_s=0.001, most_s=0.01)
+        config = ClientConfig(backoff=backoff)
+        found: list[bytes | None] = []
+        sent: list[bytes] = []
+
+        async def publish(producer: Producer) -> None:
+            while relay.cuts < 20:
+                values = [b"%d" % number * 20 for number in range(len(sent), len(sent) + 10)]
+                sent.extend(values)
+                await producer.send_batch("t", values)
+            sent.append(b"end")
+            await producer.send("t", b"end")
+
+        async with asyncio.timeout(PATIENCE), Client(await relay.start(), config) as client:
+            producer = client.producer(ProducerConfig(backoff=backoff, batch_bytes=400))
+            consumer = client.consumer(ConsumerConfig(create_topics=True, max_bytes=2000))
+            await consumer.assign("t")
+            publishing = asyncio.create_task(publish(producer))
+            async for batch in consumer:
+                found += batch.values
+                if found[-1] == b"end":
+                    break
+            await publishing
+            assert (await consumer.end_offsets("t")) == {0: len(sent)}
+        await relay.stop()
+
+        assert relay.cuts >= 20
+        assert found == sent
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        assert complaints == []
+
+    asyncio.run(body())
+    gc.collect()  # an unclosed socket would be an error now
 
 
 def test_nobody_listens() -> None:

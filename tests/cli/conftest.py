@@ -29,7 +29,11 @@ def run(broker: MemoryBroker) -> Run:
     """Return what runs the command and gives its result."""
 
     def run(*arguments: str, stdin: bytes | str | None = None, **more: Any) -> Result:
-        session = Session(lambda url, timeout: cast("Any", MemoryClient(broker)))
+        session = Session(
+            lambda url, timeout: cast("Any", MemoryClient(broker)),
+            broker.pause,
+            lambda url: broker.stranger,
+        )
         return CliRunner().invoke(
             root, list(arguments), input=stdin, obj=session, prog_name="tinymq", **more
         )

@@ -57,7 +57,42 @@ def test_unknown_verb(run: Run) -> None:
     """An unknown verb is a usage error in one line."""
     result = run("frobnicate")
     assert result.exit_code == 2
-    assert result.stderr == "error: No such command 'frobnicate' (hint: tinymq --help)\n"
+    assert result.stderr == "error: there is no command 'frobnicate' (hint: tinymq --help)\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("tpoic", "topic"),
+        ("consum", "consume"),
+        ("TAIL", "tail"),
+        ("publish", "pub"),
+        ("topics", "topic"),
+        ("list", None),
+        ("topic list", "ls"),
+        ("topic delete", "rm"),
+        ("topic lss", "ls"),
+        ("node undrian", "undrain"),
+        ("clients kik", "kick"),
+        ("log varify", "verify"),
+    ],
+)
+def test_did_you_mean(run: Run, line: str, meant: str | None) -> None:
+    """A verb that is mistyped, or called as elsewhere, is answered with the right one."""
+    result = run(*line.split())
+    assert result.exit_code == 2
+    assert ("did you mean" in result.stderr) == (meant is not None)
+    if meant is not None:
+        assert f"; did you mean {meant}? (hint:" in result.stderr
+
+
+@pytest.mark.process
+def test_the_package_is_the_command() -> None:
+    """`python -m tinymq` is `tinymq`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tinymq", "--version"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, f"tinymq {tinymq.__version__}\n")
 
 
 def test_usage_errors_name_the_verb(run: Run) -> None:
@@ -133,7 +168,8 @@ def test_where_the_broker_is(monkeypatch: pytest.MonkeyPatch) -> None:
         raise errors.UnreachableError
 
     def run(*arguments: str) -> None:
-        CliRunner().invoke(root, list(arguments), obj=Session(connect))
+        session = Session(connect, explain=lambda url: None)
+        CliRunner().invoke(root, list(arguments), obj=session)
 
     monkeypatch.delenv("TINYMQ_URL", raising=False)
     run("topic", "ls")

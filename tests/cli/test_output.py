@@ -10,7 +10,7 @@ from typing_extensions import override
 from tests.cli.conftest import Run
 from tests.fakes.memory_broker import MemoryBroker
 from tinymq.cli import output
-from tinymq.cli.about import _flat
+from tinymq.cli.about import flat
 from tinymq.cli.output import printable, with_times
 from tinymq.cli.progress import progress
 
@@ -72,7 +72,7 @@ def test_times_get_twins() -> None:
 
 def test_nested_facts() -> None:
     """Facts within facts are named with dots and written for people."""
-    assert _flat(
+    assert flat(
         {
             "disk": {"free_bytes": 2048},
             "started_ms": 1_750_000_000_000,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
+from click.testing import _NamedTextIOWrapper
 
 from tests.cli.conftest import Run
 from tests.fakes.memory_broker import MemoryBroker
@@ -154,3 +156,25 @@ def test_gathering() -> None:
     ]
     trickling = iter(pieces)
     assert len(list(gather(lambda: next(trickling), lambda: False))) == 5
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [([], "all of it is one message"), (["-l"], "each line is published")],
+)
+def test_a_terminal_as_stdin(
+    run: Run, monkeypatch: pytest.MonkeyPatch, options: list[str], what: str
+) -> None:
+    """Who types is told how it ends; who gives a value or a pipe is not."""
+    assert run("pub", "orders", *options, stdin=b"x").stderr == ""
+    monkeypatch.setattr(_NamedTextIOWrapper, "isatty", lambda stream: True, raising=False)
+    monkeypatch.setattr("tinymq.cli.pub.progress", no_progress)
+    result = run("pub", "orders", *options, stdin=b"x")
+    assert result.stderr == f"reading from the terminal until Ctrl-D; {what}\n"
+    assert run("pub", "orders", "x").stderr == ""
+
+
+@contextmanager
+def no_progress(title: str, total: float | None) -> Iterator[Callable[[float, str], None]]:
+    """Show nothing."""
+    yield lambda amount, text: None

@@ -8,7 +8,9 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.fakes.memory_broker import MemoryBroker
+from tinymq.cli import read
 from tinymq.cli.render import compile_format
+from tinymq.errors import ConnectionLost, CorruptBatch
 
 FIRST = "2025-06-15T15:06:41.000Z"
 
@@ -101,12 +103,65 @@ def test_a_missing_topic_is_not_made(broker: MemoryBroker, run: Run) -> None:
 
 
 def test_bytes_stay_as_they_are(broker: MemoryBroker, run: Run) -> None:
-    """A format's %v is raw; the usual rendering escapes what is not UTF-8."""
+    """A pipe gets each value byte for byte, with and without a format."""
     value = bytes(range(256))
     broker.append("audit", value)
     assert run("consume", "audit", "-e", "-f", "%v").stdout_bytes == value
-    shown = run("consume", "audit", "-e").stdout_bytes
-    assert shown == value[:128] + b"".join(b"\\x%02x" % byte for byte in range(128, 256)) + b"\n"
+    assert run("consume", "audit", "-e").stdout_bytes == value + b"\n"
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_terminal_gets_no_control_characters(
+    broker: MemoryBroker, run: Run, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """On a terminal a value moves no cursor, and bytes that are no text are escaped."""
+    monkeypatch.setattr(read, "on_terminal", lambda: True)
+    broker.append("audit", b"\x1b[2J\xc2\x9b31m", key=b"\x1b]0;x\x07")
+    broker.append("audit", b"tab\tand \xff")
+    lines = run("consume", "audit", "-e", "-o", form).output.splitlines()
+    assert len(lines) == 2
+    assert all(line.isprintable() for line in lines)
+    if form == "text":
+        assert lines == ["\\x1b[2J\\x9b31m", "tab    and \\xff"]
+
+
+@pytest.mark.parametrize("verb", [["consume"], ["tail", "-n", "0"]])
+def test_a_lost_connection_is_waited_for(filled: MemoryBroker, run: Run, verb: list[str]) -> None:
+    """Who follows a topic hears once of an outage, and then gets what came behind it."""
+
+    def fail() -> None:
+        filled.down = True
+
+    def recover() -> None:
+        filled.down = False
+
+    filled.idle += [fail, *[lambda: None] * 8, recover, lambda: void(filled.append("audit", b"x"))]
+    result = run(*verb, "audit", "-f", r"%v\n")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-1] == "x"
+    assert result.stderr == (
+        "connection lost, trying again (the broker went away)\nconnected again\n"
+    )
+    assert filled.pauses[:3] == [0.5, 1.0, 2.0]
+    assert max(filled.pauses) == 5.0
+
+
+def test_what_does_not_pass_ends_a_follower(filled: MemoryBroker, run: Run) -> None:
+    """An error that no waiting mends is one line and the end."""
+
+    def fail() -> None:
+        filled.failure = CorruptBatch("the batch is damaged")
+
+    filled.idle.append(fail)
+    result = run("consume", "audit")
+    assert (result.exit_code, result.stderr) == (1, "error: the batch is damaged\n")
+    assert filled.pauses == []
+
+
+def test_reading_to_the_end_does_not_wait_for_ever(filled: MemoryBroker, run: Run) -> None:
+    """With -e a lost connection is an error: a script wants an end."""
+    filled.failure = ConnectionLost("it went away")
+    assert run("consume", "audit", "-e").exit_code == 3
 
 
 def test_json_loses_nothing(broker: MemoryBroker, run: Run) -> None:

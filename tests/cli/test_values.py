@@ -9,12 +9,12 @@ from tinymq.cli.values import (
     LATEST,
     Position,
     human_size,
+    human_span,
     iso,
-    parse_duration,
     parse_position,
-    parse_size,
     parse_time,
 )
+from tinymq.settings import parse_duration, parse_size
 
 NOW = 1_750_000_000_000
 
@@ -106,3 +106,5 @@ def test_shown_values() -> None:
         "3.0 GiB",
         "2.0 TiB",
     ]
+    spans = [human_span(n) for n in (-1, 0, 59.6, 61, 3600, 90_000, 8 * 86_400)]
+    assert spans == ["0s", "0s", "1m0s", "1m1s", "1h0m", "1d1h", "8d0h"]

@@ -183,6 +183,7 @@ class Puppet:
         self.limits = evolve(DEFAULT_LIMITS)
         self.heartbeat = 15
         self.window = 64
+        self.cluster = bytes(16)
         self.brokers: list[tuple[int, str, int, str]] = [(number, *ADDRESS, "puppet")]
         self.polls: list[tuple[Line, int, Fetch]] = []
         self.hellos: list[Hello] = []
@@ -291,7 +292,7 @@ class Puppet:
             broker_id=self.number,
             name="puppet",
             software="puppet/1",
-            cluster=bytes(16),
+            cluster=self.cluster,
             session=request.session or b"s" * 16,
             heartbeat=self.heartbeat,
             limits={**asdict(self.limits), "of_the_future": 7},
@@ -434,6 +435,7 @@ class CoreNetwork:
         puppets: By address.
         up: Whether anybody can be reached.
         reports: Errors of the caller's own code.
+        said: Lines for people.
     """
 
     def __init__(self, puppet: Puppet | None = None) -> None:
@@ -445,6 +447,7 @@ class CoreNetwork:
         self.wires: list[CoreWire] = []
         self.dialed: list[Address] = []
         self.reports: list[tuple[str, Exception]] = []
+        self.said: list[str] = []
         self._dialing: list[tuple[Link, Address]] = []
 
     def cluster(self, config: ClientConfig | None = None, *more: Address) -> Cluster:
@@ -464,6 +467,10 @@ class CoreNetwork:
     def report(self, what: str, error: Exception) -> None:
         """Note it."""
         self.reports.append((what, error))
+
+    def say(self, text: str) -> None:
+        """Note it."""
+        self.said.append(text)
 
     def pump(self) -> None:
         """Move bytes both ways until nothing moves."""

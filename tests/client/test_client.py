@@ -6,13 +6,14 @@ import gc
 import random
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, cast
 
 import pytest
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.logger import ILogObserver, globalLogPublisher
+from twisted.logger import ILogObserver, LogLevel, formatEvent, globalLogPublisher
 from twisted.python.failure import Failure
 
 from tests.client.stage import Stage
@@ -318,7 +319,7 @@ def test_silent_broker_ends_the_wait() -> None:
     """When no broker answers for too long, a waiting call says so; the next goes on."""
     stage = Stage()
     stage.puppet.make("t")
-    consumer = stage.client.consumer(ConsumerConfig(deadline_s=20))
+    consumer = stage.client.consumer(ConsumerConfig(give_up_s=20))
     stage.done(consumer.assign("t"))
     results = Results(consumer.next_batch())
     stage.advance(15)
@@ -337,6 +338,23 @@ def test_silent_broker_ends_the_wait() -> None:
 
     assert [batch.values for batch in results.values] == [[b"a"]]
     stage.end()
+
+
+@contextmanager
+def said() -> Iterator[list[str]]:
+    """The lines for people that the client logs."""
+    lines: list[str] = []
+
+    def note(event: Mapping[str, Any]) -> None:
+        if event["log_level"] is LogLevel.warn:
+            lines.append(formatEvent(dict(event)))
+
+    observer = cast(ILogObserver, note)
+    globalLogPublisher.addObserver(observer)
+    try:
+        yield lines
+    finally:
+        globalLogPublisher.removeObserver(observer)
 
 
 # --- administration ------------------------------------------------------------
@@ -364,6 +382,14 @@ def test_admin() -> None:
         admin.purge("t", before=5),
         admin.undo_purge("t"),
         admin.log_level("debug", dry_run=True),
+        admin.list_brokers(),
+        admin.drain_broker(2, dry_run=True),
+        admin.list_clients(2, "w*", after="7"),
+        admin.client_info("b", 7),
+        admin.kick_client(2, 7, "too loud"),
+        admin.watch(5, wait_ms=0),
+        admin.find_nodes("t"),
+        admin.list_announced(),
     ):
         stage.done(call)
     assert stage.done(admin.broker_info()) == {"is": "broker.info"}
@@ -380,12 +406,69 @@ def test_admin() -> None:
         ("topic.purge", {"name": "t", "before": 5, "dry_run": False}),
         ("topic.undo_purge", {"name": "t", "dry_run": False}),
         ("broker.log_level", {"level": "debug", "dry_run": True}),
+        ("broker.list", {}),
+        ("broker.drain", {"broker": "2", "undo": False, "dry_run": True}),
+        ("client.list", {"broker": "2", "filter": "w*", "after": "7", "limit": 100}),
+        ("client.info", {"broker": "b", "id": 7}),
+        ("client.kick", {"broker": "2", "id": 7, "reason": "too loud", "dry_run": False}),
+        ("cluster.watch", {"revision": 5, "wait_ms": 0}),
+        ("lookup.find", {"name": "t"}),
+        ("lookup.list", {"after": "", "limit": 100}),
         ("broker.info", {}),
     ]
     public = {name for name, each in OPERATIONS.items() if each.role != "cluster"}
     assert public == {name for name, _ in calls}, "every operation has its method"
     for name, arguments in calls:  # as a broker reads them
         OPERATIONS[name].arguments(arguments)
+    stage.end()
+
+
+def test_watch() -> None:
+    """A watch may wait longer than other calls, and what it tells is read by the client."""
+    stage = Stage()
+    stage.puppet.make("t")
+    stage.done(stage.client.metadata(["t"]))
+    stage.puppet.make("t", 3)
+    stage.puppet.deaf = {MessageType.OPERATE}
+    results = Results(stage.client.admin.watch(1, wait_ms=60_000))
+    stage.advance(65)
+    assert stage.puppet.kinds().count("OPERATE") == 1
+    stage.puppet.deaf = set()
+    news = {"revision": stage.puppet.revision, "changes": []}
+    stage.puppet.operations["cluster.watch"] = lambda **arguments: news
+    stage.advance(20)
+    asked = stage.puppet.kinds().count("METADATA")
+
+    assert results.values == [news]
+    stage.puppet.revision += 1
+    news["revision"] = stage.puppet.revision
+    stage.done(stage.client.admin.watch(2))
+    stage.advance(2)
+    assert stage.puppet.kinds().count("METADATA") == asked + 1
+    stage.end()
+
+
+def test_a_consumer_waits_for_ever() -> None:
+    """Unless told otherwise a waiting call outlives any pause of the broker, and logs it."""
+    stage = Stage()
+    stage.puppet.make("t")
+    consumer = stage.client.consumer()
+    stage.done(consumer.assign("t"))
+    results = Results(consumer.next_batch())
+    stage.up = False
+    with said() as lines:
+        stage.cut()
+        stage.advance(10_000)
+        assert results.values + results.errors == []
+        stage.up = True
+        stage.advance(10)
+        stage.done(stage.client.producer().send("t", b"a"))
+
+    assert [batch.values for batch in results.values] == [[b"a"]]
+    assert [line.split(", ")[0] for line in lines] == [
+        "connection to broker puppet (1) lost",
+        "connection to broker puppet (1) is back",
+    ]
     stage.end()
 
 
@@ -416,7 +499,7 @@ def test_metadata() -> None:
 
 
 def _fetching(stage: Stage) -> Deferred[Any]:
-    consumer = stage.client.consumer()
+    consumer = stage.client.consumer(ConsumerConfig(give_up_s=30))
     assigned = consumer.assign("t", start=0)
     return assigned.addCallback(lambda _: consumer.next_batch())
 

@@ -167,6 +167,23 @@ def test_heartbeats() -> None:
         talk.connection.tick(45.0)
 
 
+def test_a_broker_that_pings_hears_from_us() -> None:
+    """A broker whose own PING always comes first hears from an idle client all the same."""
+    talk = Talk()
+    heard = 0
+    for second in range(1, 100):
+        talk.now = float(second)
+        if second % 15 == 0:
+            talk.hear(b"".join(map(bytes, encode_frame(MessageType.PING, 0))))
+        if talk.connection.wake_at <= second:
+            talk.connection.tick(talk.now)
+        heard += len(
+            list(FrameDecoder(99).feed(b"".join(map(bytes, talk.connection.data_to_send()))))
+        )
+
+    assert heard == 6
+
+
 def test_any_byte_is_life() -> None:
     """Half a frame is a sign of life."""
     talk = Talk()
@@ -231,6 +248,15 @@ def test_fatal_bytes(data: bytes, error: type[WireError]) -> None:
 
     with pytest.raises(error):
         talk.hear(data)
+
+
+def test_an_http_port_is_recognized() -> None:
+    """Whoever takes the dashboard's port for the broker's is told which one is meant."""
+    talk = Talk(greet=False)
+    with pytest.raises(BadMagic, match="this is an HTTP port; clients connect to 7800"):
+        talk.connection.receive(b"HTTP/1.1 400 Bad Request", talk.now)
+    with pytest.raises(ConnectionLost, match="is this an HTTP port"):
+        talk.connection.tick(talk.now + 60)
 
 
 def test_refused_hello() -> None:

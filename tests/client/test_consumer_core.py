@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.client.puppet import ADDRESS, APPENDED_MS, CoreNetwork, PuppetLog
+from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import ConsumerConfig
 from tinymq.client.core.consumer import ConsumerCore
 from tinymq.client.core.delivered import ConsumerBatch
@@ -40,10 +41,19 @@ from tinymq.wire.records import encode_batch
 class Reader:
     """A consumer core on a puppet network, and what it handed out."""
 
-    def __init__(self, partitions: int = 1, **config: Any) -> None:
-        self.net = CoreNetwork()
-        self.topic = self.net.puppet.make("t", partitions)
-        self.cluster = self.net.cluster()
+    def __init__(
+        self,
+        partitions: int = 1,
+        cluster: tuple[CoreNetwork, Cluster] | None = None,
+        **config: Any,
+    ) -> None:
+        if cluster is None:
+            self.net = CoreNetwork()
+            self.topic = self.net.puppet.make("t", partitions)
+            self.cluster = self.net.cluster()
+        else:
+            self.net, self.cluster = cluster
+            self.topic = self.net.puppet.topics["t"]
         self.woken = 0
         self.core = ConsumerCore(self.cluster, ConsumerConfig(**config), self.wake)
         self.assigned: list[TinyMQError | None] = []

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.client.puppet import CoreNetwork, PuppetLog
 from tinymq.client.core.batches import Batch, Group, as_headers, as_value, cut
+from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import ProducerConfig
 from tinymq.client.core.exits import Watch
 from tinymq.client.core.producer import ProducerCore
@@ -48,11 +49,20 @@ DEADLINE = 30.0
 class Sender:
     """A producer core on a puppet network, and what came of its records."""
 
-    def __init__(self, *, topics: Sequence[tuple[str, int]] = (("t", 1),), **config: Any) -> None:
-        self.net = CoreNetwork()
-        for name, partitions in topics:
-            self.net.puppet.make(name, partitions)
-        self.cluster = self.net.cluster()
+    def __init__(
+        self,
+        *,
+        topics: Sequence[tuple[str, int]] = (("t", 1),),
+        cluster: tuple[CoreNetwork, Cluster] | None = None,
+        **config: Any,
+    ) -> None:
+        if cluster is None:
+            self.net = CoreNetwork()
+            for name, partitions in topics:
+                self.net.puppet.make(name, partitions)
+            self.cluster = self.net.cluster()
+        else:
+            self.net, self.cluster = cluster
         self.core = ProducerCore(self.cluster, ProducerConfig(**config), self.deliver)
         self.stored: list[tuple[Any, int, int]] = []
         self.failed: list[tuple[Any, TinyMQError]] = []

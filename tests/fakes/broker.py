@@ -244,9 +244,12 @@ class BrokerFixture:
         self.broker = Broker(config, LocalDirectory(self.meta), self.store, world, self.syncer)
         self.broker.id = 1
         self.node = Node(self.broker)
-        self.operations = Operations(self.broker, self.meta, LocalNode(self.node))
-        self.factory = BrokerFactory(self.broker, self.operations)
+        self.nodes = LocalNode(self.node)
+        self.operations = Operations(self.broker, self.meta, self.nodes)
+        self.factory = self.node.connected = BrokerFactory(self.broker, self.operations)
         self.housekeeping = Housekeeping(self.broker)
+        self.node.vitals.connections = self.factory.connections
+        self.node.vitals.housekeeping = self.housekeeping
         self.keeping = Keeping(self.meta, self.broker)
         self.keeping.register()
         RUNNING.append(self)

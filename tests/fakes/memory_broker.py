@@ -9,6 +9,7 @@ from typing import Any
 
 from attrs import Factory, define, frozen
 
+from tests.fakes.memory_cluster import MemoryCluster
 from tinymq.errors import (
     ConnectionLost,
     DeadlineExceeded,
@@ -89,6 +90,11 @@ class MemoryBroker:
         failure: Raised by every call, when set.
         patient: Readers that have read everything wait for another thread to
             publish, instead of being interrupted.
+        cluster: The brokers and the clients that there are said to be.
+        stranger: What is told when somebody else answers in the broker's place.
+        pauses: The seconds of each wait of `pause`.
+        answers: What operations without a method of their own answer, one after
+            the other; after the last one somebody presses Ctrl-C.
     """
 
     def __init__(self) -> None:
@@ -100,9 +106,20 @@ class MemoryBroker:
         self.idle: list[Callable[[], None]] = []
         self.failure: Exception | None = None
         self.patient = False
+        self.cluster = MemoryCluster()
+        self.stranger: Exception | None = None
+        self.pauses: list[float] = []
+        self.answers: dict[str, list[dict[str, Any] | Exception]] = {}
         self.lock = threading.RLock()
         self.arrived = threading.Condition(self.lock)
         self._time = BEGIN_MS
+
+    def pause(self, seconds: float) -> None:
+        """Let something happen while somebody waits; with nothing left, Ctrl-C does."""
+        self.pauses.append(seconds)
+        if not self.idle:
+            raise KeyboardInterrupt
+        self.idle.pop(0)()
 
     def check(self) -> None:
         """Fail if the broker is to fail."""
@@ -151,9 +168,19 @@ class MemoryBroker:
         with self.lock:
             self.check()
             self.calls.append((name, arguments))
+            if name in self.answers:
+                return self._answer(name)
             method = getattr(self, "_" + name.replace(".", "_"))
             result: dict[str, Any] = method(**arguments)
             return result
+
+    def _answer(self, name: str) -> dict[str, Any]:
+        if not self.answers[name]:
+            raise KeyboardInterrupt
+        answer = self.answers[name].pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def _topic_create(
         self,
@@ -265,13 +292,47 @@ class MemoryBroker:
                 each.start, each.purged_from = each.purged_from or 0, None
         return {"topic": topic.facts(), "dry_run": dry_run}
 
-    def _broker_log_level(self, level: str, *, dry_run: bool = False) -> dict[str, Any]:
+    def _broker_log_level(
+        self, level: str, broker: str | None = None, *, dry_run: bool = False
+    ) -> dict[str, Any]:
         before = self.log_level
         if not dry_run:
             self.log_level = level
         return {"level": level, "before": before, "dry_run": dry_run}
 
-    def _broker_info(self) -> dict[str, Any]:
+    def _broker_list(self) -> dict[str, Any]:
+        return self.cluster.list()
+
+    def _broker_drain(
+        self, broker: str, *, undo: bool = False, dry_run: bool = False
+    ) -> dict[str, Any]:
+        return self.cluster.drain(broker, undo=undo, dry_run=dry_run)
+
+    def _client_list(
+        self,
+        broker: str | None = None,
+        filter: str = "",  # noqa: A002 - the API's word
+        after: str | None = None,
+        limit: int = 100,
+    ) -> dict[str, Any]:
+        return self.cluster.search(broker, filter, after, limit)
+
+    def _client_info(self, broker: str, id: int) -> dict[str, Any]:  # noqa: A002 - the API's word
+        return self.cluster.client(broker, id)
+
+    def _client_kick(
+        self,
+        broker: str,
+        id: int,  # noqa: A002 - the API's word
+        reason: str | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        return self.cluster.kick(broker, id, dry_run=dry_run)
+
+    def _broker_info(self, broker: str | None = None) -> dict[str, Any]:
+        if broker is not None:
+            return self.cluster.info(broker)
         return {
             "broker": {"id": 1, "name": "memory", "topics": len(self.topics)},
             "ready": self.ready,

@@ -11,6 +11,7 @@ import pytest
 from tests.meta.fakes import FakeTime
 from tinymq.errors import InvalidName, InvalidRequest, StateError
 from tinymq.meta import BrokerInfo, MetaServer, Store
+from tinymq.meta.placement import Load, Standing
 
 
 def only_broker(server: MetaServer) -> BrokerInfo:
@@ -169,6 +170,86 @@ def test_a_link_that_comes_back(server: MetaServer, clock: FakeTime) -> None:
     assert server.member(1, broker.lease) == broker
     with pytest.raises(StateError, match="register again"):
         server.member(1, broker.lease + 1)
+
+
+def test_after_a_restart(server: MetaServer, store: Store, clock: FakeTime) -> None:
+    """A MetaServer that starts holds nobody by a link, and gives all the time to come back."""
+    broker = only_broker(server)
+    server.close()
+    again = MetaServer(store)
+    assert not again.is_held(1)
+    clock.advance(14)
+    again.expire()
+    again.heartbeat(broker)
+    assert again.is_held(1)
+    with pytest.raises(StateError):
+        again.register(1, "one", ("h", 1))
+
+
+def test_an_old_link_that_ends_late(server: MetaServer) -> None:
+    """The end of a link means nothing when the broker was heard over a newer one."""
+    broker = only_broker(server)
+    old, new = object(), object()
+    server.heartbeat(broker, link=old)
+    server.heartbeat(broker, link=new)
+    server.lost_link(broker, old)
+    assert server.is_held(1)
+    server.lost_link(broker, new)
+    assert not server.is_held(1)
+    server.heartbeat(server.register(1, "one", ("h", 1)), link=new)
+    assert server.is_held(1)
+    server.lost_link(broker, new)
+    assert not server.is_held(1)
+
+
+def test_load(server: MetaServer, store: Store, clock: FakeTime) -> None:
+    """What a broker says of itself is kept in memory, with the time, also when it is gone."""
+    assert server.load_of(1) == Load(at_ms=int(clock.now * 1000))
+    assert server.load_of(2) is None
+    revision = store.revision
+    said = Load(partitions=3, bytes=7, rate_in=1.5, refusing="full")
+    clock.advance(1)
+    server.heartbeat(only_broker(server), said)
+    heard = attrs.evolve(said, at_ms=int(clock.now * 1000))
+    assert server.load_of(1) == heard
+    assert store.revision == revision
+    clock.advance(5)
+    server.heartbeat(only_broker(server))
+    clock.advance(16)
+    server.expire()
+    assert server.registry.brokers == {}
+    assert server.load_of(1) == attrs.evolve(heard, at_ms=heard.at_ms + 5000)
+
+
+def test_load_travels() -> None:
+    """A load is read as it was sent; of the wrong kind it is refused."""
+    said = Load(partitions=3, bytes=7, rate_in=1.5, refusing="full")
+    assert Load.from_mapping(said.to_mapping()) == said
+    assert Load.from_mapping({}) == Load()
+    for wrong in ({"bytes": "1"}, {"refusing": 1}, {"rate_in": None}, {"partitions": 1.5}):
+        with pytest.raises(InvalidRequest):
+            Load.from_mapping(wrong)
+
+
+def test_who_takes_new_partitions(server: MetaServer) -> None:
+    """Refusing and lost brokers come last, draining ones never."""
+    brokers = [server.register(0, name, ("h", 1)) for name in ("two", "three", "four")]
+    assert set(server.standings()) == {1, 2, 3, 4}
+    server.drain(1)
+    server.heartbeat(brokers[0], Load(refusing="full"))
+    server.lost_link(brokers[1])
+    assert set(server.standings()) == {4}
+    assert server.create_topic("a", 3).leaders == (4, 4, 4)
+    server.heartbeat(brokers[2], Load(refusing="full", bytes=9))
+    assert server.standings() == {2: Standing(0), 3: Standing(0), 4: Standing(3, 9)}
+    for broker in brokers:
+        server.drain(broker.id)
+    for call in (lambda: server.create_topic("b"), lambda: server.alter_topic("a", None, 4)):
+        with pytest.raises(StateError, match="every broker is draining") as caught:
+            call()
+        assert caught.value.retriable
+    server.drain(3, undo=True)
+    assert server.create_topic("b").leaders == (3,)
 
 
 def test_drain(server: MetaServer, store: Store, file: Path) -> None:

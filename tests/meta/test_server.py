@@ -267,9 +267,11 @@ def test_new_partitions_even_out(server: MetaServer) -> None:
     """A new broker is given new partitions; nothing that exists moves."""
     old = server.create_topic("a", 4)
     server.register(2, "two", ("h", 2))
-    assert server.create_topic("b", 6).leaders.count(2) == 5
+    assert server.create_topic("b", 4).leaders == (2, 2, 1, 2)
     assert server.describe("a") == old
-    assert server.registry.load == {1: 5, 2: 5}
+    assert server.registry.load == {1: 5, 2: 3}
+    server.register(3, "three", ("h", 3))
+    assert server.alter_topic("a", partitions=6).leaders == (1, 1, 1, 1, 3, 2)
 
 
 def test_no_broker(store: Store) -> None:

@@ -268,7 +268,7 @@ def test_silent_broker(server: Server, begin: Callable[[Client], Any]) -> None:
 
 def test_silence_while_reading(server: Server, client: Client) -> None:
     """Reading from a broker that fell silent ends after the deadline."""
-    consumer = client.consumer(ConsumerConfig(deadline_s=0.1))
+    consumer = client.consumer(ConsumerConfig(give_up_s=0.1))
     server.puppet.make("t")
     consumer.assign("t", start=0)
     server.puppet.deaf = {MessageType.FETCH}
@@ -317,6 +317,27 @@ def test_reports_are_logged(caplog: pytest.LogCaptureFixture) -> None:
 
     assert "on_gap failed" in caplog.text
     assert "LookupError: of the caller" in caplog.text
+
+
+def test_a_consumer_waits_for_ever(
+    server: Server, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A call without a time-out goes on after a pause of the broker, and logs it once."""
+    server.puppet.make("t")
+    consumer = client.consumer(ConsumerConfig(deadline_s=0.01))
+    consumer.assign("t", start=0)
+    assert consumer.next_batch(timeout=0.02) is None
+    server.cut()
+    client.producer().send("t", b"a")
+    batch = consumer.next_batch()
+
+    assert batch is not None
+    assert batch.values == [b"a"]
+    lines = [record.getMessage().split(", ")[0] for record in caplog.records]
+    assert lines == [
+        "connection to broker puppet (1) lost",
+        "connection to broker puppet (1) is back",
+    ]
 
 
 def test_threads_share_a_client(server: Server, client: Client) -> None:

@@ -1,5 +1,5 @@
-"""The fixture of the plugin, which an installation brings in by its entry point."""
+"""The fixtures of the plugin, which an installation brings in by its entry point."""
 
-from tinymq.testing.plugin import tinymq_broker
+from tinymq.testing.plugin import tinymq_broker, tinymq_server
 
-__all__ = ["tinymq_broker"]
+__all__ = ["tinymq_broker", "tinymq_server"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
 import unittest
@@ -10,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from tinymq.testing import InProcessBroker
+from tinymq.testing import BrokerProcess, InProcessBroker
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "testing.md"
 BLOCK: Final = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -18,24 +19,28 @@ TEXT: Final = PAGE.read_text(encoding="utf-8")
 TABLE: Final = re.compile(r"^\| (`[^|]+) \|", re.MULTILINE)
 
 
-def run(test: Any) -> None:
-    """Call a test function, once for each of its parameters, with a fresh broker."""
+def run(test: Any, folder: Path) -> None:
+    """Call a test function, once for each of its parameters, with fresh brokers."""
     marks = getattr(test, "pytestmark", [])
     cases = [{mark.args[0]: value} for mark in marks for value in mark.args[1]] or [{}]
+    names = inspect.signature(test).parameters
     for case in cases:
-        with InProcessBroker() as broker:
+        with InProcessBroker() as broker, contextlib.ExitStack() as stack:
             fixtures = {"tinymq_broker": broker} | case
-            test(*(fixtures[name] for name in inspect.signature(test).parameters))
+            if "tinymq_server" in names:
+                fixtures["tinymq_server"] = stack.enter_context(BrokerProcess(folder / "data"))
+            test(*(fixtures[name] for name in names))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("text", BLOCK.findall(TEXT), ids=range(len(BLOCK.findall(TEXT))))
-def test_block(text: str) -> None:
+def test_block(text: str, tmp_path: Path) -> None:
     """The block runs, and its tests pass."""
     names: dict[str, Any] = {"__name__": "document"}
     exec(compile(text, str(PAGE), "exec"), names)
     tests = [each for name, each in names.items() if name.startswith("test_")]
     for test in tests:
-        run(test)
+        run(test, tmp_path)
     for case in names.values():
         if isinstance(case, type) and issubclass(case, unittest.TestCase):
             suite = unittest.defaultTestLoader.loadTestsFromTestCase(case)
@@ -43,7 +48,7 @@ def test_block(text: str) -> None:
             suite.run(result)
             assert result.testsRun
             assert not result.errors + result.failures
-    assert "def test_" in text or "with InProcessBroker" in text
+    assert "def test_" in text or "with InProcessBroker" in text or "with BrokerProcess" in text
 
 
 def test_every_power_is_described() -> None:

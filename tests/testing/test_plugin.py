@@ -20,6 +20,13 @@ def test_used(tinymq_broker):
     producer = tinymq_broker.client().producer()
     assert tinymq_broker.run(producer.send("t", b"v")).offset == 0
 """
+SERVED = """
+from tinymq.sync import Client
+
+def test_served(tinymq_server):
+    with Client(tinymq_server.url) as client:
+        assert client.producer().send("t", b"v").offset == 0
+"""
 UNUSED = """
 import sys
 
@@ -43,7 +50,7 @@ def installed(where: Path) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("text", [USED, UNUSED], ids=["used", "unused"])
+@pytest.mark.parametrize("text", [USED, SERVED, UNUSED], ids=["used", "served", "unused"])
 def test_entry_point(text: str, tmp_path: Path) -> None:
     """The fixture is there without an import, and costs nothing where nobody asks for it."""
     installed(tmp_path)

@@ -15,14 +15,12 @@ from tinymq.aio.consumer import Consumer
 from tinymq.aio.network import Connect, LoopNetwork, give, refuse
 from tinymq.aio.producer import Producer
 from tinymq.client.core.address import parse_url, url_from
-from tinymq.client.core.admin import HARMLESS, AdminCalls, read_result
+from tinymq.client.core.admin import AdminCalls, operate
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import ClientConfig, ConsumerConfig, ProducerConfig
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.results import Result
 from tinymq.errors import ClosedError, TinyMQError
-from tinymq.wire.frames import Bytes
-from tinymq.wire.messages import Operate
 
 
 class Admin(AdminCalls[Coroutine[Any, Any, Result]]):
@@ -62,6 +60,10 @@ class Client:
     Nothing is connected before something is asked for. A lost link comes back
     by itself; what was not answered is repeated where that does no harm. A host
     given by name is looked up as asyncio does it, in the loop's executor.
+
+    Leaving an `async with`, also by an error or a cancellation, waits as `close` does;
+    the error comes out as it is. A client that is left open when its loop ends is
+    lost, with what was not sent: no other loop can close it.
 
     Args:
         url: ``tinymq://host[:port][,...]``; otherwise the environment's
@@ -157,6 +159,7 @@ class Client:
             DeadlineExceeded: Or `UnreachableError`, after `ClientConfig.deadline_s`.
             ClosedError: The client was closed.
             UsageError: As `producer`.
+            CancelledError: Its task was cancelled; the answer is ignored.
         """
         self._check()
         left = set(topics)
@@ -185,10 +188,13 @@ class Client:
         """
         Close producers, which flush, consumers and links.
 
-        It goes on when who waits for it is cancelled. Messages that could not be
-        stored are told by their own futures and by `Producer.close`.
+        All producers take no more from now on, and settle what they have within
+        `ProducerConfig.deadline_s`. Messages that could not be stored are told by
+        their own futures and by `Producer.close`. Again is no error.
 
         Raises:
+            CancelledError: Its task was cancelled; closing goes on, and can be waited
+                for again.
             UsageError: No loop runs, or another one; `ForkedError` in another
                 process.
         """
@@ -201,8 +207,8 @@ class Client:
         try:
             for consumer in tuple(self._consumers):
                 await consumer.close()
-            for producer in tuple(self._producers):
-                await producer.close()
+            # All at once: none of them takes more while others still send.
+            await asyncio.gather(*[producer.close() for producer in self._producers])
         finally:  # also when the loop ends and cancels what is left
             self._cluster.close(self._network.seconds())
             self._network.stir()
@@ -217,17 +223,14 @@ class Client:
 
     async def _operate(self, name: str, arguments: dict[str, Any]) -> Result:
         self._check()
-        waiting: asyncio.Future[Bytes] = self._network.future()
+        waiting: asyncio.Future[Result] = self._network.future()
 
-        def told(reply: Any, payload: Bytes, error: TinyMQError | None, now: float) -> None:
-            if error is not None:
-                refuse(waiting, error)
+        def done(result: Result | None, error: TinyMQError | None) -> None:
+            if result is None:
+                refuse(waiting, error or ClosedError())
             else:
-                give(waiting, payload)
+                give(waiting, result)
 
-        now = self._network.seconds()
-        message = Operate(name=name, arguments=arguments)
-        ask = self._cluster.ask if name in HARMLESS else self._cluster.ask_once
-        ask(message, now + self.config.deadline_s, told, now)
+        operate(self._cluster, name, arguments, done, self._network.seconds())
         self._network.stir()
-        return read_result(await waiting)
+        return await waiting

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from math import inf
 from types import TracebackType
 from typing import Self
 
@@ -52,6 +53,15 @@ class Consumer:
     A batch is taken, and the position moved, only at the moment at which
     `next_batch` returns it: a task that is cancelled while it waits has missed
     nothing, and whoever reads on gets every record.
+
+    `async for` ends when the consumer is closed, and raises whatever else
+    `next_batch` raises; begin the loop anew to go on behind the error. Leaving the
+    loop, by `break` or an error, changes nothing: the consumer stays open. Leaving
+    an `async with` closes it, waits for nothing, and hides no error.
+
+    Every call that waits ends with `CancelledError` when its task is cancelled. All
+    calls that ask or change something raise `UsageError` outside of the client's
+    loop, and `ForkedError` in another process.
 
     Args:
         network: Loop and cluster.
@@ -101,7 +111,9 @@ class Consumer:
         """
         Read partitions of a topic, beside those that are read already.
 
-        When it is cancelled, what was not assigned before is not.
+        It returns when every start is known as an offset, save that of partitions
+        whose broker is away while others answer: they follow by themselves. When
+        it is cancelled, what was not assigned before is not.
 
         Args:
             topic: Name of the topic.
@@ -150,14 +162,19 @@ class Consumer:
 
     def unassign(self, topic: str, partitions: Iterable[int] | None = None) -> None:
         """
-        Stop reading.
+        Stop reading; who waits hears `UsageError` when nothing is left to wait for.
 
         Args:
             topic: Name of the topic.
             partitions: Which; None means all.
+
+        Raises:
+            ClosedError: The consumer was closed.
+            UsageError: One of the partitions is not assigned.
         """
         self._network.check()
         self._core.unassign(topic, partitions)
+        self._wake()
 
     async def next_batch(  # the same name in every face
         self,
@@ -167,8 +184,8 @@ class Consumer:
         Get the next batch; several calls are served in turn.
 
         Args:
-            timeout: Seconds to wait for one; None waits as long as a broker
-                answers.
+            timeout: Seconds to wait for one; None waits for ever, or as long as
+                `ConsumerConfig.give_up_s` says.
 
         Returns:
             The batch, or None when `timeout` has passed.
@@ -178,8 +195,9 @@ class Consumer:
                 `UnknownTopicId`, `CorruptBatch`, or another of the broker's errors.
                 It concerns the partition that its data name: the others go on,
                 this one after `seek` or `resume`.
-            UnreachableError: Or `ConnectionLost`, `DeadlineExceeded`: no broker
-                answered for `ConsumerConfig.deadline_s`; the next call goes on.
+            UnreachableError: Or `ConnectionLost`, `NotLeader`, `DeadlineExceeded`: no
+                broker answered for `ConsumerConfig.give_up_s`, if that is set; the
+                next call goes on.
             UsageError: Nothing is assigned, or this is not the client's loop;
                 `ForkedError` in another process.
             ClosedError: The consumer was closed.
@@ -209,6 +227,10 @@ class Consumer:
         Args:
             topic: Name of the topic.
             partitions: Which; None means all.
+
+        Raises:
+            ClosedError: The consumer was closed.
+            UsageError: One of the partitions is not assigned.
         """
         self._network.check()
         self._core.pause(topic, partitions, self._network.seconds())
@@ -221,6 +243,10 @@ class Consumer:
         Args:
             topic: Name of the topic.
             partitions: Which; None means all.
+
+        Raises:
+            ClosedError: The consumer was closed.
+            UsageError: One of the partitions is not assigned.
         """
         self._network.check()
         self._core.resume(topic, partitions, self._network.seconds())
@@ -234,6 +260,10 @@ class Consumer:
             topic: Name of the topic.
             partition: Number of the partition.
             start: `EARLIEST`, `LATEST`, an offset, a `Mark`, or `At` a time.
+
+        Raises:
+            ClosedError: The consumer was closed.
+            UsageError: The partition is not assigned, or the start is none.
         """
         self._network.check()
         self._core.seek(topic, partition, start, self._network.seconds())
@@ -312,7 +342,16 @@ class Consumer:
         return await waiting
 
     async def close(self) -> None:
-        """Stop reading; waiting calls end with `ClosedError`."""
+        """
+        Stop reading; waiting calls end with `ClosedError`, and loops end.
+
+        It waits for nothing, so that it cannot be cancelled half-way; again is no
+        error.
+
+        Raises:
+            UsageError: This is not the client's loop; `ForkedError` in another
+                process.
+        """
         self._network.check()
         self._core.close()
         self._forget(self)
@@ -352,11 +391,13 @@ class Consumer:
         self._line.append(waiting)
         try:
             while True:
-                timer = loop.call_at(self._until(patience, since), give, waiting, None)
+                until = self._until(patience, since)
+                timer = loop.call_at(until, give, waiting, None) if until < inf else None
                 try:
                     await waiting
                 finally:
-                    timer.cancel()
+                    if timer is not None:
+                        timer.cancel()
                 if self._line[0] is waiting:
                     batch = self._take()
                     if batch is not None:
@@ -377,7 +418,9 @@ class Consumer:
     def _until(self, patience: float | None, since: float) -> float:
         if patience is not None:
             return since + max(0.0, patience)
-        return max(since, self._core.fetching.heard_at) + self.config.deadline_s
+        if self.config.give_up_s is None:
+            return inf
+        return max(since, self._core.fetching.heard_at) + self.config.give_up_s
 
     def _wake(self) -> None:
         """Let the first of those who wait look, if there is something to see."""

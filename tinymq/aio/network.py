@@ -288,9 +288,11 @@ class LoopNetwork:
         error: UnreachableError | None = None
         try:
             await self._connect(lambda: peer, address)
-        except (OSError, ValueError, OverflowError) as failed:
+        except Exception as failed:  # noqa: BLE001 - of a resolver, of TLS, of the caller's `connect`
             error = UnreachableError(f"{address}: {failed}")
             error.__cause__ = failed
+            if not isinstance(failed, (OSError, ValueError, OverflowError)):
+                self.report(f"connecting to {address} failed", failed)
         if self._dialing.get(link, (None, None))[1] is peer:
             del self._dialing[link]
             if error is not None:
@@ -306,6 +308,15 @@ class LoopNetwork:
             error: How.
         """
         _log.error("%s", what, exc_info=error)
+
+    def say(self, text: str) -> None:
+        """
+        Log a line for people.
+
+        Args:
+            text: The line.
+        """
+        _log.warning("%s", text)
 
     def hang_up(self, link: Link) -> None:
         """

@@ -25,6 +25,11 @@ class Producer:
     Records of one turn of the loop travel together, in batches of one partition.
     `send` costs one future for each record; `send_batch` is the fast way.
 
+    Leaving an `async with`, also by an error or a cancellation, closes the producer:
+    what was taken is sent and settled, within `ProducerConfig.deadline_s`, and the
+    error comes out as it is. What could not be stored is told by the futures of
+    `send` and in `account`; leaving raises nothing of its own.
+
     Args:
         network: Loop and cluster.
         config: Settings.
@@ -194,6 +199,7 @@ class Producer:
             message within its deadline.
 
         Raises:
+            CancelledError: Its task was cancelled; what was taken is sent all the same.
             UsageError: As `send`, and nothing else.
         """
         network = self._network
@@ -212,6 +218,8 @@ class Producer:
             The account of every message, within `ProducerConfig.deadline_s`.
 
         Raises:
+            CancelledError: Its task was cancelled; closing goes on, and can be waited
+                for again.
             UsageError: As `send`, and nothing else.
         """
         network = self._network

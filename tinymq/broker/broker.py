@@ -81,8 +81,10 @@ class Broker:
         #: Its number, as the MetaServer gave it; 0 is no broker's, and leads nothing.
         self.id = 0
         self.address: tuple[str, int] = ("127.0.0.1", 7800)
-        #: Partitions whose figures changed since somebody emptied the set.
+        #: Partitions that came or changed since `tinymq.reports` emptied the set.
         self.moved: set[Partition] = set()
+        #: Told of each partition that is here no more.
+        self.dropped: Callable[[Partition], None] = lambda partition: None
         #: Why publishing is refused, or None.
         self.refusing: WireError | None = None
         #: Bytes that may still be published before the disk's free space is looked at.
@@ -133,6 +135,7 @@ class Broker:
             elif topic.leaders[index] == self.id:
                 partition = self._partitions[key] = self.store.open(topic, index)
                 partition.moved = self.moved
+                self.moved.add(partition)
 
     def _altered(self, partition: Partition, topic: Topic) -> None:
         policy, partition.topic = partition.topic.config.sync, topic
@@ -150,6 +153,9 @@ class Broker:
         dropped = self.partitions_of(topic)
         for partition in dropped:
             del self._partitions[topic.id, partition.index]
+            self.moved.discard(partition)
+            partition.moved = set()  # a sync under way would bring it back
+            self.dropped(partition)
             self.committer.forget(partition)
             partition.close(UnknownTopicId(f"topic {topic.name} was deleted"))
 
@@ -181,6 +187,10 @@ class Broker:
             for index in range(topic.partitions)
             if (topic.id, index) in self._partitions
         ]
+
+    def held(self, topic_id: bytes, index: int) -> Partition | None:
+        """Find a partition that is here, None if it is not."""
+        return self._partitions.get((topic_id, index))
 
     def partition(self, topic_id: bytes, index: int) -> Partition:
         """

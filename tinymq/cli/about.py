@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from typing import Any, Final
 
 import click
@@ -33,17 +34,17 @@ def info(session: Session, output: str) -> int:
         write_json(reply)
     else:
         ready = "yes" if reply["ready"] else f"no: {reply.get('reason') or 'unknown'}"
-        told = sorted(_flat(reply["broker"]).items())
+        told = sorted(flat(reply["broker"]).items())
         facts([("ready", ready), ("url", session.url), *told])
     return 0 if reply["ready"] else 1
 
 
-def _flat(found: dict[str, Any], prefix: str = "") -> dict[str, str]:
+def flat(found: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """Name nested values with dots, and write them for people."""
     pairs: dict[str, str] = {}
     for name, value in found.items():
-        if isinstance(value, dict):
-            pairs |= _flat(value, f"{prefix}{name}.")
+        if isinstance(value, Mapping):
+            pairs |= flat(value, f"{prefix}{name}.")
         elif name.endswith("_ms") and isinstance(value, int) and value > 10**11:
             pairs[prefix + name.removesuffix("_ms")] = iso(value)
         elif name.endswith("bytes") and isinstance(value, int):
@@ -57,12 +58,15 @@ def _flat(found: dict[str, Any], prefix: str = "") -> dict[str, str]:
 
 @click.command("log-level")
 @click.argument("level", required=False, type=click.Choice(LEVELS))
+@click.option("--broker", metavar="NAME|ID", help="Another broker than the one of the URL.")
 @change_options
 @click.option(
     "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True
 )
 @remote
-def log_level(session: Session, level: str | None, dry_run: bool, output: str) -> None:
+def log_level(
+    session: Session, level: str | None, broker: str | None, dry_run: bool, output: str
+) -> None:
     """
     Show or change which log lines the broker writes.
 
@@ -70,7 +74,9 @@ def log_level(session: Session, level: str | None, dry_run: bool, output: str) -
     after the broker's next start it is that of its configuration again.
     """
     asking = level is None
-    reply = session.operate("broker.log_level", level=level or LEVELS[0], dry_run=dry_run or asking)
+    reply = session.operate(
+        "broker.log_level", level=level or LEVELS[0], broker=broker, dry_run=dry_run or asking
+    )
     if asking:
         reply = {"level": reply["before"]}
     if output == "json":

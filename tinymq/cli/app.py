@@ -15,16 +15,28 @@ from typing_extensions import override
 
 import tinymq
 from tinymq.cli.failure import INTERRUPTED, Failed, report
+from tinymq.cli.groups import Group
 from tinymq.cli.session import Session, remote_options
 from tinymq.errors import TinyMQError
 
 #: Verb, where it is, what it does. The help must not import the verbs.
 VERBS: dict[str, tuple[str, str]] = {
+    "up": ("tinymq.cli.up:up", "Start a MetaServer and some brokers on this machine."),
     "topic": ("tinymq.cli.topic:topic", "List, make, change, empty and remove topics."),
     "pub": ("tinymq.cli.pub:pub", "Publish stdin, its lines, or a value."),
     "consume": ("tinymq.cli.read:consume", "Write the values of a topic to stdout."),
     "peek": ("tinymq.cli.read:peek", "Look at a few records."),
     "tail": ("tinymq.cli.read:tail", "Show the last records, and new ones as they come."),
+    "node": ("tinymq.cli.node:node", "Show the brokers of a cluster, and drain one."),
+    "clients": (
+        "tinymq.cli.clients:clients",
+        "Show who is connected, and hang up on a client.",
+    ),
+    "lookup": ("tinymq.cli.lookup:lookup", "Ask MetaServers which nodes have a topic."),
+    "watch": (
+        "tinymq.cli.watch:watch",
+        "Print changes of topics and brokers as they happen.",
+    ),
     "info": ("tinymq.cli.about:info", "Show the broker and whether it is ready."),
     "log-level": (
         "tinymq.cli.about:log_level",
@@ -41,7 +53,7 @@ VERBS: dict[str, tuple[str, str]] = {
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Group):
     """A group whose commands are imported when they are used."""
 
     def __init__(self, *args: Any, verbs: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:

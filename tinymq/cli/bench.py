@@ -14,6 +14,7 @@ from attrs import define, field, frozen
 from typing_extensions import override
 
 from tinymq.cli.failure import Failed
+from tinymq.cli.groups import Group
 from tinymq.cli.output import facts, write_json
 from tinymq.cli.progress import Advance, progress
 from tinymq.cli.session import Session, remote
@@ -109,7 +110,7 @@ def latency(seconds: Sequence[float]) -> dict[str, float]:
     return {name: round(value * 1000, 4) for name, value in found.items()}
 
 
-@click.group()
+@click.group(cls=Group)
 def bench() -> None:
     """Measure publishing and reading."""
 

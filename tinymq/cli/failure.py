@@ -16,6 +16,7 @@ from typing import Final
 import click
 
 from tinymq import errors
+from tinymq.cli.output import printable
 
 REFUSED: Final = 1
 USAGE: Final = 2
@@ -31,6 +32,7 @@ _HINTS: tuple[tuple[type[Exception], str], ...] = (
     (errors.DeadlineExceeded, "--timeout allows more time; `tinymq info` shows the broker's state"),
     (errors.UnknownTopic, "`tinymq topic ls` lists the topics"),
     (errors.UnknownPartition, "`tinymq topic info -p` lists the partitions"),
+    (errors.UnknownBroker, "`tinymq node ls` lists the brokers"),
     (errors.TopicExists, "`tinymq topic edit` changes settings"),
     (errors.OffsetOutOfRange, "`tinymq topic info -p` shows the range of offsets"),
     (errors.ValueTooLarge, "the topic's setting max.value.bytes allows more"),
@@ -84,7 +86,7 @@ def text_of(error: Exception) -> str:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     else:
         text = str(error) or type(error).__name__
-    return " ".join(text.split()).rstrip(".")
+    return printable(" ".join(text.split())).rstrip(".")
 
 
 def report(error: Exception) -> int:

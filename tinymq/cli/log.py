@@ -17,6 +17,7 @@ import click
 
 from tinymq.cli.confirm import change_options, confirm, yes_option
 from tinymq.cli.failure import REFUSED
+from tinymq.cli.groups import Group
 from tinymq.cli.output import Column, Listing, facts, key, note, output_option, show
 from tinymq.cli.values import human_size, iso
 from tinymq.errors import TinyMQError
@@ -70,7 +71,7 @@ REPAIR_COLUMNS: Final = (
 )
 
 
-@click.group()
+@click.group(cls=Group)
 def log() -> None:
     """Look into a data folder while no broker runs."""
 

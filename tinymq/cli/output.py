@@ -94,7 +94,30 @@ def with_times(value: Any) -> Any:
 
 def write_json(value: Any, *, indent: int | None = 2) -> None:
     """Write one JSON document."""
-    click.echo(json.dumps(with_times(value), indent=indent, ensure_ascii=False))
+    click.echo(json_text(with_times(value), indent=indent))
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    r"""
+    Write JSON that is readable, and moves no terminal's cursor.
+
+    JSON itself escapes only some of the characters that would; the others can
+    stand in its texts alone, where ``\uXXXX`` means the same.
+    """
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    if text.isprintable():
+        return text
+    return "".join(
+        character
+        if character.isprintable() or character == "\n"
+        else json.dumps(character).strip('"')
+        for character in text
+    )
+
+
+def human_lines(text: str) -> str:
+    """Escape what would move a terminal's cursor, but for the ends of lines."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 @frozen
@@ -131,7 +154,7 @@ def show(listing: Listing, output: str, columns: str = "") -> None:
             write_json(row, indent=None)
     elif output == "name":
         for row in listing.rows:
-            click.echo(str(row[listing.name]))
+            click.echo(_safe(str(row[listing.name])))
     elif output == "csv":
         _write_csv(listing, _chosen(listing.columns, columns, wide=True))
     else:
@@ -154,7 +177,12 @@ def _write_csv(listing: Listing, columns: Sequence[Column]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow([column.title.lower() for column in columns])
     for row in listing.rows:
-        writer.writerow([_raw(column, row) for column in columns])
+        writer.writerow([_safe(_raw(column, row)) for column in columns])
+
+
+def _safe(value: Any) -> Any:
+    """Give a text to a program as it is, and to a terminal so that it cannot move the cursor."""
+    return printable(value) if isinstance(value, str) and on_terminal() else value
 
 
 def _raw(column: Column, row: Row) -> Any:
@@ -208,4 +236,4 @@ def facts(pairs: Sequence[tuple[str, str]]) -> None:
 
 def note(text: str) -> None:
     """Tell a person something that is not part of the output."""
-    click.echo(text, err=True)
+    click.echo(human_lines(text), err=True)

@@ -11,7 +11,7 @@ import click
 from attrs import define, field
 
 from tinymq.cli.lines import gather, lines, stdin_source, whole
-from tinymq.cli.output import write_json
+from tinymq.cli.output import note, write_json
 from tinymq.cli.progress import progress
 from tinymq.cli.session import Session, remote
 from tinymq.cli.values import HEADER, SIZE, human_size
@@ -187,6 +187,9 @@ def _messages(
     if value is not None:
         yield [os.fsencode(value)], None
         return
+    if sys.stdin.isatty():
+        what = "each line is published" if options["by_line"] else "all of it is one message"
+        note(f"reading from the terminal until Ctrl-D; {what}")
     chunks = gather(*stdin_source())
     if not options["by_line"]:
         yield [whole(chunks, options["max_bytes"])], None

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import json
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -13,8 +10,9 @@ from typing import Any, BinaryIO, Final
 import click
 from attrs import frozen
 
-from tinymq.cli.output import on_terminal, with_times
-from tinymq.cli.reading import Part, Wanted, follow, parts_of, some, until_end
+from tinymq.cli.endless import Outage, until_interrupted
+from tinymq.cli.output import json_text, on_terminal, with_times
+from tinymq.cli.reading import Part, Wanted, follow, parts_of, patient, some, until_end
 from tinymq.cli.render import (
     FORMAT_HELP,
     Form,
@@ -66,7 +64,7 @@ class Sink:
 
 
 def _json_line(placed: Placed) -> bytes:
-    return json.dumps(with_times(document(placed)), ensure_ascii=False).encode() + b"\n"
+    return json_text(with_times(document(placed))).encode() + b"\n"
 
 
 def _sink(form: Form, options: dict[str, Any]) -> Sink:
@@ -132,17 +130,6 @@ def _position(text: str) -> Position:
         return Position("time", parse_time(text, now_ms()))
 
 
-def _until_interrupted(function: Callable[..., None]) -> Callable[..., None]:
-    """Take Ctrl-C for the wanted end of a verb that would never end by itself."""
-
-    @functools.wraps(function)
-    def verb(*args: Any, **kwargs: Any) -> None:
-        with contextlib.suppress(KeyboardInterrupt):
-            function(*args, **kwargs)
-
-    return verb
-
-
 @click.command()
 @click.argument("topic")
 @click.option(
@@ -156,7 +143,7 @@ def _until_interrupted(function: Callable[..., None]) -> Callable[..., None]:
 @click.option("-e", "--exit", "stop", is_flag=True, help="Stop at the end of the topic.")
 @_form_options
 @remote
-@_until_interrupted
+@until_interrupted
 def consume(
     session: Session, topic: str, start: Position, most: int | None, stop: bool, **options: Any
 ) -> None:
@@ -179,10 +166,14 @@ class _Amount:
 
 
 def _copy(session: Session, topic: str, parts: list[Part], sink: Sink, amount: _Amount) -> None:
-    consumer = session.client.consumer()
+    consumer = session.client.consumer(None if amount.stop else patient())
     written = 0
     try:
-        stream = (until_end if amount.stop else follow)(consumer, topic, parts)
+        stream = (
+            until_end(consumer, topic, parts)
+            if amount.stop
+            else follow(consumer, topic, parts, Outage(session.sleep))
+        )
         for records in stream:
             wanted = [placed for placed in records if sink.wants(placed)]
             if amount.most is not None:
@@ -220,7 +211,7 @@ def peek(session: Session, place: str, count: int, **options: Any) -> None:
 @click.option("--no-follow", is_flag=True, help="Stop at the end of the topic.")
 @_form_options
 @remote
-@_until_interrupted
+@until_interrupted
 def tail(
     session: Session,
     place: str,

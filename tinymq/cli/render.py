@@ -44,8 +44,8 @@ def text(data: bytes | None) -> str:
 
 
 def value_line(placed: Placed) -> bytes:
-    r"""Write the value and a newline; bytes that are not UTF-8 as ``\xff``."""
-    return text(placed.record.value).encode() + b"\n"
+    """Write the value as it is, and a newline."""
+    return (placed.record.value or b"") + b"\n"
 
 
 def safe_value_line(placed: Placed) -> bytes:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 import os
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from tinymq.cli.values import DURATION
+from tinymq.cli.wrongport import explain
+from tinymq.errors import DeadlineExceeded, UnreachableError
 
 if TYPE_CHECKING:
     from tinymq.sync import Client
@@ -50,11 +53,22 @@ class Session:
         url: Where the broker is.
         timeout: Seconds that a request may take.
 
+        sleep: Waits so many seconds.
+
     Args:
         connect: Makes a client; tests give a fake.
+        sleep: Waits so many seconds; tests do not.
+        explain: Finds out who answers at a URL where no broker does.
     """
 
-    def __init__(self, connect: Connect = connect) -> None:
+    def __init__(
+        self,
+        connect: Connect = connect,
+        sleep: Callable[[float], None] = time.sleep,
+        explain: Callable[[str], Exception | None] = explain,
+    ) -> None:
+        self.sleep = sleep
+        self.explain = explain
         self.url = os.environ.get("TINYMQ_URL") or DEFAULT_URL
         self.timeout = DEFAULT_TIMEOUT
         self._connect = connect
@@ -67,10 +81,15 @@ class Session:
             self._client = self._connect(self.url, self.timeout)
         return self._client
 
-    def fresh(self) -> Session:
-        """Make a session of the same kind with a client of its own, for another thread."""
-        session = Session(self._connect)
-        session.url, session.timeout = self.url, self.timeout
+    def fresh(self, url: str | None = None) -> Session:
+        """
+        Make a session of the same kind with a client of its own, for another thread.
+
+        Args:
+            url: Where its broker is, if that is another one.
+        """
+        session = Session(self._connect, self.sleep, self.explain)
+        session.url, session.timeout = url or self.url, self.timeout
         return session
 
     def operate(self, name: str, /, **arguments: Any) -> dict[str, Any]:
@@ -125,6 +144,9 @@ def remote(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.pass_obj
     @functools.wraps(function)
     def verb(session: Session, /, *args: Any, **kwargs: Any) -> Any:
-        return function(session, *args, **kwargs)
+        try:
+            return function(session, *args, **kwargs)
+        except (DeadlineExceeded, UnreachableError) as error:
+            raise session.explain(session.url) or error from error
 
     return verb

@@ -7,6 +7,7 @@ from typing import Any, Final
 import click
 
 from tinymq.cli.confirm import change_options, confirm, yes_option
+from tinymq.cli.groups import Group
 from tinymq.cli.output import (
     Column,
     Listing,
@@ -78,7 +79,7 @@ CHANGE_COLUMNS: Final = (
 )
 
 
-@click.group()
+@click.group(cls=Group)
 def topic() -> None:
     """List, make, change, empty and remove topics."""
 

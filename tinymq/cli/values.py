@@ -13,50 +13,7 @@ import click
 from attrs import frozen
 from typing_extensions import override
 
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
-_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
-_POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-
-
-def parse_duration(text: str) -> float:
-    """
-    Read a duration.
-
-    Args:
-        text: Such as ``250ms``, ``10m``, ``1h30m``, or a bare number of seconds.
-
-    Returns:
-        Seconds.
-
-    Raises:
-        ValueError: It is no duration.
-    """
-    if re.fullmatch(r"\d+(\.\d+)?", text):
-        return float(text)
-    parts = _DURATION.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise ValueError(f"{text!r} is no duration; write 250ms, 30s, 10m, 1h30m or 7d")
-    return sum(float(number) * _UNITS[unit] for number, unit in parts)
-
-
-def parse_size(text: str) -> int:
-    """
-    Read a size.
-
-    Args:
-        text: Such as ``512``, ``64KiB``, ``64k`` (both 65536) or ``1.5M``.
-
-    Returns:
-        Bytes.
-
-    Raises:
-        ValueError: It is no size.
-    """
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise ValueError(f"{text!r} is no size; write 512, 64KiB or 10M")
-    return int(float(match[1]) * 1024 ** _POWERS[match[2].lower()])
+from tinymq.settings import DURATION_TEXT, parse_duration, parse_size
 
 
 def parse_time(text: str, now_ms: int) -> int:
@@ -76,7 +33,7 @@ def parse_time(text: str, now_ms: int) -> int:
     """
     if re.fullmatch(r"\d{9,}", text):
         return int(text)
-    if _DURATION.match(text):
+    if DURATION_TEXT.match(text):
         return now_ms - round(parse_duration(text) * 1000)
     try:
         moment = datetime.fromisoformat(text)
@@ -103,6 +60,17 @@ def human_size(count: int) -> str:
             return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} TiB"
+
+
+def human_span(seconds: float) -> str:
+    """Write a length of time for people, with its two largest units."""
+    left = max(0, round(seconds))
+    parts: list[str] = []
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        if count or parts or unit == "s":
+            parts.append(f"{count}{unit}")
+    return "".join(parts[:2])
 
 
 @frozen

@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 from tinymq.client.admin import Admin
 from tinymq.client.consumer import Consumer
 from tinymq.client.core.address import parse_url, url_from
-from tinymq.client.core.admin import HARMLESS, read_result
+from tinymq.client.core.admin import operate
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import ClientConfig, ConsumerConfig, ProducerConfig
 from tinymq.client.core.fork import Home
@@ -23,8 +23,6 @@ from tinymq.client.core.results import Result
 from tinymq.client.network import EndpointFor, TwistedNetwork
 from tinymq.client.producer import Producer
 from tinymq.errors import ClosedError, TinyMQError
-from tinymq.wire.frames import Bytes
-from tinymq.wire.messages import Operate
 
 
 class Client:
@@ -185,23 +183,17 @@ class Client:
     def _operate(self, name: str, arguments: dict[str, Any]) -> Deferred[Result]:
         waiting: Deferred[Result] = Deferred()
 
-        def told(reply: Any, payload: Bytes, error: TinyMQError | None, now: float) -> None:
-            if error is not None:
-                waiting.errback(error)
-                return
-            try:
-                waiting.callback(read_result(payload))
-            except TinyMQError as wrong:
-                waiting.errback(wrong)
+        def done(result: Result | None, error: TinyMQError | None) -> None:
+            if result is None:
+                waiting.errback(error or ClosedError())
+            else:
+                waiting.callback(result)
 
         try:
             self._check()
         except TinyMQError as error:
             return fail(error)
-        now = self._network.seconds()
-        message = Operate(name=name, arguments=arguments)
-        ask = self._cluster.ask if name in HARMLESS else self._cluster.ask_once
-        ask(message, now + self.config.deadline_s, told, now)
+        operate(self._cluster, name, arguments, done, self._network.seconds())
         self._network.arm()
         return waiting
 

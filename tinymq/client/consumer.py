@@ -96,7 +96,9 @@ class Consumer:
         Returns:
             A Deferred that ends
 
-            - with None when every start is known as an offset;
+            - with None when every start is known as an offset, save that of
+              partitions whose broker is away while others answer: they follow
+              by themselves;
             - with `UnknownTopic`, `UnknownPartition` or another of the broker's
               errors; nothing is assigned then;
             - with `DeadlineExceeded` or `UnreachableError` after
@@ -134,8 +136,8 @@ class Consumer:
         Get the next batch; several calls are served in turn.
 
         Args:
-            timeout: Seconds to wait for one; None waits as long as a broker
-                answers.
+            timeout: Seconds to wait for one; None waits for ever, or as long as
+                `ConsumerConfig.give_up_s` says.
 
         Returns:
             A Deferred that ends
@@ -146,8 +148,9 @@ class Consumer:
               `OffsetOutOfRange` and `LogTruncated` with the valid range,
               `UnknownTopicId`, `CorruptBatch`, or another of the broker's errors.
               The other partitions go on, this one after `seek` or `resume`;
-            - with `UnreachableError`, `ConnectionLost` or `DeadlineExceeded` when no
-              broker answered for `ConsumerConfig.deadline_s`; the next call goes on;
+            - with `UnreachableError`, `ConnectionLost`, `NotLeader` or `DeadlineExceeded`
+              when no broker answered for `ConsumerConfig.give_up_s`, if that is set;
+              the next call goes on;
             - with `UsageError` when nothing is assigned;
             - with `ClosedError`, `ForkedError`, or `CancelledError`.
         """
@@ -340,7 +343,9 @@ class Consumer:
 
     def _watch(self, waiter: _Waiter, now: float) -> None:
         """Fail the call when no broker answers for too long."""
-        until = max(waiter.since, self._core.fetching.heard_at) + self.config.deadline_s
+        if self.config.give_up_s is None:
+            return
+        until = max(waiter.since, self._core.fetching.heard_at) + self.config.give_up_s
         if now >= until:
             error = self._core.fetching.why or DeadlineExceeded(
                 "no broker answered within the deadline"

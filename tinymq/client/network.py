@@ -207,6 +207,15 @@ class TwistedNetwork:
         """
         self._log.failure("{what}", Failure(error), what=what)  # type: ignore[no-untyped-call]
 
+    def say(self, text: str) -> None:
+        """
+        Log a line for people.
+
+        Args:
+            text: The line.
+        """
+        self._log.warn("{text}", text=text)
+
     # --- the clock -------------------------------------------------------------
 
     def arm(self) -> None:

@@ -10,7 +10,7 @@ from tinymq.storage.folder import DataFolder
 #: The broker's number.
 NUMBER_FILE: Final = "broker.id"
 #: What a broker knows of its MetaServer's registry.
-REPLICA_FILE: Final = "registry"
+REPLICA_FILE: Final = "replica"
 
 
 def read_number(folder: DataFolder) -> int | None:

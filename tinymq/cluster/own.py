@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from tinymq.broker.broker import Broker
 from tinymq.broker.directory import LocalDirectory
+from tinymq.cluster.announcer import Announcer
 from tinymq.cluster.identity import REPLICA_FILE, read_number, write_number
 from tinymq.cluster.keeping import Keeping
 from tinymq.cluster.nodes import ClusterNodes
@@ -40,6 +41,7 @@ class OwnMeta:
     Attributes:
         meta: The MetaServer.
         directory: What the broker of this process asks.
+        nodes: The way to all brokers, once that of this process was taken in.
     """
 
     def __init__(self, reactor: Any, config: Config, folder: DataFolder, opened: ExitStack) -> None:
@@ -91,8 +93,9 @@ class OwnMeta:
                 broker.id = self.meta.new_broker_id()
                 write_number(self._folder, broker.id)
         self._keeping = Keeping(self.meta, broker)
-        self._nodes = ClusterNodes(self._reactor, self.meta, broker.id, node)
-        return Operations(broker, self.meta, self._nodes)
+        self._announcer = Announcer(self._reactor, self.meta, broker)
+        self.nodes = ClusterNodes(self._reactor, self.meta, broker.id, node)
+        return Operations(broker, self.meta, self.nodes)
 
     def enter(self) -> None:
         """Register the broker of this process."""
@@ -101,6 +104,7 @@ class OwnMeta:
     def start(self) -> None:
         """Begin what is done by the clock."""
         self._keeping.start()
+        self._announcer.start()
 
     def pause(self) -> None:
         """End what is done by the clock."""
@@ -108,7 +112,8 @@ class OwnMeta:
 
     async def leave(self) -> None:
         """Let the broker be gone, and close the store."""
-        await self._nodes.stop()
+        await self._announcer.stop()
+        await self.nodes.stop()
         self._keeping.leave()
         self.meta.close()
         self._store.close()

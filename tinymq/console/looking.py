@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import os
-import resource
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import psutil
+from attrs import evolve
 
-from tinymq import __version__
-from tinymq.broker.housekeeping import reserve_of
-from tinymq.broker.partition import Partition
+from tinymq.board import Place
 from tinymq.console.base import Base
 from tinymq.listing import sync_of
-from tinymq.sampling import WHOLE
+from tinymq.sampling import WHOLE, broker_key
 from tinymq.stats import (
     BrokerSnapshot,
     ClusterSnapshot,
     ConfigRow,
-    Gap,
-    OfflinePartition,
     PartitionSnapshot,
     TopicSnapshot,
     UndoWindow,
 )
 from tinymq.web.port import TopicPage, TopicQuery, select
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 #: Most names of offline partitions, and of damaged topics, in one snapshot.
 _LISTED: Final = 20
@@ -43,17 +40,13 @@ class Looking(Base):
             name=broker.config.cluster.name,
             label=broker.config.cluster.env,
             taken_ms=now,
-            brokers=(self._snapshot(now),),
+            brokers=tuple(self._brokers(now)),
+            silent=self._board.silent(),
             topics=len(rows),
             partitions=sum(row.partitions for row in rows),
             messages=sum(row.messages for row in rows),
             bytes=sum(row.bytes for row in rows),
-            offline=tuple(
-                OfflinePartition(
-                    topic=each.topic.name, partition=each.index, reason=str(each.failure)
-                )
-                for each in offline[:_LISTED]
-            ),
+            offline=tuple(offline[:_LISTED]),
             offline_count=len(offline),
             damaged=tuple(self._listing.damaged()[:_LISTED]),
             largest=self._listing.top("bytes", _TOP),
@@ -63,32 +56,19 @@ class Looking(Base):
             long=history.trail(WHOLE, now, "long"),
         )
 
-    def _snapshot(self, now: int) -> BrokerSnapshot:
-        broker, space = self._broker, self._housekeeping.space
-        host, port = broker.address
-        with self._process.oneshot():
-            memory, descriptors = self._process.memory_info().rss, self._process.num_fds()
-        return BrokerSnapshot(
-            name=broker.config.broker.name,
-            version=__version__,
-            pid=os.getpid(),
-            started_ms=self._sampler.started_ms,
-            listen=f"tinymq://{host}:{port}",
-            memory=memory,
-            memory_limit=psutil.virtual_memory().total,
-            disk_total=space.total if space else None,
-            disk_used=space.total - space.free if space else None,
-            disk_free=space.free if space else None,
-            disk_reserve=(
-                reserve_of(space, broker.config.storage.reserve_bytes) if space else None
-            ),
-            descriptors=descriptors,
-            descriptors_limit=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
-            reactor_lag_ms=self._sampler.lateness_ms,
-            connections=len(self._factory.connections),
-            refusing=broker.ready,
-            rates=self._sampler.history.rates(WHOLE, now),
-        )
+    def _brokers(self, now: int) -> Iterator[BrokerSnapshot]:
+        """Every broker as it was last heard, this process first."""
+        rates, draining = self._sampler.history.rates, self._registry().draining
+        found: list[tuple[BrokerSnapshot, int | None]] = [(self._node.vitals.snapshot(), None)]
+        for snapshot, seconds in self._board.brokers().values():
+            found.append((snapshot, now - round(seconds * 1000)))
+        for snapshot, heard_ms in found:
+            yield evolve(
+                snapshot,
+                rates=rates(broker_key(snapshot.id), now),
+                draining=snapshot.id in draining,
+                heard_ms=heard_ms,
+            )
 
     def ready(self) -> str | None:
         """Say why publishing is refused, or None when it is not."""
@@ -96,15 +76,21 @@ class Looking(Base):
 
     def topics(self, query: TopicQuery) -> TopicPage:
         """List topics."""
-        return select(self._listing.rows(), query, self._listing.with_series)
+        page = select(self._listing.rows(), query, self._listing.with_series)
+        silent = self._board.silent()
+        return evolve(page, silent=tuple(each.name for each in silent)) if silent else page
 
     def topic(self, name: str) -> TopicSnapshot:
         """Look at one topic."""
         topic = self._operations.find(name)
         history, now = self._sampler.history, self._broker.wall()
-        partitions = self._broker.partitions_of(topic)
-        windows = [each.log.undo_window for each in partitions]
-        open_windows = [each for each in windows if each is not None and each[0] > now]
+        self._board.look()
+        places = self._board.places(topic)
+        open_windows = [
+            (place.report.undo_until_ms, place.report.undo_records)
+            for place in places
+            if place.report.undo_until_ms is not None and place.report.undo_until_ms > now
+        ]
         undo = None
         if open_windows:
             undo = UndoWindow(
@@ -120,28 +106,31 @@ class Looking(Base):
                 ConfigRow(row.name, row.value, row.default, row.text, row.allowed)
                 for row in topic.config.rows(self._broker.config.defaults)
             ),
-            partitions=tuple(self._partition(each, now) for each in partitions),
+            partitions=tuple(self._partition(each, now) for each in places),
             rates=history.rates(topic.id, now),
             recent=history.trail(topic.id, now),
             undo=undo,
+            silent=self._board.silent_leaders(topic),
         )
 
-    def _partition(self, partition: Partition, now: int) -> PartitionSnapshot:
-        log, failure = partition.log, partition.failure
-        history, key = self._sampler.history, (partition.topic.id, partition.index)
+    def _partition(self, place: Place, now: int) -> PartitionSnapshot:
+        report, history, key = (
+            place.report,
+            self._sampler.history,
+            (place.topic.id, place.partition),
+        )
         return PartitionSnapshot(
-            index=partition.index,
-            leader=self._broker.config.broker.name,
-            start=log.start_offset,
-            end=partition.high_watermark,
-            bytes=log.size_bytes,
+            index=place.partition,
+            leader=self._board.name(place.leader),
+            leader_id=place.leader,
+            start=report.start,
+            end=report.end,
+            bytes=report.bytes,
             rates=history.rates(key, now),
             series=history.series(key, now),
-            oldest_ms=log.oldest_timestamp,
-            last_write_ms=log.max_timestamp if log.max_timestamp >= 0 else None,
-            state="online" if failure is None else "offline",
-            reason=str(failure or ""),
-            gaps=tuple(
-                Gap(first=gap.start, end=gap.end, reason=gap.reason) for gap in log.report.damaged
-            ),
+            oldest_ms=report.oldest_ms,
+            last_write_ms=report.newest_ms,
+            state="offline" if place.reason else "online",
+            reason=place.reason,
+            gaps=report.gaps,
         )

@@ -3,10 +3,16 @@ The MetaServer: which topics and brokers there are, and who leads what.
 
 ::
 
-    server.MetaServer    the operations: they check, write, and announce
+    server.MetaServer    operations on topics, and producer ids
+        membership       operations on brokers: who is live, who takes new partitions
+        following        the snapshot that follows the store
         placement        which broker leads a new partition
+        changes          what changed, told in pages
         registry, draft  immutable snapshots, for everyone who reads
         store.Store      the durable table, in etcd's shape, on SQLite
+        ballast          given up on a full disk, so that topics can be deleted
+    replica.Replica      the registry of a broker whose MetaServer is elsewhere
+    lookup.Announcements which autonomous brokers have which topics
 
 Nothing here knows Twisted or waits: a write is one SQLite commit, one fsync,
 so about as long as the disk takes for that and far too rare to matter.
@@ -14,8 +20,23 @@ so about as long as the disk takes for that and far too rare to matter.
 
 from __future__ import annotations
 
+from tinymq.meta.changes import Changes
+from tinymq.meta.lookup import Announcements, Node
+from tinymq.meta.placement import Load
 from tinymq.meta.registry import BrokerInfo, Registry, Topic
+from tinymq.meta.replica import Replica
 from tinymq.meta.server import MetaServer
 from tinymq.meta.store import Store
 
-__all__ = ["BrokerInfo", "MetaServer", "Registry", "Store", "Topic"]
+__all__ = [
+    "Announcements",
+    "BrokerInfo",
+    "Changes",
+    "Load",
+    "MetaServer",
+    "Node",
+    "Registry",
+    "Replica",
+    "Store",
+    "Topic",
+]

@@ -6,6 +6,7 @@ The operations stand on it: `membership` those on brokers, `server` those on top
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from typing import Final
 from attrs import define
 
 from tinymq.config import DEFAULT_CONFIG, Config
-from tinymq.errors import StateError, StorageError
+from tinymq.errors import StateError, StorageError, StorageFull
 from tinymq.meta.changes import PAGE_BYTES, Changes, Described, Teller
 from tinymq.meta.draft import Draft, follow
 from tinymq.meta.entries import Compare, Event, Put, Write, prefix
@@ -64,7 +65,7 @@ class Following:
         self._observers = Observers()
         if store.get("cluster") is None:
             store.put("cluster", self._clocks.entropy(ID_BYTES).hex().encode())
-        store.compact(store.revision)
+        self._compact(store.revision)
         self._teller = Teller(store, self._clocks.entropy(8).hex())
         self.registry = self._load()
         self._watch = store.watch(self._apply, *prefix(""))
@@ -132,10 +133,14 @@ class Following:
         for event in events:
             follow(draft, event)
         if self._store.revision - self._store.compacted > 2 * self._history:
-            self._store.compact(self._store.revision - self._history)
+            self._compact(self._store.revision - self._history)
         if draft.is_changed:
             before, self.registry = self.registry, draft.finish(events[0].revision)
             self._observers.tell(before, self.registry)
+
+    def _compact(self, revision: int) -> None:
+        with contextlib.suppress(StorageFull):  # the next one makes up for it
+            self._store.compact(revision)
 
     # --- writing
 
@@ -149,8 +154,10 @@ class Following:
         entry = self._store.get(key)
         return int(entry.value) if entry else 0
 
-    def _write(self, compares: Sequence[Compare], writes: Sequence[Write]) -> None:
-        if writes and not self._store.transact(compares, writes):
+    def _write(
+        self, compares: Sequence[Compare], writes: Sequence[Write], *, vital: bool = False
+    ) -> None:
+        if writes and not self._store.transact(compares, writes, vital=vital):
             raise StateError("somebody else changed this at the same time; try again")
 
     def _now_ms(self) -> int:

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from typing import Final
 
+import attrs
+
 from tinymq.config import DEFAULT_CONFIG, Config
 from tinymq.errors import InvalidRequest, StateError
 from tinymq.meta.entries import Delete, Put, Write
 from tinymq.meta.following import Clocks, Following
+from tinymq.meta.placement import Load, Standing
 from tinymq.meta.registry import BrokerInfo
 from tinymq.meta.store import Store
 from tinymq.names import valid_name
@@ -48,8 +51,11 @@ class Membership(Following):
         history: int = 1000,
     ) -> None:
         super().__init__(store, config, clocks, history)
-        #: Leases of brokers whose link ended.
-        self._lost: set[int] = set()
+        #: Leases of brokers whose link ended; of all of them, when the MetaServer starts.
+        self._lost = {broker.lease for broker in self.registry.brokers.values()}
+        #: By what link each lease was renewed last.
+        self._links: dict[int, object] = {}
+        self._loads: dict[int, Load] = {}
 
     def new_broker_id(self) -> int:
         """Return a number for a broker that has no id file yet; never given out twice."""
@@ -111,6 +117,7 @@ class Membership(Following):
             version=version[:_MOST_VERSION],
         )
         self._enter(broker, new_number=number > last)
+        self._hear(number, Load())
         if before is not None:  # its number has the new lease: only the old one goes
             self._end_lease(before.lease)
         return broker
@@ -124,7 +131,7 @@ class Membership(Following):
         if new_number:  # one that we gave out, or from an id file from elsewhere
             writes.append(Put("brokers", str(broker.id).encode()))
         try:
-            self._write([], writes)
+            self._write([], writes, vital=True)
         except BaseException:
             self._store.drop(broker.lease)
             raise
@@ -159,31 +166,83 @@ class Membership(Following):
             raise StateError(f"broker {broker_id} is not registered; register again")
         return live
 
-    def heartbeat(self, broker: BrokerInfo) -> None:
+    def heartbeat(self, broker: BrokerInfo, load: Load | None = None, link: object = None) -> None:
         """
         Keep a broker live; costs no write.
+
+        Args:
+            broker: The broker.
+            load: What it says of itself.
+            link: What it said so over; the end of any other link means nothing then.
 
         Raises:
             StateError: It was taken for dead, or replaced: register again.
         """
         self._store.renew(self.member(broker.id, broker.lease).lease)
         self._lost.discard(broker.lease)
+        self._links[broker.lease] = link
+        self._hear(broker.id, load)
+
+    def _hear(self, broker_id: int, load: Load | None) -> None:
+        load = load or self._loads.get(broker_id) or Load()
+        self._loads[broker_id] = attrs.evolve(load, at_ms=self._now_ms())
+
+    def load_of(self, broker_id: int) -> Load | None:
+        """Return what a broker, live or not, said last; None if it was never heard."""
+        return self._loads.get(broker_id)
+
+    def standings(self) -> dict[int, Standing]:
+        """
+        Return the brokers that may lead new partitions.
+
+        Those that refuse to be published to, or whose link ended a moment ago,
+        count only where there is no other.
+
+        Raises:
+            StateError: All are draining, or none is there.
+        """
+        live = self.registry.brokers
+        usable = live.keys() - self.registry.draining
+        if live and not usable:
+            raise StateError(
+                "every broker is draining, so nobody takes new partitions; "
+                "undo one's draining, or start another broker"
+            )
+        ready = {each for each in usable if self.is_held(each) and not self._is_refusing(each)}
+        return {each: self._standing(each) for each in sorted(ready or usable)}
+
+    def _is_refusing(self, broker_id: int) -> bool:
+        load = self._loads.get(broker_id)
+        return load is not None and load.refusing is not None
+
+    def _standing(self, broker_id: int) -> Standing:
+        load = self._loads.get(broker_id)
+        return Standing(self.registry.led.get(broker_id, 0), load.bytes if load else 0)
 
     def is_held(self, broker_id: int) -> bool:
         """Whether a live broker with an open link has this number."""
         live = self.registry.brokers.get(broker_id)
         return live is not None and live.lease not in self._lost and self._store.is_live(live.lease)
 
-    def lost_link(self, broker: BrokerInfo) -> None:
+    def lost_link(self, broker: BrokerInfo, link: object = None) -> None:
         """
-        Hear that the link of a broker ended: it has `LOST_SECONDS` to come back.
+        Hear that a link of a broker ended: it has `LOST_SECONDS` to come back.
 
         A later heartbeat, over another link, gives it the full time again.
+
+        Args:
+            broker: The broker, as it registered.
+            link: The link, which decides if it is known: the broker may have been heard
+                over another since, or registered again over this one.
         """
         live = self.registry.brokers.get(broker.id)
-        if live is not None and live.lease == broker.lease:
-            self._store.shorten(broker.lease, LOST_SECONDS)
-            self._lost.add(broker.lease)
+        if live is None:
+            return
+        held = self._links.get(live.lease)
+        known = held is not None and link is not None
+        if held is link if known else live.lease == broker.lease:
+            self._store.shorten(live.lease, LOST_SECONDS)
+            self._lost.add(live.lease)
 
     def leave(self, broker: BrokerInfo) -> None:
         """Let a broker be gone, at once."""
@@ -191,12 +250,17 @@ class Membership(Following):
 
     def _end_lease(self, lease: int) -> None:
         self._store.revoke(lease)
-        self._lost.discard(lease)
+        self._forget_ended()
 
     def expire(self) -> None:
         """Let the silent brokers be gone; call it every second or so."""
         self._store.expire()
-        self._lost = {lease for lease in self._lost if self._store.is_live(lease)}
+        self._forget_ended()
+
+    def _forget_ended(self) -> None:
+        live = {broker.lease for broker in self.registry.brokers.values()}
+        self._lost &= live
+        self._links = {lease: link for lease, link in self._links.items() if lease in live}
 
     def drain(self, broker_id: int, *, undo: bool = False, dry_run: bool = False) -> bool:
         """

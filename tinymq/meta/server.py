@@ -37,6 +37,9 @@ Settings = Mapping[str, str | int | None]
 
 _MOST_IDS: Final = 1_000_000
 
+#: Of one transaction, which is told to replicas in one piece.
+_MOST_WRITES: Final = 1000
+
 
 class MetaServer(Membership):
     """
@@ -86,7 +89,7 @@ class MetaServer(Membership):
             InvalidRequest: The number of partitions, or a setting.
             TopicExists: It exists and differs; the data says in which field.
             Overloaded: There are as many topics as there may be.
-            StateError: No broker is there to lead it.
+            StateError: No broker is there to lead it, or all are draining.
         """
         name = valid_name(name)
         config = TopicConfig.from_mapping(settings or {}, self._config.defaults)
@@ -109,7 +112,7 @@ class MetaServer(Membership):
             partitions=count,
             config=config,
             created_ms=self._now_ms(),
-            leaders=place(count, self.registry.load),
+            leaders=place(count, self.standings()),
         )
         if dry_run:
             return topic
@@ -157,13 +160,14 @@ class MetaServer(Membership):
             UnknownTopic: There is no such topic.
             InvalidRequest: A setting is unknown, wrong or fixed, or the number
                 is below the present one, or too high.
+            StateError: No broker is there to lead new partitions.
         """
         topic = self.describe(name)
         config = topic.config.altered(settings or {}, self._config.defaults)
         leaders = topic.leaders
         if partitions is not None and partitions != topic.partitions:
             self._check_more(topic, partitions)
-            leaders += place(partitions - topic.partitions, self.registry.load)
+            leaders += place(partitions - topic.partitions, self.standings(), leaders)
         new = attrs.evolve(topic, config=config, partitions=len(leaders), leaders=leaders)
         if new != topic and not dry_run:
             self._write([], [Put(f"topic/{topic.id.hex()}", new.encode())])
@@ -196,13 +200,17 @@ class MetaServer(Membership):
             raise UnknownTopicId(f"{name} is another topic by now; refresh the metadata")
         key = topic.id.hex()
         at = Put(f"deleted/{key}", str(self._now_ms()).encode())
-        self._write([], [Delete(f"topic/{key}"), Delete(f"name/{topic.name}"), at])
+        gone = Delete(f"topic/{key}"), Delete(f"name/{topic.name}")
+        self._write([], [*gone, at], vital=True)
         return topic
 
     def forget_deleted(self, before_ms: int) -> None:
         """Forget the topics deleted before a time, when no broker holds files of them."""
         old = [topic_id for topic_id, at in self.registry.deleted.items() if at < before_ms]
-        self._write([], [Delete(f"deleted/{topic_id.hex()}") for topic_id in old])
+        for first in range(0, len(old), _MOST_WRITES):
+            some = old[first : first + _MOST_WRITES]
+            gone = [Delete(f"deleted/{topic_id.hex()}") for topic_id in some]
+            self._write([], gone, vital=True)
 
     def _check_count(self, count: object) -> None:
         most = self._config.limits.partitions

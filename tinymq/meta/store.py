@@ -17,13 +17,15 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from attrs import define
 
 from tinymq.errors import ClosedError, InvalidRequest, StateError, StorageError, StorageFull
+from tinymq.meta.ballast import Ballast
 from tinymq.meta.entries import LAST_KEY, Compare, Delete, Entry, Event, Put, Write, prefix
 from tinymq.meta.sqlite import connect, transaction, translated
 
@@ -85,15 +87,23 @@ class Store:
         file: The database.
         create: Whether to make a missing file.
         monotonic: The clock of the leases, in seconds.
+        ballast: What is given up for vital writes when the disk is full; a file
+            beside the database, if not given.
 
     Raises:
         StorageError: The file is missing, damaged, in use or not ours.
     """
 
     def __init__(
-        self, file: Path, *, create: bool = True, monotonic: Callable[[], float] = time.monotonic
+        self,
+        file: Path,
+        *,
+        create: bool = True,
+        monotonic: Callable[[], float] = time.monotonic,
+        ballast: Ballast | None = None,
     ) -> None:
         self.file = file
+        self._ballast = ballast or Ballast(file.with_name(file.name + "-ballast"), monotonic)
         self._monotonic = monotonic
         self._connection: sqlite3.Connection | None = connect(file, _SCHEMA, create=create)
         self._failed: StorageError | None = None
@@ -179,6 +189,8 @@ class Store:
         compares: Sequence[Compare],
         writes: Sequence[Write],
         otherwise: Sequence[Write] = (),
+        *,
+        vital: bool = False,
     ) -> bool:
         """
         Write all or nothing, on condition, and be durable when this returns.
@@ -187,6 +199,8 @@ class Store:
             compares: What must hold, all of it.
             writes: What to write then; no key twice.
             otherwise: What to write else.
+            vital: On a full disk, shrink the write-ahead log for it, then give up the
+                ballast: it makes room, or is needed by whoever would.
 
         Returns:
             Whether the comparisons held.
@@ -196,21 +210,64 @@ class Store:
             StorageError: The disk failed. Nothing can be written any more,
                 since no later sync would tell what is on it.
         """
-        if self._failed is not None:
-            raise self._failed
+        held, events = self._try_hard(compares, writes, otherwise, vital=vital)
+        if events:
+            self.revision += 1
+            self._announce(events)
+        return held
+
+    def _try_hard(
+        self,
+        compares: Sequence[Compare],
+        writes: Sequence[Write],
+        otherwise: Sequence[Write],
+        *,
+        vital: bool,
+    ) -> tuple[bool, tuple[Event, ...]]:
+        reliefs = iter((self._shrink, self._lighten) if vital else ())
+        while True:
+            try:
+                return self._try(compares, writes, otherwise)
+            except StorageFull:
+                if not any(relief() for relief in reliefs):
+                    raise
+
+    def _shrink(self) -> bool:
+        """Carry the write-ahead log over to the database, which frees the log's space."""
         try:
-            with translated(self.file), transaction(self._open):
-                held = all(self._holds(compare) for compare in compares)
-                events = self._write(writes if held else otherwise)
+            with self._noting_failure():
+                self._sql("PRAGMA wal_checkpoint(TRUNCATE)")
+        except StorageFull:
+            return False
+        return True
+
+    def _lighten(self) -> bool:
+        """Give up the ballast; in its room the log can be carried over, which frees more."""
+        if not self._ballast.release():
+            return False
+        self._shrink()
+        return True
+
+    @contextmanager
+    def _noting_failure(self) -> Iterator[None]:
+        """Let a failure that is not a full disk be final."""
+        try:
+            with translated(self.file):
+                yield
         except StorageFull:
             raise
         except StorageError as error:
             self._failed = error
             raise
-        if events:
-            self.revision += 1
-            self._announce(events)
-        return held
+
+    def _try(
+        self, compares: Sequence[Compare], writes: Sequence[Write], otherwise: Sequence[Write]
+    ) -> tuple[bool, tuple[Event, ...]]:
+        if self._failed is not None:
+            raise self._failed
+        with self._noting_failure(), transaction(self._open):
+            held = all(self._holds(compare) for compare in compares)
+            return held, self._write(writes if held else otherwise)
 
     def _holds(self, compare: Compare) -> bool:
         entry = self.get(compare.key)
@@ -310,7 +367,7 @@ class Store:
         """
         with translated(self.file):
             rows = self._sql(
-                f"SELECT {_COLUMNS} FROM entries"  # noqa: S608 a constant
+                f"SELECT {_COLUMNS} FROM entries INDEXED BY entries_by_revision"  # noqa: S608
                 " WHERE revision >= ? AND key >= ? AND key < ? ORDER BY revision, key",
                 revision,
                 max(start, "\0"),
@@ -357,7 +414,7 @@ class Store:
         lease = self.revision + 1
         self._leases[lease] = self._lease(seconds)
         try:
-            self.put(f"{_LEASES}{lease}", str(seconds).encode())
+            self.transact([], [Put(f"{_LEASES}{lease}", str(seconds).encode())], vital=True)
         except BaseException:
             if self.revision < lease:
                 del self._leases[lease]
@@ -392,6 +449,7 @@ class Store:
 
     def expire(self) -> None:
         """End the leases whose time is over, and delete their keys; call it now and then."""
+        self._ballast.restore()
         now = self._monotonic()
         self._end([lease for lease, held in self._leases.items() if held.deadline <= now])
 
@@ -406,11 +464,17 @@ class Store:
     def _end(self, leases: list[int]) -> None:
         if not leases:
             return
-        keys = [entry.key for entry in self.range(*prefix("")) if entry.lease in leases]
+        keys = [key for lease in leases for key in self._living_by(lease)]
         keys += [f"{_LEASES}{lease}" for lease in leases]
-        self.transact([], [Delete(key) for key in keys])
+        self.transact([], [Delete(key) for key in keys], vital=True)
         for lease in leases:
             self._leases.pop(lease, None)
+
+    def _living_by(self, lease: int) -> list[str]:
+        with translated(self.file):
+            rows = self._sql("SELECT DISTINCT key FROM entries WHERE lease = ?", lease)
+        entries = (self.get(key) for (key,) in rows)
+        return [entry.key for entry in entries if entry is not None and entry.lease == lease]
 
     # --- SQLite
 

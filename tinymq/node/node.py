@@ -6,24 +6,42 @@ from typing import Final
 
 from tinymq.broker.broker import Broker
 from tinymq.logs import Logs
+from tinymq.node.clients import CLIENT_OPERATIONS, Clients
 from tinymq.node.partitions import PARTITION_OPERATIONS, Partitions
 from tinymq.node.process import PROCESS_OPERATIONS, Process
+from tinymq.node.records import RECORD_OPERATIONS, Records
+from tinymq.node.telling import TELLING_OPERATIONS, Telling
 from tinymq.operation import Operation
+from tinymq.reports import Reporter
+from tinymq.vitals import Vitals
 
 
-class Node(Partitions, Process):
+class Node(Partitions, Records, Process, Clients, Telling):
     """
     What one broker does and tells.
 
     Args:
         broker: The domain.
         logs: Where log lines go, if their level can be changed.
+
+    Attributes:
+        reporter: Makes reports of its partitions.
+        vitals: Looks at its process.
     """
 
     def __init__(self, broker: Broker, logs: Logs | None = None) -> None:
         self._broker = broker
         self._logs = logs
+        self._uploads = {}
+        self.reporter = Reporter(broker)
+        self.vitals = Vitals(broker)
 
 
 #: Everything that a broker can be asked for by the MetaServer's process.
-NODE_OPERATIONS: Final[dict[str, Operation]] = {**PARTITION_OPERATIONS, **PROCESS_OPERATIONS}
+NODE_OPERATIONS: Final[dict[str, Operation]] = {
+    **PARTITION_OPERATIONS,
+    **RECORD_OPERATIONS,
+    **PROCESS_OPERATIONS,
+    **CLIENT_OPERATIONS,
+    **TELLING_OPERATIONS,
+}

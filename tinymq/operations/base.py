@@ -10,12 +10,14 @@ from twisted.internet.defer import Deferred, DeferredList
 from twisted.logger import Logger
 
 from tinymq.broker.broker import Broker
+from tinymq.caller import Caller
 from tinymq.errors import (
     ClientError,
     InvalidRequest,
     UnknownBroker,
     UnknownTopicId,
 )
+from tinymq.meta.lookup import Announcements
 from tinymq.meta.registry import Registry, Topic
 from tinymq.meta.server import MetaServer
 from tinymq.operation import Result
@@ -83,6 +85,13 @@ class Base:
         #: The revision that each broker elsewhere has followed.
         self._followed: dict[int, int] = {}
         self._following: list[Callable[[], None]] = []
+        #: The connection over which a broker elsewhere was heard last.
+        self._links: dict[int, Caller] = {}
+        self._announcements = Announcements(
+            monotonic=broker.scheduler.seconds, wall=lambda: broker.wall() / 1000
+        )
+        #: The connection over which an independent broker was heard last.
+        self._announcers: dict[bytes, Caller] = {}
 
     # --- waiting ----------------------------------------------------------------
 

@@ -8,9 +8,9 @@ from tinymq import __version__
 from tinymq.errors import BrokerSilent
 from tinymq.meta.registry import BrokerInfo
 from tinymq.node.process import LEVEL
-from tinymq.operation import BROKER, DRY, Operation, Parameter, Result, table
+from tinymq.operation import BROKER, DRY, THE_BROKER, Operation, Parameter, Result, table
 from tinymq.operations.base import Answers, Base
-from tinymq.wire.fields import boolean, text
+from tinymq.wire.fields import boolean
 
 
 class Brokers(Base):
@@ -84,7 +84,7 @@ BROKER_OPERATIONS: Final[dict[str, Operation]] = table(
         "broker.drain",
         "admin",
         True,
-        (Parameter("broker", text(200)), Parameter("undo", boolean, default=False), DRY),
+        (THE_BROKER, Parameter("undo", boolean, default=False), DRY),
         Brokers.drain,
     ),
     Operation("broker.info", "viewer", False, (BROKER,), Brokers.broker_info),

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from tinymq.broker.broker import Broker
 from tinymq.caller import Caller
+from tinymq.meta.placement import Load
 from tinymq.meta.registry import BrokerInfo
-from tinymq.meta.server import MetaServer
 from tinymq.operation import Operation, Parameter, Result, table
-from tinymq.operations.base import Base, Nodes
+from tinymq.operations.base import Base
 from tinymq.wire.fields import I32, I64, integer, mapping, text
 
 #: Seconds that a broker's question for changes may wait; it is its sign of life, too.
@@ -27,11 +25,6 @@ class Members(Base):
     a few seconds to come back.
     """
 
-    def __init__(self, broker: Broker, meta: MetaServer, nodes: Nodes) -> None:
-        super().__init__(broker, meta, nodes)
-        #: Over which connection a broker was heard last, and what takes that back.
-        self._links: dict[int, tuple[Caller, Callable[[], None]]] = {}
-
     def register(self, caller: Caller, **told: Any) -> Result:
         """Let a broker be live, as it describes itself."""
         info = self._meta.register(
@@ -41,8 +34,7 @@ class Members(Base):
             zone=told["zone"],
             version=told["version"],
         )
-        self._heard(info, caller)
-        self._followed[info.id] = -1
+        self._heard(info, caller, None)
         self._log.info(
             "{name} (broker {id}) at {host}:{port} has registered",
             name=info.name,
@@ -62,8 +54,7 @@ class Members(Base):
     async def follow(self, caller: Caller, **told: Any) -> Result:
         """Tell a broker what has changed since a cursor, waiting for something if need be."""
         info = self._meta.member(told["id"], told["lease"])
-        self._meta.heartbeat(info)
-        self._heard(info, caller)
+        self._heard(info, caller, Load.from_mapping(told["load"]))
         self._has_followed(info.id, told["revision"])
         await self._changed_since(told["revision"], told["wait_ms"] / 1000)
         return self._meta.changes(told["cursor"]).to_mapping()
@@ -71,7 +62,7 @@ class Members(Base):
     def leave(self, id: int, lease: int) -> Result:  # noqa: A002 - the wire's word
         """Let a broker be gone."""
         info = self._meta.member(id, lease)
-        self._unbind(id)
+        self._followed.pop(id, None)
         self._meta.leave(info)
         self._log.info("{name} (broker {id}) has left", name=info.name, id=id)
         return {}
@@ -81,29 +72,22 @@ class Members(Base):
         given = self._meta.producer_ids()
         return {"first": given.start, "count": len(given)}
 
-    # --- links --------------------------------------------------------------------
-
-    def _heard(self, info: BrokerInfo, caller: Caller) -> None:
-        """Note over which connection a broker speaks: its end may be the broker's."""
+    def _heard(self, info: BrokerInfo, caller: Caller, load: Load | None) -> None:
+        """Note that a broker lives, and over which connection: its end may be the broker's."""
         known = self._links.get(info.id)
-        if known is not None and known[0] is caller:
-            return
-        self._unbind(info.id)
-        self._links[info.id] = caller, caller.on_gone(partial(self._lost, info, caller))
+        if known is not caller:
+            self._links[info.id] = caller
+            caller.on_gone(partial(self._lost, info, caller))
+        self._meta.heartbeat(info, load, caller)
 
     def _lost(self, info: BrokerInfo, caller: Caller) -> None:
-        known = self._links.get(info.id)
-        if known is not None and known[0] is caller:
-            del self._links[info.id]
-            self._followed.pop(info.id, None)
+        if self._links.get(info.id) is not caller:
+            return
+        del self._links[info.id]
+        self._followed.pop(info.id, None)
+        if self._registry.brokers.get(info.id) is not None:
             self._log.warn("{name} (broker {id}) has lost its link", name=info.name, id=info.id)
-            self._meta.lost_link(info)
-
-    def _unbind(self, broker_id: int) -> None:
-        known = self._links.pop(broker_id, None)
-        self._followed.pop(broker_id, None)
-        if known is not None:
-            known[1]()
+        self._meta.lost_link(info, caller)
 
 
 _ID: Final = Parameter("id", integer(0, I32))

@@ -13,8 +13,11 @@ from tinymq.errors import InvalidRequest, StorageError, UnknownTopicId
 from tinymq.node import NODE_OPERATIONS, Node
 from tinymq.operation import Operation, Result
 from tinymq.operations.brokers import BROKER_OPERATIONS, Brokers
+from tinymq.operations.clients import CLIENT_OPERATIONS, Clients
+from tinymq.operations.lookups import LOOKUP_OPERATIONS, Lookups
 from tinymq.operations.members import MEMBER_OPERATIONS, Members
 from tinymq.operations.topics import TOPIC_OPERATIONS, Topics
+from tinymq.operations.watching import WATCH_OPERATIONS, Watching
 
 _log = Logger()
 
@@ -22,6 +25,9 @@ _log = Logger()
 OPERATIONS: Final[dict[str, Operation]] = {
     **TOPIC_OPERATIONS,
     **BROKER_OPERATIONS,
+    **CLIENT_OPERATIONS,
+    **WATCH_OPERATIONS,
+    **LOOKUP_OPERATIONS,
     **MEMBER_OPERATIONS,
 }
 
@@ -43,7 +49,7 @@ class Operator(Protocol):
         """
 
 
-class Operations(Topics, Brokers, Members):
+class Operations(Topics, Brokers, Clients, Watching, Lookups, Members):
     """
     The operations of a process with a MetaServer.
 
@@ -71,12 +77,13 @@ class Operations(Topics, Brokers, Members):
         """
         operation = _known(name, OPERATIONS)
         checked = operation.arguments(arguments)
-        if operation.role != "cluster":
-            self._check_id(checked.get("name", ""), checked.pop("id", None))
+        if name.startswith("topic."):
+            self._check_id(checked)
         return await carry_out(operation, self, checked, caller)
 
-    def _check_id(self, name: str, topic_id: str | None) -> None:
+    def _check_id(self, arguments: dict[str, Any]) -> None:
         """Hold a caller to the topic that was meant, not to another one made under its name."""
+        name, topic_id = arguments.get("name", ""), arguments.pop("id", None)
         if topic_id is not None and self.find(name).id.hex() != topic_id:
             raise UnknownTopicId(f"the topic {name} is not the one with the id {topic_id}")
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 from typing_extensions import override
 
 from tinymq.client.core.address import parse_url, url_from
-from tinymq.client.core.admin import HARMLESS, AdminCalls, read_result
+from tinymq.client.core.admin import AdminCalls, operate
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import ClientConfig, ConsumerConfig, ProducerConfig
 from tinymq.client.core.metadata import TopicInfo
@@ -22,8 +22,6 @@ from tinymq.sync.consumer import Consumer
 from tinymq.sync.loop import Loop
 from tinymq.sync.network import SocketNetwork
 from tinymq.sync.producer import Producer
-from tinymq.wire.frames import Bytes
-from tinymq.wire.messages import Operate
 
 
 class Admin(AdminCalls[Result]):
@@ -187,21 +185,17 @@ class Client:
             raise ClosedError("the client was closed")
 
     def _operate(self, name: str, arguments: dict[str, Any]) -> Result:
-        ended: list[tuple[Bytes, TinyMQError | None]] = []
+        ended: list[tuple[Result | None, TinyMQError | None]] = []
 
-        def told(reply: Any, payload: Bytes, error: TinyMQError | None, now: float) -> None:
-            ended.append((payload, error))
+        def done(result: Result | None, error: TinyMQError | None) -> None:
+            ended.append((result, error))
 
         with self._loop.lock:
             self._check()
-            now = self._loop.now()
-            message = Operate(name=name, arguments=arguments)
-            ask = self._cluster.ask if name in HARMLESS else self._cluster.ask_once
-            deadline = now + self.config.deadline_s
-            ask(message, deadline, told, now)
+            deadline = operate(self._cluster, name, arguments, done, self._loop.now())
             if not self._loop.run(lambda: ended, deadline + 1):
                 raise DeadlineExceeded(f"no answer to {name} within its deadline")
-        payload, error = ended[0]
-        if error is not None:
-            raise error
-        return read_result(payload)
+        result, error = ended[0]
+        if result is None:
+            raise error or ClosedError()
+        return result

@@ -119,8 +119,8 @@ class Consumer:
         Get the next batch.
 
         Args:
-            timeout: Seconds to wait for one; None waits as long as a broker
-                answers.
+            timeout: Seconds to wait for one; None waits for ever, or as long as
+                `ConsumerConfig.give_up_s` says.
 
         Returns:
             The batch, or None when `timeout` has passed.
@@ -130,8 +130,9 @@ class Consumer:
                 `UnknownTopicId`, `CorruptBatch`, or another of the broker's errors.
                 It concerns the partition that its data name: the others go on,
                 this one after `seek` or `resume`.
-            UnreachableError: Or `ConnectionLost`, `DeadlineExceeded`: no broker
-                answered for `ConsumerConfig.deadline_s`; the next call goes on.
+            UnreachableError: Or `ConnectionLost`, `NotLeader`, `DeadlineExceeded`: no
+                broker answered for `ConsumerConfig.give_up_s`, if that is set; the
+                next call goes on.
             UsageError: Nothing is assigned, or everything is paused and no
                 `timeout` was given.
             ClosedError: The consumer was closed.
@@ -274,7 +275,7 @@ class Consumer:
         if timeout is None and core.quiet:
             raise UsageError("everything is paused; resume something, or give a timeout")
         until = inf if timeout is None else since + timeout
-        patience = self.config.deadline_s
+        patience = inf if self.config.give_up_s is None else self.config.give_up_s
         while True:
             stuck = core.stuck
             if stuck is not None:

@@ -246,6 +246,15 @@ class SocketNetwork:
         """
         _log.error("%s", what, exc_info=error)
 
+    def say(self, text: str) -> None:
+        """
+        Log a line for people.
+
+        Args:
+            text: The line.
+        """
+        _log.warning("%s", text)
+
     def watch(self, plug: Plug, events: int) -> None:
         """
         Say what to wait for.

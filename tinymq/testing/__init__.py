@@ -9,7 +9,8 @@ A broker within the test: the real broker, the real client, and time that is you
         broker.jump(days=30)
         assert broker.records("orders") == []
 
-No socket is opened, no reactor runs and nothing sleeps. Importing this package
+No socket is opened, no reactor runs and nothing sleeps. `BrokerProcess` is the other
+way: a broker in a process of its own, for programs that open sockets. Importing this package
 loads nothing before one of the classes is asked for; pytest's plugin relies on it.
 """
 
@@ -22,14 +23,16 @@ if TYPE_CHECKING:
     from tinymq.testing.broker import InProcessBroker
     from tinymq.testing.clock import Time
     from tinymq.testing.links import Acknowledgement
+    from tinymq.verify.process import BrokerProcess
 
 _LAZY: Final = {
     "Acknowledgement": "tinymq.testing.links",
+    "BrokerProcess": "tinymq.verify.process",
     "InProcessBroker": "tinymq.testing.broker",
     "Time": "tinymq.testing.clock",
 }
 
-__all__ = ["Acknowledgement", "InProcessBroker", "Time"]
+__all__ = ["Acknowledgement", "BrokerProcess", "InProcessBroker", "Time"]
 
 
 def __getattr__(name: str) -> Any:

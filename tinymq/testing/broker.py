@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import shutil
 import tempfile
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -16,17 +17,21 @@ from twisted.internet.error import ConnectionLost
 from twisted.internet.interfaces import IProtocol, IProtocolFactory
 from twisted.python.failure import Failure
 
+from tinymq import aio
 from tinymq.client import Client, ClientConfig
 from tinymq.config import DEFAULT_CONFIG, Config
-from tinymq.errors import ConfigError, StateError
+from tinymq.errors import ConfigError, StateError, UsageError
 from tinymq.testing.clock import InsideClock, Time
 from tinymq.testing.disk import StageDisk, cut_power, lay_out
 from tinymq.testing.links import BROKER_ADDRESS, Acknowledgement, Dialer, Link
+from tinymq.testing.loop import LoopRoom
 from tinymq.testing.rooms import Rooms
 from tinymq.testing.stored import read_records
+from tinymq.testing.streams import StreamDialer
 from tinymq.wire.records import Record
 
 T = TypeVar("T")
+AnyClient = Client | aio.Client
 
 #: Where clients believe the broker to be.
 URL: Final = f"tinymq://{BROKER_ADDRESS.host}:{BROKER_ADDRESS.port}"
@@ -36,6 +41,8 @@ PATIENCE: Final = 600.0
 STRETCHES: Final = 100
 #: Up to here, seconds, a jump is no different from `advance`.
 _SHORT: Final = 60.0
+#: Passes only when nothing else is ready, seconds.
+_MOMENT: Final = 1e-6
 #: Rounds without time passing after which something goes in circles.
 _ROUNDS: Final = 10_000
 
@@ -75,6 +82,8 @@ class InProcessBroker:
         self._links: list[Link] = []
         self._dialed = 0
         self._clients: list[tuple[Client, InsideClock, Dialer]] = []
+        self._asyncio_clients: list[tuple[aio.Client, StreamDialer]] = []
+        self._loop: LoopRoom | None = None
         self._refusing = False
         self._lose: tuple[Callable[[Acknowledgement], bool], bool] | None = None
         #: The acknowledgements that were lost so far.
@@ -113,14 +122,20 @@ class InProcessBroker:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
     def _close(self) -> None:
-        for client, clock, _ in self._clients:
-            if self.running:
-                self.run(client.close())
-            else:
-                client.close()
-            clock.stop()
-        self._clients.clear()
-        self.stop()
+        try:
+            loop, self._loop = self._loop, None
+            if loop is not None:
+                loop.close(PATIENCE, *[client.close for client, _ in self._asyncio_clients])
+        finally:
+            self._asyncio_clients.clear()
+            for client, clock, _ in self._clients:
+                if self.running:
+                    self.run(client.close())
+                else:
+                    client.close()
+                clock.stop()
+            self._clients.clear()
+            self.stop()
 
     @property
     def running(self) -> bool:
@@ -201,6 +216,7 @@ class InProcessBroker:
         Args:
             by: Seconds, or a timedelta.
         """
+        self._check_outside("advance", "await asyncio.sleep()")
         until = self.clock.seconds() + _seconds(by)
         self.settle()
         while (due := self.clock.next_due()) is not None and due <= until:
@@ -221,10 +237,34 @@ class InProcessBroker:
             by: How much.
             **parts: Or the arguments of a timedelta.
         """
+        self._check_outside("jump", "await jump_asyncio()")
         length = _seconds(by if by is not None else timedelta(**parts))
         if length <= _SHORT:
             self.advance(length)
             return
+        for _ in self._stretches(length):
+            pass
+
+    async def jump_asyncio(self, by: timedelta | None = None, **parts: float) -> None:
+        """
+        Let much time pass within `run_asyncio`, as `jump` does outside of it.
+
+        asyncio's timers, also those of the test's own code, come at the end of
+        the stretch in which they are due.
+
+        Args:
+            by: How much.
+            **parts: Or the arguments of a timedelta.
+        """
+        length = _seconds(by if by is not None else timedelta(**parts))
+        if length <= _SHORT:
+            await asyncio.sleep(length)
+            return
+        for _ in self._stretches(length):
+            await asyncio.sleep(_MOMENT)
+
+    def _stretches(self, length: float) -> Iterator[None]:
+        """Jump, and pause behind each stretch."""
         until = self.clock.seconds() + length
         self.settle()
         while (now := self.clock.seconds()) < until:
@@ -234,6 +274,7 @@ class InProcessBroker:
             for link in tuple(self._links):
                 link.carry_heartbeats()
             self.settle()
+            yield
 
     def run(self, waiting: Awaitable[T], timeout: float = PATIENCE) -> T:
         """
@@ -267,6 +308,31 @@ class InProcessBroker:
             result.raiseException()
         return result  # type: ignore[no-any-return]
 
+    def run_asyncio(self, waiting: Coroutine[Any, Any, T], timeout: float = PATIENCE) -> T:
+        """
+        Run a coroutine of asyncio, in a loop whose time is the fake clock.
+
+        Within it time passes by `asyncio.sleep`, by `jump_asyncio`, and wherever everybody
+        waits. All
+        calls share one loop, which ends with the broker; tasks that are left over
+        go on in the next call. What comes from outside of this process, such as
+        other sockets, is not waited for; threads of the loop's executor are.
+
+        Args:
+            waiting: The coroutine.
+            timeout: Most seconds of the fake clock; it is cancelled then.
+
+        Returns:
+            Its result.
+
+        Raises:
+            TimeoutError: It has none after that time.
+            Exception: It failed with this.
+        """
+        if self._loop is None:
+            self._loop = LoopRoom(self)
+        return self._loop.run(waiting, timeout)
+
     # --- clients and links --------------------------------------------------------
 
     def client(self, config: ClientConfig | None = None) -> Client:
@@ -291,7 +357,22 @@ class InProcessBroker:
         self._clients.append((client, clock, dialer))
         return client
 
-    def links(self, client: Client | None = None) -> int:
+    def asyncio_client(self, config: ClientConfig | None = None) -> aio.Client:
+        """
+        Make a client of `tinymq.aio` that finds this broker, for use in `run_asyncio`.
+
+        It is closed with the broker, at the latest.
+
+        Args:
+            config: Settings of the client.
+        """
+        dialer = StreamDialer(self._dial)
+        chance = self._chance.random
+        client = aio.Client(URL, config, connect=dialer.open, chance=chance, environment={})
+        self._asyncio_clients.append((client, dialer))
+        return client
+
+    def links(self, client: AnyClient | None = None) -> int:
         """
         Count connections.
 
@@ -300,7 +381,7 @@ class InProcessBroker:
         """
         return len(self._of(client))
 
-    def cut(self, client: Client | None = None) -> None:
+    def cut(self, client: AnyClient | None = None) -> None:
         """
         Cut connections; what is under way in them is lost. Clients may connect again.
 
@@ -406,6 +487,10 @@ class InProcessBroker:
             raise StateError("the broker does not run; restart() starts it")
         return self._rooms
 
+    def _check_outside(self, name: str, instead: str) -> None:
+        if self._loop is not None and self._loop.running:
+            raise UsageError(f"{name}() would leave asyncio behind; within run_asyncio {instead}")
+
     def _begin_journal(self) -> None:
         """Note what is in the folder already, as written and synced."""
         if (
@@ -423,8 +508,12 @@ class InProcessBroker:
         if self._rooms is not None:
             self._rooms.disk.full = full
 
-    def _of(self, client: Client | None) -> list[Link]:
-        dialers = [dialer for each, _, dialer in self._clients if client in (each, None)]
+    def _of(self, client: AnyClient | None) -> list[Link]:
+        known: list[tuple[AnyClient, Dialer]] = [
+            (each, dialer) for each, _, dialer in self._clients
+        ]
+        known += self._asyncio_clients
+        dialers = [dialer for each, dialer in known if client in (each, None)]
         return [link for dialer in dialers for link in dialer.links if link.alive]
 
     def _dial(self, factory: IProtocolFactory) -> tuple[IProtocol, Link] | None:

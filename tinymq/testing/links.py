@@ -325,8 +325,20 @@ class Dialer:
 
     def connect(self, factory: IProtocolFactory) -> Deferred[IProtocol]:
         """Connect at once, or not at all."""
-        made = self._dial(factory)
+        made = self.dial(factory)
         if made is None:
             return fail(Refused())  # type: ignore[no-untyped-call]
+        return succeed(made)
+
+    def dial(self, factory: IProtocolFactory) -> IProtocol | None:
+        """
+        Make a connection, and return the client's protocol; None when it is refused.
+
+        Args:
+            factory: Makes that protocol.
+        """
+        made = self._dial(factory)
+        if made is None:
+            return None
         self.links = [*(link for link in self.links if link.alive), made[1]]
-        return succeed(made[0])
+        return made[0]

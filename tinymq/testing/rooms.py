@@ -66,8 +66,9 @@ class Rooms:
         self.broker = Broker(config, LocalDirectory(self.meta), store, world, self.syncer)
         self.broker.id = BROKER_ID
         self.broker.address = BROKER_ADDRESS.host, BROKER_ADDRESS.port
-        operations = Operations(self.broker, self.meta, LocalNode(Node(self.broker)))
-        self.factory = BrokerFactory(self.broker, operations)
+        node = Node(self.broker)
+        operations = Operations(self.broker, self.meta, LocalNode(node))
+        self.factory = node.connected = BrokerFactory(self.broker, operations)
         self.housekeeping = Housekeeping(self.broker)
         self.keeping = Keeping(self.meta, self.broker)
         self.keeping.register()

@@ -10,7 +10,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 import tinymq
 from tinymq.errors import UnreachableError
@@ -34,7 +35,7 @@ TWISTD: Final = (
 
 class BrokerProcess:
     """
-    One broker and its data folder.
+    One broker and its data folder; a context manager in which it runs.
 
     Attributes:
         data: The data folder.
@@ -64,6 +65,18 @@ class BrokerProcess:
         self._record = record
         self._http = http
         self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
 
     @property
     def pid(self) -> int:

@@ -19,6 +19,7 @@ Check = Callable[[Any], Any]
 
 I64: Final = (1 << 63) - 1
 I32: Final = (1 << 31) - 1
+_WORD: Final = 200
 
 
 def integer(low: int, high: int) -> Check:
@@ -127,6 +128,15 @@ def counts(value: Any) -> dict[str, int]:
         type(key) is str and type(item) is int for key, item in value.items()
     ):
         raise ValueError("a map of names to whole numbers")
+    return value
+
+
+def words(value: Any) -> dict[str, str]:
+    """A map of short strings to short strings."""
+    if type(value) is not dict or not all(
+        type(word) is str and len(word) <= _WORD for pair in value.items() for word in pair
+    ):
+        raise ValueError(f"a map of strings to strings of at most {_WORD} characters")
     return value
 
 

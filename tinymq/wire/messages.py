@@ -34,6 +34,7 @@ from tinymq.wire.fields import (
     row,
     text,
     wire,
+    words,
 )
 from tinymq.wire.header import MessageType
 
@@ -287,6 +288,8 @@ class MetadataReply(Message):
         ),
     )
     more: bool = wire("m", boolean, default=False)
+    #: Broker id, as text, to the broker's zone; those without one are left out.
+    zones: dict[str, str] | None = wire("z", words, default=None)
 
 
 @message(MessageType.OPERATE)

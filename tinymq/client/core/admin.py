@@ -3,20 +3,93 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 import msgpack
 
+from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.results import Result
-from tinymq.errors import MalformedFrame
+from tinymq.errors import MalformedFrame, TinyMQError
 from tinymq.wire.frames import Bytes
+from tinymq.wire.messages import Operate
 
 #: A result now, or a Deferred of one.
 R = TypeVar("R")
 
 #: Operations that change nothing, so that they may be repeated after a lost answer.
-HARMLESS: Final = frozenset({"topic.list", "topic.info", "broker.info"})
+HARMLESS: Final = frozenset(
+    {
+        "broker.info",
+        "broker.list",
+        "client.info",
+        "client.list",
+        "cluster.watch",
+        "lookup.find",
+        "lookup.list",
+        "topic.info",
+        "topic.list",
+    }
+)
+
+#: Told the result of an operation, or why there is none.
+Operated = Callable[[Result | None, TinyMQError | None], None]
+
+
+def hold_s(arguments: Mapping[str, Any]) -> float:
+    """
+    Say how long a broker may hold its answer to an operation.
+
+    Args:
+        arguments: Of the operation; ``wait_ms`` counts.
+    """
+    wait = arguments.get("wait_ms")
+    return wait / 1000 if isinstance(wait, int) and not isinstance(wait, bool) and wait > 0 else 0.0
+
+
+def operate(
+    cluster: Cluster, name: str, arguments: dict[str, Any], done: Operated, now: float
+) -> float:
+    """
+    Carry out an operation.
+
+    Args:
+        cluster: The brokers.
+        name: Of the operation.
+        arguments: Its arguments.
+        done: Told once how it ended.
+        now: The time.
+
+    Returns:
+        When it ends at the latest.
+    """
+    hold = hold_s(arguments)
+    deadline = now + cluster.config.deadline_s + hold
+
+    def told(reply: Any, payload: Bytes, error: TinyMQError | None, now: float) -> None:
+        if error is not None:
+            done(None, error)
+            return
+        try:
+            result = read_result(payload)
+        except TinyMQError as wrong:
+            done(None, wrong)
+            return
+        revision = result.get("revision") if name == "cluster.watch" else None
+        if isinstance(revision, int):
+            cluster.heard(revision, now)
+        done(result, None)
+
+    message = Operate(name=name, arguments=arguments)
+    if name in HARMLESS:
+        cluster.ask(message, deadline, told, now, hold=hold)
+    else:
+        cluster.ask_once(message, deadline, told, now)
+    return deadline
+
+
+def _text(broker: str | int | None) -> str | None:
+    return None if broker is None else str(broker)
 
 
 def read_result(payload: Bytes) -> Result:
@@ -184,17 +257,129 @@ class AdminCalls(ABC, Generic[R]):
         """
         return self.operate("topic.undo_purge", name=name, partition=partition, dry_run=dry_run)
 
-    def broker_info(self) -> R:
-        """Describe the broker, and whether it is ready."""
-        return self.operate("broker.info")
+    def broker_info(self, broker: str | int | None = None) -> R:
+        """
+        Describe a broker, and whether it is ready.
 
-    def log_level(self, level: str, *, dry_run: bool = False) -> R:
+        Args:
+            broker: Its name or number; None means the one that answers.
+        """
+        return self.operate("broker.info", broker=_text(broker))
+
+    def list_brokers(self) -> R:
+        """List the brokers of the cluster, also those that are silent."""
+        return self.operate("broker.list")
+
+    def drain_broker(self, broker: str | int, *, undo: bool = False, dry_run: bool = False) -> R:
+        """
+        Give a broker no new partitions; those that it has stay where they are.
+
+        Args:
+            broker: Its name or number.
+            undo: Give it new partitions again.
+            dry_run: Say what would change, and change nothing.
+        """
+        return self.operate("broker.drain", broker=str(broker), undo=undo, dry_run=dry_run)
+
+    def list_clients(
+        self,
+        broker: str | int | None = None,
+        filter: str = "",  # noqa: A002 - the API's word
+        *,
+        after: str = "",
+        limit: int = 100,
+    ) -> R:
+        """
+        List the connections of clients.
+
+        Args:
+            broker: Only those of the broker of this name or number.
+            filter: A glob for client ids and addresses; empty means all.
+            after: Go on behind this row, as the last answer named it.
+            limit: Most rows in the answer.
+        """
+        return self.operate(
+            "client.list", broker=_text(broker), filter=filter, after=after, limit=limit
+        )
+
+    def client_info(self, broker: str | int, id: int) -> R:  # noqa: A002 - the API's word
+        """
+        Describe the connection of one client.
+
+        Args:
+            broker: The name or number of its broker.
+            id: Of the connection, unique there.
+        """
+        return self.operate("client.info", broker=str(broker), id=id)
+
+    def kick_client(
+        self,
+        broker: str | int,
+        id: int,  # noqa: A002 - the API's word
+        reason: str | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> R:
+        """
+        Close the connection of a client, which may connect anew.
+
+        Args:
+            broker: The name or number of its broker.
+            id: Of the connection, unique there.
+            reason: Told to the client, and written into the log; None says that an
+                operator did it.
+            dry_run: Say whom it would hit, and change nothing.
+        """
+        return self.operate(
+            "client.kick", broker=str(broker), id=id, reason=reason, dry_run=dry_run
+        )
+
+    def find_nodes(self, name: str) -> R:
+        """
+        Ask a lookup server which independent brokers have a topic.
+
+        Args:
+            name: The topic.
+        """
+        return self.operate("lookup.find", name=name)
+
+    def list_announced(self, *, after: str = "", limit: int = 100) -> R:
+        """
+        Ask a lookup server for the topics of independent brokers.
+
+        Args:
+            after: Go on behind this name.
+            limit: Most topics in the answer.
+        """
+        return self.operate("lookup.list", after=after, limit=limit)
+
+    def watch(self, revision: int | None = None, wait_ms: int = 30_000) -> R:
+        """
+        Wait until topics or brokers change.
+
+        ::
+
+            seen = client.admin.watch(wait_ms=0)["revision"]
+            while True:
+                news = client.admin.watch(seen)
+                for change in news["changes"]:  # of a topic or a broker
+                    print(change["what"], change["name"], change["change"])
+                seen = news["revision"]
+
+        Args:
+            revision: Of the last answer; None tells the revision of now.
+            wait_ms: How long to wait for a change; then the answer has none.
+        """
+        return self.operate("cluster.watch", revision=revision, wait_ms=wait_ms)
+
+    def log_level(self, level: str, broker: str | int | None = None, *, dry_run: bool = False) -> R:
         """
         Change which log lines the broker writes, until its next start.
 
         Args:
             level: The least important ones: ``debug``, ``info``, ``warn``,
                 ``error`` or ``critical``.
+            broker: The name or number of the broker; None means the one that answers.
             dry_run: Say which it is now, and change nothing.
         """
-        return self.operate("broker.log_level", level=level, dry_run=dry_run)
+        return self.operate("broker.log_level", level=level, broker=_text(broker), dry_run=dry_run)

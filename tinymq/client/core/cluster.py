@@ -14,10 +14,10 @@ from typing import Any, Protocol
 from tinymq.client.core.address import Address
 from tinymq.client.core.config import ClientConfig
 from tinymq.client.core.connection import Done
-from tinymq.client.core.link import Link, Network
+from tinymq.client.core.link import Link, Network, Phase
 from tinymq.client.core.lookups import Found, Lookups, may_repeat
 from tinymq.client.core.metadata import MetadataCache
-from tinymq.errors import ClosedError, TinyMQError
+from tinymq.errors import ClosedError, TinyMQError, UnreachableError
 from tinymq.limits import Limits
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import Message
@@ -46,12 +46,15 @@ class Part(Protocol):
 class _Again:
     """A request that is repeated until its deadline."""
 
-    __slots__ = ("at", "attempt", "broker", "deadline", "done", "message")
+    __slots__ = ("at", "attempt", "broker", "deadline", "done", "hold", "message")
 
-    def __init__(self, message: Message, broker: int | None, deadline: float, done: Done) -> None:
+    def __init__(
+        self, message: Message, broker: int | None, deadline: float, hold: float, done: Done
+    ) -> None:
         self.message = message
         self.broker = broker
         self.deadline = deadline
+        self.hold = hold
         self.done = done
         self.attempt = 0
         self.at = inf
@@ -69,7 +72,8 @@ class Cluster:
 
     Attributes:
         metadata: What is known about topics.
-        seed: The link to whichever broker of `addresses` answers.
+        seed: The link to whichever broker of `addresses` answers, or else one
+            of those that the metadata named.
         closed: Whether `close` was called.
         report: Logs an error of the caller's own code.
     """
@@ -92,7 +96,8 @@ class Cluster:
         self._again: set[_Again] = set()
         self.seed = self._link(addresses)
         self.seed.patient = config.wait_for_broker
-        self._lookups = Lookups(self.seed, self.metadata, config, self._delay)
+        self._lookups = Lookups(self._any, self.metadata, config, self._delay)
+        self._cluster_id: bytes | None = None
 
     @property
     def limits(self) -> Limits:
@@ -130,17 +135,83 @@ class Cluster:
         Args:
             broker: Its number; None means any.
         """
-        seed = self.seed
-        if broker is None or broker == seed.broker_id:
-            return seed
+        if broker is None:
+            return self._any()
         known = self._others.get(broker)
+        if known is not None:
+            return known
         place = self.metadata.brokers.get(broker)
-        if place is None:
-            return known or seed
-        if known is None:
-            known = self._others[broker] = self._link([place])
-        known.addresses = [place]
-        return known
+        if broker == self.seed.broker_id or place is None:
+            return self.seed
+        made = self._others[broker] = self._link([place])
+        return made
+
+    def reach(self, topic: str, partition: int) -> Link | None:
+        """
+        Find the link to the leader of a partition.
+
+        Args:
+            topic: Name of the topic.
+            partition: Number of the partition.
+
+        Returns:
+            The link; one to any broker when nothing is known; None when it is
+            known that no live broker leads the partition.
+        """
+        leader = self.metadata.leader(topic, partition)
+        if leader is None:
+            return self._any()
+        return self.link(leader) if leader >= 0 else None
+
+    def trouble(self, topic: str, partition: int) -> TinyMQError | None:
+        """
+        Say why nothing is heard of a partition, if its broker is away.
+
+        Args:
+            topic: Name of the topic.
+            partition: Number of the partition.
+        """
+        link = self.reach(topic, partition)
+        if link is None:
+            return self.metadata.leaderless(topic, partition)
+        error = link.trouble
+        if isinstance(error, UnreachableError):
+            return self.metadata.unreachable(topic, partition, error)
+        return error
+
+    @property
+    def failing(self) -> frozenset[int]:
+        """The brokers that were tried in vain since they last answered."""
+        found = {broker for broker, link in self._others.items() if link.failing}
+        seed = self.seed.broker_id
+        if seed is not None and seed not in self._others and self.seed.failing:
+            found.add(seed)
+        return frozenset(found)
+
+    @property
+    def near(self) -> frozenset[int]:
+        """The brokers of the client's zone."""
+        zone = self.config.zone
+        if not zone:
+            return frozenset()
+        return frozenset(number for number, name in self.metadata.zones.items() if name == zone)
+
+    def _any(self) -> Link:
+        """The seed, unless it is away and another broker is there."""
+        seed = self.seed
+        if not seed.failing:
+            return seed
+        up = (link for link in self._others.values() if link.phase is Phase.UP)
+        return next(up, seed)
+
+    def say(self, text: str) -> None:
+        """
+        Write a line for people into the log.
+
+        Args:
+            text: The line.
+        """
+        self._network.say(text)
 
     # --- requests --------------------------------------------------------------
 
@@ -152,6 +223,7 @@ class Cluster:
         now: float,
         *,
         broker: int | None = None,
+        hold: float = 0.0,
     ) -> None:
         """
         Ask, and ask again after every failure that may pass, until the deadline.
@@ -164,11 +236,12 @@ class Cluster:
             done: Told how it ended.
             now: The time.
             broker: Whom to ask; None means any.
+            hold: Seconds for which a broker may hold its answer.
         """
         if self.closed:
             done(None, b"", ClosedError("the client was closed"), now)
             return
-        self._try(_Again(message, broker, deadline, done), now)
+        self._try(_Again(message, broker, deadline, hold, done), now)
 
     def ask_once(self, message: Message, deadline: float, done: Done, now: float) -> None:
         """
@@ -180,11 +253,11 @@ class Cluster:
             done: Told how it ended.
             now: The time.
         """
-        self.seed.request(message.type, message.to_meta(), (), deadline, done, now)
+        self._any().request(message.type, message.to_meta(), (), deadline, done, now)
 
     def _try(self, again: _Again, now: float) -> None:
         again.at = inf
-        until = min(again.deadline, now + self.config.request_timeout_s)
+        until = min(again.deadline, now + self.config.request_timeout_s + again.hold)
 
         def answered(reply: Any, payload: Bytes, error: TinyMQError | None, now: float) -> None:
             if error is None or not may_repeat(error) or self.closed:
@@ -240,6 +313,16 @@ class Cluster:
         """
         self._lookups.refresh(now)
 
+    def heard(self, revision: int, now: float) -> None:
+        """
+        Note that the metadata have this revision somewhere; ask soon if that is newer.
+
+        Args:
+            revision: The revision.
+            now: The time.
+        """
+        self._lookups.heard(revision, now)
+
     # --- time and end ----------------------------------------------------------
 
     @property
@@ -267,6 +350,7 @@ class Cluster:
             self._again.discard(again)
             self._try(again, now)
         if self._lookups.tick(now):
+            self._move_links(now)
             for part in tuple(self._parts):
                 part.topics_changed(now)
         for part in tuple(self._parts):
@@ -299,6 +383,23 @@ class Cluster:
         link.watchers.append(self._link_changed)
         return link
 
-    def _link_changed(self, now: float) -> None:
+    def _move_links(self, now: float) -> None:
+        """Follow brokers that have another address now."""
+        places = self.metadata.brokers
+        self.seed.spares = [one for one in places.values() if one not in self.seed.addresses]
+        for broker, link in self._others.items():
+            if broker in places:
+                link.move([places[broker]], now)
+            link.wanted = broker in places and bool(self._parts)
+        self.seed.wanted = len(places) > 1 and self.seed.broker_id in places and bool(self._parts)
+
+    def _link_changed(self, link: Link, now: float) -> None:
+        if link.failing:
+            self._lookups.refresh(now)
+        elif link.cluster_id is not None and link.cluster_id != self._cluster_id:
+            if self._cluster_id is not None:
+                self.metadata.forget_revision()
+                self._lookups.refresh(now)
+            self._cluster_id = link.cluster_id
         for part in tuple(self._parts):
             part.link_changed(now)

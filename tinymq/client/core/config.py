@@ -28,8 +28,10 @@ OUT_OF_RANGE: Final = ("error", "earliest", "latest")
 ON_FULL: Final = ("error", "wait")
 
 
-def _number(low: float, high: float, *, whole: bool = False) -> Any:
+def _number(low: float, high: float, *, whole: bool = False, optional: bool = False) -> Any:
     def check(instance: Any, attribute: Attribute[Any], value: Any) -> None:
+        if optional and value is None:
+            return
         kinds = (int,) if whole else (int, float)
         if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
             kind = "a whole number" if whole else "a number"
@@ -131,6 +133,9 @@ class ClientConfig:
         metadata_age_s: Known topics are asked for again after this time.
         backoff: Waits between attempts to connect or to ask again.
         read_bytes: Bytes read from the socket at once.
+        zone: Where this client runs, such as the name of a data centre. Records
+            without key and partition go to partitions whose broker is in the
+            same zone, as long as one of them is there.
         wait_for_broker: Whether calls wait, up to their deadlines, for a broker
             that has never answered. Otherwise they end with `NoBroker` as soon
             as every address was tried in vain, which suits commands that people
@@ -147,6 +152,7 @@ class ClientConfig:
     backoff: Backoff = field(factory=Backoff, validator=_instance(Backoff))
     read_bytes: int = _whole(256 * KIB, KIB, 16 * MIB)
     wait_for_broker: bool = _flag(True)
+    zone: str = field(default="", validator=_instance(str))
 
 
 @frozen(kw_only=True)
@@ -210,7 +216,10 @@ class ConsumerConfig:
         out_of_range: When a position does not exist any more: ``error`` tells,
             with the valid range; ``earliest`` and ``latest`` jump there.
         check_crc: Check the checksum of every batch.
-        deadline_s: A waiting call fails when no broker answered for this long.
+        deadline_s: Time for `assign`, `end_offsets`, and other calls with an end.
+        give_up_s: A call that waits for a batch fails when no broker answered for
+            this long. None waits for ever, says so in the log, and goes on when
+            a broker is back.
         create_topics: Create a topic on its first use.
         on_gap: Called with topic, partition, expected and found offset when
             offsets are missing, because records were compacted or damaged; with
@@ -224,5 +233,6 @@ class ConsumerConfig:
     out_of_range: str = _word("error", OUT_OF_RANGE)
     check_crc: bool = _flag(True)
     deadline_s: float = _seconds(30.0)
+    give_up_s: float | None = field(default=None, validator=_number(0.001, 1e9, optional=True))
     create_topics: bool = _flag(False)
     on_gap: GapReport | None = field(default=None, validator=_function)

@@ -18,8 +18,10 @@ from typing import Any, Final
 from attrs import fields
 
 from tinymq import __version__
+from tinymq.client.core.address import DEFAULT_PORT
 from tinymq.client.core.config import ClientConfig
 from tinymq.errors import (
+    BadMagic,
     ConnectionLost,
     DeadlineExceeded,
     MalformedFrame,
@@ -214,6 +216,8 @@ class Connection:
                 with an error; the caller closes the link with it.
         """
         self._received = now
+        if self.hello is None and data.startswith(b"HTTP/"):
+            raise BadMagic(f"this is an HTTP port; clients connect to {DEFAULT_PORT}")
         for frame in self._decoder.feed(data):
             if frame.type & REPLY:
                 self._replied(frame, now)
@@ -284,8 +288,13 @@ class Connection:
 
     @property
     def _next_ping(self) -> float:
-        """One interval after the last sign of life in either direction."""
-        return max(self._received, self._pinged) + self._heartbeat
+        """
+        One interval after the last PING, however much came meanwhile.
+
+        What the broker says by itself is no reason to be silent: its own PING comes at
+        the same interval, and would keep ours back until it takes us for dead.
+        """
+        return self._pinged + self._heartbeat
 
     def _encode(
         self, meta: dict[str, Any], kind: int, payload: Iterable[Bytes], deadline: float, done: Done
@@ -344,7 +353,10 @@ class Connection:
         ended = [self._pending.pop(key) for key in overdue]
         self._earliest = min((one.deadline for one in self._pending.values()), default=inf)
         if self.hello is None and ended:
-            raise ConnectionLost("the broker did not answer HELLO in time")
+            raise ConnectionLost(
+                "the broker did not answer HELLO in time; is this an HTTP port? "
+                f"Clients connect to {DEFAULT_PORT}"
+            )
         for request in ended:
             name = MessageType(request.type).name
             error = DeadlineExceeded(f"no answer to {name} within its deadline")

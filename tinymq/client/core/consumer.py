@@ -34,6 +34,8 @@ class _Assignment:
     cursors: set[Cursor]
     deadline: float
     done: Told
+    #: The topic, if it is read as a whole only since this call.
+    whole: str | None
 
 
 class ConsumerCore:
@@ -105,11 +107,12 @@ class ConsumerCore:
                 if not 0 <= number < info.partitions:
                     done(_no_partition(info, number))
                     return
+            whole = topic if numbers is None and topic not in self._whole else None
             if numbers is None:
                 self._whole.add(topic)
             chosen = range(info.partitions) if numbers is None else numbers
             cursors = {self._put(info, number, starts.of(number)) for number in chosen}
-            self._assignments.append(_Assignment(cursors, deadline, done))
+            self._assignments.append(_Assignment(cursors, deadline, done, whole))
             self.fetching.pump(now)
             self._settle(now)
 
@@ -292,21 +295,30 @@ class ConsumerCore:
             # Those that were assigned anew, or are not read any more, concern nobody here.
             live = [each for each in one.cursors if self.fetching.reads(each)]
             lost = [cursor for cursor in live if cursor.trouble is not None]
-            looking = any(cursor.standing is Standing.LOOKING for cursor in live)
-            if not lost and looking and now < one.deadline:
+            looking = [cursor for cursor in live if cursor.standing is Standing.LOOKING]
+            # Partitions whose broker is away do not keep the others from being read.
+            some = len(looking) < len(live)
+            wait = looking and not (some and all(map(self._away, looking)))
+            if wait and not lost and now < one.deadline:
                 continue
             self._assignments.remove(one)
             if lost:
                 error = lost[0].trouble
-            elif looking:
-                error = self.fetching.why or DeadlineExceeded("the starts were not found in time")
+            elif looking and not some:
+                error = self._cluster.trouble(*looking[0].where) or self.fetching.why
+                error = error or DeadlineExceeded("the starts were not found in time")
             else:
                 error = None
             if error is not None:
+                if one.whole is not None:
+                    self._whole.discard(one.whole)
                 for cursor in live:
                     self.fetching.remove(cursor)
             one.done(error)
         self._wake()
+
+    def _away(self, cursor: Cursor) -> bool:
+        return self._cluster.metadata.leader(*cursor.where) == -1
 
     # --- the cluster's calls ---------------------------------------------------
 
@@ -360,6 +372,8 @@ class ConsumerCore:
                 if (topic, number) not in self.fetching.cursors:
                     self._put(info, number, EARLIEST)
         self.fetching.pump(now)
+        if self._assignments:
+            self._settle(now)
 
     def cluster_closed(self, now: float) -> None:
         """

@@ -11,8 +11,10 @@ from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import ConsumerConfig
 from tinymq.client.core.cursor import Cursor, Standing
 from tinymq.client.core.delivered import ConsumerBatch
+from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.starts import WORDS, At, Mark, Place
 from tinymq.errors import (
+    ClosedError,
     CorruptBatch,
     DeadlineExceeded,
     LogTruncated,
@@ -47,6 +49,7 @@ class Fetching:
         ready_bytes: Bytes fetched and not handed out.
         heard_at: When a broker last answered.
         why: Why no broker answers, or None.
+        lost: The brokers that do not answer, None for any.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class Fetching:
         self.ready_bytes = 0
         self.heard_at = -inf
         self.why: TinyMQError | None = None
+        self.lost: set[int | None] = set()
         self._cluster = cluster
         self._config = config
         self._changed = changed
@@ -148,18 +152,23 @@ class Fetching:
         Args:
             now: The time.
         """
-        looking: dict[tuple[int, bytes], list[Cursor]] = {}
-        reading: dict[int, list[Cursor]] = {}
+        looking: dict[tuple[int | None, bytes], list[Cursor]] = {}
+        reading: dict[int | None, list[Cursor]] = {}
+        metadata = self._cluster.metadata
         room = self.ready_bytes < self._config.prefetch_bytes
         for cursor in self.cursors.values():
             if cursor.busy or cursor.retry_at > now:
                 continue
-            if cursor.standing is Standing.READING:
-                if room:
-                    reading.setdefault(self._leader(cursor), []).append(cursor)
-            elif cursor.standing is Standing.LOOKING:
-                key = self._leader(cursor), cursor.topic_id
-                looking.setdefault(key, []).append(cursor)
+            reads = cursor.standing is Standing.READING and room
+            if not reads and cursor.standing is not Standing.LOOKING:
+                continue
+            leader = metadata.leader(cursor.topic, cursor.partition)
+            if leader == -1:
+                self._leaderless(cursor, now)
+            elif reads:
+                reading.setdefault(leader, []).append(cursor)
+            else:
+                looking.setdefault((leader, cursor.topic_id), []).append(cursor)
         for (leader, _), cursors in looking.items():
             self._look(leader, cursors, now)
         for leader, cursors in reading.items():
@@ -167,13 +176,7 @@ class Fetching:
             for first in range(0, len(cursors), PARTITIONS):
                 self._fetch(leader, cursors[first : first + PARTITIONS], now)
 
-    def _leader(self, cursor: Cursor) -> int:
-        info = self._cluster.metadata.get(cursor.topic)
-        if info is None or cursor.partition >= info.partitions:
-            return -1
-        return info.leaders[cursor.partition]
-
-    def _look(self, leader: int, cursors: list[Cursor], now: float) -> None:
+    def _look(self, leader: int | None, cursors: list[Cursor], now: float) -> None:
         message = Offsets(
             topic_id=cursors[0].topic_id,
             queries=[(cursor.partition, _query(cursor.start)) for cursor in cursors],
@@ -184,7 +187,7 @@ class Fetching:
 
         def told(reply: Any, _payload: Bytes, error: TinyMQError | None, now: float) -> None:
             live = _live(asked)
-            self._heard(error, now)
+            self._heard(leader, error, now)
             if error is not None:
                 for cursor in live.values():
                     self._failed(cursor, error, now)
@@ -208,7 +211,7 @@ class Fetching:
                 cursor.failures = 0
                 cursor.found(offset, epoch)
 
-    def _fetch(self, leader: int, cursors: list[Cursor], now: float) -> None:
+    def _fetch(self, leader: int | None, cursors: list[Cursor], now: float) -> None:
         topics: dict[bytes, list[tuple[int, int, int]]] = {}
         asked: dict[tuple[bytes, int], tuple[Cursor, int]] = {}
         for cursor in cursors:
@@ -226,7 +229,7 @@ class Fetching:
 
         def told(reply: Any, payload: Bytes, error: TinyMQError | None, now: float) -> None:
             live = _live(asked)
-            self._heard(error, now)
+            self._heard(leader, error, now)
             if error is not None:
                 for cursor in live.values():
                     self._failed(cursor, error, now)
@@ -238,8 +241,10 @@ class Fetching:
         timeout = self._cluster.config.request_timeout_s + config.max_wait_ms / 1000
         self._request(leader, message, now + timeout, told, now)
 
-    def _request(self, leader: int, message: Any, deadline: float, told: Any, now: float) -> None:
-        link = self._cluster.link(leader if leader >= 0 else None)
+    def _request(
+        self, leader: int | None, message: Any, deadline: float, told: Any, now: float
+    ) -> None:
+        link = self._cluster.link(leader)
         link.request(message.type, message.to_meta(), (), deadline, told, now)
 
     def _fetched(
@@ -294,12 +299,28 @@ class Fetching:
 
     # --- trouble ---------------------------------------------------------------
 
-    def _heard(self, error: TinyMQError | None, now: float) -> None:
+    def _heard(self, leader: int | None, error: TinyMQError | None, now: float) -> None:
+        """Note whether a broker answers; the log gets a line when that changes."""
         if error is None or isinstance(error, WireError):
             self.heard_at = now
             self.why = None
-        else:
-            self.why = error
+            if leader in self.lost:
+                self.lost.discard(leader)
+                self._cluster.say(f"connection to {self._name(leader)} is back")
+            return
+        self.why = error
+        if leader not in self.lost and not isinstance(error, ClosedError):
+            self.lost.add(leader)
+            self._cluster.say(f"connection to {self._name(leader)} lost, trying again: {error}")
+
+    def _name(self, leader: int | None) -> str:
+        return "the broker" if leader is None else self._cluster.metadata.describe(leader)
+
+    def _leaderless(self, cursor: Cursor, now: float) -> None:
+        """Wait for the broker of a partition, while the others go on."""
+        error = self._cluster.metadata.leaderless(*cursor.where)
+        self.why = self.why or error
+        self._failed(cursor, error, now)
 
     def _failed(self, cursor: Cursor, error: TinyMQError, now: float) -> None:
         if isinstance(error, (OffsetOutOfRange, LogTruncated)):
@@ -311,15 +332,44 @@ class Fetching:
             error.data.setdefault("end", cursor.high_watermark)
             self.stop(cursor, error)
         elif isinstance(error, DeadlineExceeded) or getattr(error, "retriable", False):
-            cursor.failures += 1
-            backoff = self._cluster.config.backoff
-            cursor.retry_at = now + backoff.delay(cursor.failures, self._cluster.chance())
+            self._later(cursor, now)
             if isinstance(error, NotLeader):
                 self._cluster.refresh(now)
+        elif isinstance(error, MOVED):
+            self._moved(cursor, error, now)
         else:
-            if isinstance(error, MOVED):
-                self._cluster.refresh(now)
             self.stop(cursor, error)
+
+    def _moved(self, cursor: Cursor, error: WireError, now: float) -> None:
+        """
+        Look the topic up: a broker that lags behind may not have heard of it yet.
+
+        Only when the topic is another one, or has no such partition, the cursor is
+        stopped with what its leader said.
+        """
+        ticket = cursor.ticket
+        cursor.busy = True
+
+        def found(info: TopicInfo | None, wrong: TinyMQError | None, now: float) -> None:
+            if cursor.ticket != ticket:
+                return
+            cursor.busy = False
+            same = info is not None and info.id == cursor.topic_id
+            unknown = info is None and not isinstance(wrong, MOVED)
+            if unknown or (info is not None and same and cursor.partition < info.partitions):
+                self._later(cursor, now)
+            else:
+                self.stop(cursor, error)
+            self.pump(now)
+            self._changed(now)
+
+        deadline = now + self._config.deadline_s
+        self._cluster.topic(cursor.topic, deadline, found, now, fresh=True)
+
+    def _later(self, cursor: Cursor, now: float) -> None:
+        cursor.failures += 1
+        backoff = self._cluster.config.backoff
+        cursor.retry_at = now + backoff.delay(cursor.failures, self._cluster.chance())
 
     def stop(self, cursor: Cursor, error: TinyMQError) -> None:
         """

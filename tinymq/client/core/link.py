@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from math import inf
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from tinymq.client.core.address import Address, url_of
 from tinymq.client.core.config import ClientConfig
@@ -36,6 +36,9 @@ from tinymq.errors import (
 )
 from tinymq.limits import DEFAULT_LIMITS, Limits
 from tinymq.wire.frames import Bytes
+
+#: Seconds between looks for a broker that fell silent and whom nobody asks.
+_PROBE_S: Final = 10.0
 
 
 class Wire(Protocol):
@@ -59,6 +62,9 @@ class Network(Protocol):
 
     def report(self, what: str, error: Exception) -> None:
         """Log an error of the caller's own code, which is nobody else's concern."""
+
+    def say(self, text: str) -> None:
+        """Log a line for people, who may want to act."""
 
 
 class Phase(Enum):
@@ -94,11 +100,14 @@ class Link:
         phase: Where it stands.
         connection: The connection in use, or None.
         paused: The writing side is full; senders of much wait for `resumed`.
-        watchers: Called with the time whenever the link comes up, goes down or
-            takes more.
-        losses: How many connections were lost.
+        spares: Where else somebody may answer; tried after `addresses`.
+        watchers: Called with the link and the time whenever it comes up, goes
+            down or takes more.
         broker_id: Who answered HELLO last, or None before it.
+        cluster_id: The id of that broker's cluster.
         patient: Whether requests wait for a broker that has never answered.
+        wanted: Whether a broker that fell silent is looked for now and then,
+            though nobody asks it for anything: it is spared while it fails.
     """
 
     def __init__(
@@ -112,10 +121,12 @@ class Link:
         self.phase = Phase.DOWN
         self.connection: Connection | None = None
         self.paused = False
-        self.watchers: list[Callable[[float], None]] = []
-        self.losses = 0
+        self.spares: list[Address] = []
+        self.watchers: list[Callable[[Link, float], None]] = []
         self.broker_id: int | None = None
+        self.cluster_id: bytes | None = None
         self.patient = True
+        self.wanted = False
         self._config = config
         self._network = network
         self._chance = chance
@@ -125,7 +136,7 @@ class Link:
         self._next_address = 0
         self._tried = 0
         self._failures = 0
-        self._retry_at = 0.0
+        self._retry_at = self._probe_at = 0.0
         self._dial_until = inf
         self._session: bytes | None = None
         self._why: TinyMQError | None = None
@@ -139,6 +150,34 @@ class Link:
     def waiting(self) -> int:
         """Requests that were not written yet."""
         return len(self._waiting)
+
+    @property
+    def failing(self) -> bool:
+        """Whether the broker was tried in vain since it last answered."""
+        return self._failures > 0 and self.phase is not Phase.UP
+
+    @property
+    def trouble(self) -> TinyMQError | None:
+        """Why the broker does not answer, while it is tried in vain."""
+        return self._too_late() if self.failing else None
+
+    def move(self, addresses: Sequence[Address], now: float) -> None:
+        """
+        Look for the broker elsewhere.
+
+        Args:
+            addresses: Where it may be reached now; if that is new it is tried at
+                once.
+            now: The time.
+        """
+        if self.addresses == list(addresses):
+            return
+        self.addresses = list(addresses)
+        self._next_address = 0
+        if self.phase is Phase.DOWN:
+            self._retry_at = now
+            if self._waiting:
+                self._dial(now)
 
     # --- asking ----------------------------------------------------------------
 
@@ -265,7 +304,9 @@ class Link:
         """When `tick` has something to do."""
         at = min((one.deadline for one in self._waiting.values()), default=inf)
         if self.phase is Phase.DOWN:
-            return min(at, self._retry_at) if self._waiting else inf
+            if self._waiting:
+                return min(at, self._retry_at)
+            return self._probe_at if self.wanted and self._failures else inf
         if self.phase is Phase.DIALING:
             return min(at, self._dial_until)
         return at if self.connection is None else min(at, self.connection.wake_at)
@@ -280,8 +321,9 @@ class Link:
         overdue = [key for key, one in self._waiting.items() if one.deadline <= now]
         for one in [self._waiting.pop(key) for key in overdue]:
             one.done(None, b"", self._too_late(), now)
-        if self.phase is Phase.DOWN and self._waiting:
-            self._dial(now)
+        if self.phase is Phase.DOWN:
+            if self._waiting or (self.wanted and self._failures and now >= self._probe_at):
+                self._dial(now)
         elif self.phase is Phase.DIALING and now >= self._dial_until:
             self._network.hang_up(self)
             self._down(UnreachableError("connecting took too long"), now)
@@ -318,8 +360,8 @@ class Link:
             return
         self.phase = Phase.DIALING
         self._dial_until = now + self._config.connect_timeout_s
-        address = self.addresses[self._next_address % len(self.addresses)]
-        self._network.dial(self, address, now)
+        places = [*self.addresses, *self.spares]
+        self._network.dial(self, places[self._next_address % len(places)], now)
 
     def _up(self, now: float) -> None:
         assert self.connection is not None
@@ -329,6 +371,7 @@ class Link:
         self._why = None
         self._session = self.connection.hello.session
         self.broker_id = self.connection.hello.broker_id
+        self.cluster_id = self.connection.hello.cluster
         waiting, self._waiting = self._waiting, {}
         for one in waiting.values():
             self._send(one, now)
@@ -343,9 +386,7 @@ class Link:
             self.connection.request(one.kind, one.meta, one.payload, one.deadline, one.done)
 
     def _down(self, error: TinyMQError, now: float) -> None:
-        if self.phase is Phase.UP:
-            self.losses += 1
-        else:
+        if self.phase is not Phase.UP:
             self._next_address += 1
         self.phase = Phase.DOWN
         self._failures += 1
@@ -353,6 +394,7 @@ class Link:
         delay = self._config.backoff.delay(self._failures, self._chance())
         # A link that worked is tried again at once: most losses are restarts.
         self._retry_at = now + (0.0 if self._failures == 1 else delay)
+        self._probe_at = max(self._retry_at, now + (0.0 if self._failures == 1 else _PROBE_S))
         self._drop(error, now)
         if isinstance(error, ProtocolError) and not error.retriable:
             self._refuse_waiting(error, now)
@@ -380,18 +422,23 @@ class Link:
 
     def _tell(self, now: float) -> None:
         for watcher in tuple(self.watchers):
-            watcher(now)
+            watcher(self, now)
 
     def _too_late(self) -> TinyMQError:
         if self._why is None:
             return DeadlineExceeded("the link to the broker did not come up within the deadline")
         places = ", ".join(map(str, self.addresses))
-        return UnreachableError(f"no broker answered at {places}: {self._why}")
+        return UnreachableError(f"no broker answered at {places}: {self._reason(self._why)}")
+
+    def _reason(self, why: TinyMQError) -> str:
+        """Say why, without the address where it is clear which one is meant."""
+        text = str(why)
+        return text.removeprefix(f"{self.addresses[0]}: ") if len(self.addresses) == 1 else text
 
     def _nobody(self, why: TinyMQError) -> NoBroker:
         """A refused connection needs no further words; anything else is told."""
         refused = isinstance(why.__cause__, ConnectionRefusedError)
-        reason = "" if refused else f": {why}"
+        reason = "" if refused else f": {self._reason(why)}"
         error = NoBroker(f"no broker answers at {url_of(self.addresses)}{reason}")
         error.__cause__ = why
         return error

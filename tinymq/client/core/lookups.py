@@ -16,6 +16,9 @@ from tinymq.wire.messages import Metadata, MetadataReply
 #: Most names in one METADATA request.
 _MOST_NAMES: Final = 100
 
+#: Changes that follow one another are read together.
+_SOON_S: Final = 1.0
+
 #: Told what is known about a topic, or why nothing is.
 Found = Callable[[TopicInfo | None, TinyMQError | None, float], None]
 
@@ -47,7 +50,7 @@ class Lookups:
     Asks for topics, one METADATA request at a time.
 
     Args:
-        seed: Whom to ask.
+        link: Finds whom to ask.
         cache: Where answers go.
         config: Settings of the client.
         delay: Says how long to wait after so many failures.
@@ -55,12 +58,12 @@ class Lookups:
 
     def __init__(
         self,
-        seed: Link,
+        link: Callable[[], Link],
         cache: MetadataCache,
         config: ClientConfig,
         delay: Callable[[int], float],
     ) -> None:
-        self._seed = seed
+        self._link = link
         self._cache = cache
         self._config = config
         self._delay = delay
@@ -73,6 +76,8 @@ class Lookups:
         self._closed = False
         self._why: TinyMQError | None = None
         self._refresh_at = inf
+        self._calm_until = -inf
+        self._troubles = 0
 
     def topic(
         self,
@@ -104,12 +109,29 @@ class Lookups:
 
     def refresh(self, now: float) -> None:
         """
-        Ask for every known topic soon.
+        Ask for every known topic soon, however often this is called.
 
         Args:
             now: The time.
         """
-        self._refresh_at = min(self._refresh_at, now)
+        if now > self._calm_until + self._config.backoff.most_s:
+            self._troubles = 0  # the trouble before is long over
+        self._refresh_at = min(self._refresh_at, max(now, self._calm_until))
+
+    def heard(self, revision: int, now: float) -> None:
+        """
+        Note that the metadata has this revision somewhere; read it if that is newer.
+
+        Args:
+            revision: The revision.
+            now: The time.
+        """
+        if revision > self._cache.revision:
+            self._refresh_soon(now)
+
+    def _refresh_soon(self, now: float) -> None:
+        """Ask for every known topic, but once for changes that come one after the other."""
+        self._refresh_at = min(self._refresh_at, now + _SOON_S)
 
     @property
     def wake_at(self) -> float:
@@ -168,6 +190,8 @@ class Lookups:
             if self._cursor >= len(self._cache):
                 self._cursor = 0
                 self._refresh_at = now + self._config.metadata_age_s
+                self._troubles += 1
+                self._calm_until = now + self._delay(self._troubles)
             if not names:
                 return
         else:
@@ -181,7 +205,7 @@ class Lookups:
             self._told(names, reply, error, now)
 
         until = min([until, *deadlines]) if deadlines else until
-        self._seed.request(message.type, message.to_meta(), (), until, told, now)
+        self._link().request(message.type, message.to_meta(), (), until, told, now)
 
     def _creates(self, name: str) -> bool:
         return all(want.create for want in self._wanted[name])
@@ -190,12 +214,8 @@ class Lookups:
         self._asking = False
         found: dict[str, TopicInfo | TinyMQError] = {}
         if isinstance(reply, MetadataReply):
-            found = self._cache.apply(reply)
+            found = self._learn(names, reply, now)
             self._why = None
-            for name in names:
-                if name not in found:
-                    self._cache.drop(name)
-                    found[name] = UnknownTopic(f"there is no topic {name}")
         elif error is not None:
             found = dict.fromkeys(names, error)
         again = False
@@ -214,6 +234,22 @@ class Lookups:
         if error is None:
             self._changed = True
 
+    def _learn(
+        self, names: list[str], reply: MetadataReply, now: float
+    ) -> dict[str, TopicInfo | TinyMQError]:
+        """Take in an answer; say what is known of each topic that was asked for."""
+        cache = self._cache
+        newer = -1 < cache.revision < reply.revision
+        found = cache.apply(reply)
+        if newer and any(name not in found for name in cache.names):
+            self._refresh_soon(now)  # others may have changed as well
+        for name in names:
+            if name not in found:
+                if not cache.lagging:
+                    cache.drop(name)
+                found[name] = cache.get(name) or UnknownTopic(f"there is no topic {name}")
+        return found
+
     def _settle(self, name: str, answer: TopicInfo | TinyMQError, now: float) -> bool:
         """Tell those who wait for a topic; say whether some go on waiting."""
         waiting = self._wanted.pop(name, [])
@@ -221,7 +257,8 @@ class Lookups:
             for want in waiting:
                 want.found(answer, None, now)
             return False
-        if may_repeat(answer) and not self._closed:
+        # A broker that lags behind may not have heard of the topic yet.
+        if (may_repeat(answer) or self._cache.lagging) and not self._closed:
             # Overdue ones are told by `tick`.
             if waiting:
                 self._wanted.setdefault(name, []).extend(waiting)

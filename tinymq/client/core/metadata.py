@@ -7,7 +7,7 @@ from typing import Any
 from attrs import frozen
 
 from tinymq.client.core.address import Address
-from tinymq.errors import TinyMQError
+from tinymq.errors import NotLeader, TinyMQError, UnreachableError
 from tinymq.wire.messages import MetadataReply, error_from_meta
 
 
@@ -36,18 +36,23 @@ class TopicInfo:
 
 class MetadataCache:
     """
-    Topics by name and by id, brokers by number.
+    Topics by name, brokers by number.
 
     Attributes:
         revision: The newest revision seen.
         brokers: Where each broker can be reached.
+        zones: The zone of each broker that has one.
+        lagging: Whether the last answer was older than what was known before.
     """
 
     def __init__(self) -> None:
         self.revision = -1
         self.brokers: dict[int, Address] = {}
+        self.zones: dict[int, str] = {}
+        self.lagging = False
         self._by_name: dict[str, TopicInfo] = {}
-        self._by_id: dict[bytes, TopicInfo] = {}
+        self._broker_names: dict[int, str] = {}
+        self._led: dict[tuple[str, int], int] = {}
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -66,14 +71,82 @@ class MetadataCache:
         """
         return self._by_name.get(name)
 
-    def by_id(self, topic_id: bytes) -> TopicInfo | None:
+    def leader(self, topic: str, partition: int) -> int | None:
         """
-        Look up a topic.
+        Say which broker leads a partition.
 
         Args:
-            topic_id: Its identity.
+            topic: Name of the topic.
+            partition: Number of the partition.
+
+        Returns:
+            Its number, -1 when it is known that no live broker leads it, or None
+            when nothing is known.
         """
-        return self._by_id.get(topic_id)
+        info = self._by_name.get(topic)
+        if info is None or partition >= info.partitions:
+            return None
+        return info.leaders[partition]
+
+    def describe(self, broker: int) -> str:
+        """
+        Name a broker for people.
+
+        Args:
+            broker: Its number.
+        """
+        name = self._broker_names.get(broker)
+        return f"broker {broker}" if not name else f"broker {name} ({broker})"
+
+    def place(self, topic: str, partition: int) -> str:
+        """
+        Name a partition and its broker for people.
+
+        Args:
+            topic: Name of the topic.
+            partition: Number of the partition.
+        """
+        broker = self._last_leader(topic, partition)
+        whose = f" on {self.describe(broker)}" if broker >= 0 else ""
+        return f"partition {partition} of topic {topic}{whose}"
+
+    def leaderless(self, topic: str, partition: int) -> NotLeader:
+        """
+        Make the error of a partition without a live leader.
+
+        Args:
+            topic: Name of the topic.
+            partition: Number of the partition.
+        """
+        return NotLeader(
+            f"the broker is away: {self.place(topic, partition)} has no live leader",
+            topic=topic,
+            partition=partition,
+            broker=self._last_leader(topic, partition),
+        )
+
+    def unreachable(self, topic: str, partition: int, error: UnreachableError) -> UnreachableError:
+        """
+        Make the error of a partition whose leader does not answer.
+
+        Args:
+            topic: Name of the topic.
+            partition: Number of the partition.
+            error: What came of asking its leader.
+        """
+        named = type(error)(f"{self.place(topic, partition)}: {error}")
+        named.__cause__ = error.__cause__
+        return named
+
+    def _last_leader(self, topic: str, partition: int) -> int:
+        leader = self.leader(topic, partition)
+        if leader is None or leader < 0:
+            return self._led.get((topic, partition), -1)
+        return leader
+
+    def forget_revision(self) -> None:
+        """Take the next answer for newer, since it comes from another cluster."""
+        self.revision = -1
 
     def apply(self, reply: MetadataReply) -> dict[str, TopicInfo | TinyMQError]:
         """
@@ -86,22 +159,20 @@ class MetadataCache:
         Returns:
             For every topic in it what is known now, or the broker's error.
         """
-        old = reply.revision < self.revision
+        old = self.lagging = reply.revision < self.revision
         self.revision = max(self.revision, reply.revision)
         if reply.brokers and not old:
-            self.brokers = {
-                number: Address(host, port) for number, host, port, _ in reply.brokers if port
-            }
+            self._learn_brokers(reply)
         found: dict[str, TopicInfo | TinyMQError] = {}
         for name, topic_id, leaders, config, error in reply.topics:
+            known = self._by_name.get(name)
+            if old and known is not None:
+                found[name] = known
+                continue
             if error is not None:
                 found[name] = error_from_meta(error)
                 if not found[name].retriable:  # type: ignore[union-attr]
                     self.drop(name)
-                continue
-            known = self._by_name.get(name)
-            if old and known is not None:
-                found[name] = known
                 continue
             found[name] = self._put(TopicInfo(name, topic_id, tuple(leaders), config))
         return found
@@ -113,12 +184,22 @@ class MetadataCache:
         Args:
             name: Its name.
         """
-        known = self._by_name.pop(name, None)
-        if known is not None:
-            del self._by_id[known.id]
+        self._by_name.pop(name, None)
 
     def _put(self, topic: TopicInfo) -> TopicInfo:
-        self.drop(topic.name)
+        before = self._by_name.get(topic.name)
+        for number in range(before.partitions if before is not None else 0):
+            assert before is not None
+            if before.leaders[number] >= 0 and topic.leaders[number : number + 1] == (-1,):
+                self._led[topic.name, number] = before.leaders[number]
         self._by_name[topic.name] = topic
-        self._by_id[topic.id] = topic
         return topic
+
+    def _learn_brokers(self, reply: MetadataReply) -> None:
+        self.brokers = {
+            number: Address(host, port) for number, host, port, _ in reply.brokers if port
+        }
+        self._broker_names.update({number: name for number, _, _, name in reply.brokers})
+        self.zones = {
+            int(number): zone for number, zone in (reply.zones or {}).items() if number.isdecimal()
+        }

@@ -2,35 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from math import inf
 from typing import Any
 
 from tinymq.client.core.cluster import Cluster
+from tinymq.client.core.lookups import may_repeat
 from tinymq.client.core.metadata import TopicInfo
-from tinymq.errors import TinyMQError
+from tinymq.errors import (
+    ClosedError,
+    TinyMQError,
+    UnknownPartition,
+    UnknownTopicId,
+    UnreachableError,
+)
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import Offsets, error_from_meta
 
 #: Told partition -> offset, or why not.
 Known = Callable[[dict[int, int] | None, TinyMQError | None], None]
+#: What a leader says that lags behind, or of a topic that is gone: the metadata decide.
+_MOVED = (UnknownTopicId, UnknownPartition)
 
 
 class OffsetSearch:
     """
-    One question to all leaders of a topic.
+    One question to all leaders of a topic, repeated where that may help.
 
     Args:
         cluster: The brokers.
         deadline: When to give up.
         done: Told once.
+
+    Attributes:
+        wake_at: When `tick` has something to do.
     """
 
     def __init__(self, cluster: Cluster, deadline: float, done: Known) -> None:
+        self.wake_at = inf
         self._cluster = cluster
         self._deadline = deadline
         self._done: Known | None = done
+        self._topic = ""
+        self._query = 0
+        self._left: set[int] | None = None
         self._found: dict[int, int] = {}
         self._open = 0
+        self._attempt = 0
+        self._id: bytes | None = None
+        self._why: TinyMQError | None = None
 
     def start(self, topic: str, partitions: Iterable[int] | None, query: int, now: float) -> None:
         """
@@ -42,47 +62,116 @@ class OffsetSearch:
             query: `EARLIEST`, `LATEST`, or milliseconds since the epoch.
             now: The time.
         """
+        self._topic, self._query = topic, query
+        self._left = None if partitions is None else set(partitions)
+        self._cluster.add(self)
+        self._cluster.topic(topic, self._deadline, self._look, now)
 
-        def found(info: TopicInfo | None, error: TinyMQError | None, now: float) -> None:
-            if info is None:
-                self._end(error)
-                return
-            numbers = range(info.partitions) if partitions is None else list(partitions)
-            by_leader: dict[int, list[tuple[int, int]]] = {}
-            for number in numbers:
-                leader = info.leaders[number] if 0 <= number < info.partitions else -1
-                by_leader.setdefault(leader, []).append((number, query))
-            self._open = len(by_leader)
-            if not by_leader:
-                self._end(None)
-            for leader, queries in by_leader.items():
-                self._ask(info.id, leader, queries, now)
+    # --- the cluster's calls ---------------------------------------------------
 
-        self._cluster.topic(topic, self._deadline, found, now)
+    def tick(self, now: float) -> None:
+        """
+        Ask for what is missing, or give up.
 
-    def _ask(
-        self, topic_id: bytes, leader: int, queries: list[tuple[int, int]], now: float
-    ) -> None:
-        broker = leader if leader >= 0 else None
-        message = Offsets(topic_id=topic_id, queries=queries)
-        self._cluster.ask(message, self._deadline, self._answered, now, broker=broker)
+        Args:
+            now: The time.
+        """
+        self.wake_at = inf
+        if now >= self._deadline:
+            self._end(self._why)
+        else:
+            self._cluster.topic(self._topic, self._deadline, self._look, now, fresh=True)
 
-    def _answered(self, reply: Any, _payload: Bytes, error: TinyMQError | None, now: float) -> None:
-        self._open -= 1
-        if error is not None:
-            self._cluster.refresh(now)
+    def link_changed(self, now: float) -> None:
+        """Do nothing: requests wait for their links by themselves."""
+
+    def topics_changed(self, now: float) -> None:
+        """Do nothing: the next attempt takes what is known then."""
+
+    def cluster_closed(self, now: float) -> None:
+        """
+        End.
+
+        Args:
+            now: The time.
+        """
+        self._end(ClosedError("the client was closed"))
+
+    # --- inside ----------------------------------------------------------------
+
+    def _look(self, info: TopicInfo | None, error: TinyMQError | None, now: float) -> None:
+        if info is None:
             self._end(error)
             return
-        for partition, offset, _epoch, _time, fault in reply.results:
-            if fault is not None:
-                self._cluster.refresh(now)
-                self._end(error_from_meta(fault))
-                return
-            self._found[partition] = offset
-        if not self._open:
+        if isinstance(self._why, _MOVED) and info.id != self._id:
+            self._end(self._why)  # made anew in the meantime
+            return
+        if self._left is None:
+            self._left = set(range(info.partitions))
+        by_leader: dict[int | None, list[tuple[int, int]]] = {}
+        for number in sorted(self._left):
+            leader = info.leaders[number] if 0 <= number < info.partitions else None
+            by_leader.setdefault(leader, []).append((number, self._query))
+        self._id = info.id
+        self._open = len(by_leader)
+        if not by_leader:
             self._end(None)
+        for leader, queries in by_leader.items():
+            self._ask(info, leader, queries, now)
+
+    def _ask(
+        self, info: TopicInfo, leader: int | None, queries: list[tuple[int, int]], now: float
+    ) -> None:
+        metadata = self._cluster.metadata
+        numbers = [number for number, _ in queries]
+
+        def told(reply: Any, _payload: Bytes, error: TinyMQError | None, now: float) -> None:
+            if isinstance(error, UnreachableError):
+                error = metadata.unreachable(info.name, numbers[0], error)
+            rows = [] if error is not None else reply.results
+            faults: dict[int, TinyMQError | None] = dict.fromkeys(numbers, error)
+            for partition, offset, _epoch, _time, fault in rows:
+                faults[partition] = None if fault is None else error_from_meta(fault)
+                self._found[partition] = offset
+            self._answered(info, faults, now)
+
+        if leader == -1:
+            away = {number: metadata.leaderless(info.name, number) for number in numbers}
+            self._answered(info, away, now)
+            return
+        message = Offsets(topic_id=info.id, queries=queries)
+        self._cluster.ask(message, self._deadline, told, now, broker=leader)
+
+    def _answered(
+        self, info: TopicInfo, faults: Mapping[int, TinyMQError | None], now: float
+    ) -> None:
+        assert self._left is not None
+        self._open -= 1
+        for number, fault in faults.items():
+            if fault is None:
+                self._left.discard(number)
+                continue
+            self._found.pop(number, None)
+            self._why = fault
+            lags = isinstance(fault, _MOVED) and number < info.partitions
+            if not (lags or may_repeat(fault)):
+                self._end(fault)
+                return
+        if self._open:
+            return
+        if not self._left:
+            self._end(None)
+        elif now >= self._deadline:
+            self._end(self._why)
+        else:
+            self._attempt += 1
+            backoff = self._cluster.config.backoff
+            at = now + backoff.delay(self._attempt, self._cluster.chance())
+            self.wake_at = min(self._deadline, at)
 
     def _end(self, error: TinyMQError | None) -> None:
         done, self._done = self._done, None
+        self.wake_at = inf
+        self._cluster.remove(self)
         if done is not None:
             done(None if error is not None else self._found, error)

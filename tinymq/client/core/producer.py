@@ -18,7 +18,7 @@ from tinymq.client.core.lane import Lane
 from tinymq.client.core.ledger import Deliver, Ledger
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.partitioners import Key
-from tinymq.client.core.routes import Parked, Route
+from tinymq.client.core.routes import Favour, Parked, Route
 from tinymq.client.core.sending import Sending
 from tinymq.errors import (
     ClosedError,
@@ -58,6 +58,7 @@ class ProducerCore:
         self.gathering = Gathering(config, self.ledger, self.sending)
         self.gathering.obey(cluster.limits)
         self._routes: dict[str, Route] = {}
+        self._favour = Favour(cluster.failing, cluster.near)
         cluster.add(self)
         WATCH.add(self)
 
@@ -178,7 +179,7 @@ class ProducerCore:
         route = self._routes[topic] = Route(topic, self.config.partitioner, self._cluster.chance)
         known = self._cluster.metadata.get(topic)
         if known is not None:
-            route.learn(known)
+            route.learn(known, self._favour)
         return route
 
     def _park(self, route: Route, batch: Batch, place: Callable[[float], None], now: float) -> None:
@@ -191,7 +192,7 @@ class ProducerCore:
     def _look_up(self, route: Route, now: float, *, create: bool) -> None:
         def found(info: TopicInfo | None, error: TinyMQError | None, now: float) -> None:
             if info is not None:
-                route.learn(info)
+                route.learn(info, self._favour)
                 self.gathering.obey(self._cluster.limits)
                 self._unpark(route, now)
                 self.drain(now)
@@ -281,7 +282,7 @@ class ProducerCore:
             return None
         partition = route.choose(key)
         lane = route.lanes.get(partition)
-        if lane is None or not lane.calm:
+        if lane is None or not lane.calm or not self.sending.led(lane):
             return None
         route.sealed(partition)
         return lane
@@ -313,9 +314,20 @@ class ProducerCore:
         Args:
             now: The time.
         """
+        self._prefer()
         for lane in self.sending.lanes:
             lane.drain(now)
         self.ledger.fire()
+
+    def _prefer(self) -> None:
+        """Prefer other brokers for records that may go anywhere, if something changed."""
+        favour = Favour(self._cluster.failing, self._cluster.near)
+        if favour == self._favour:
+            return
+        self._favour = favour
+        for route in self._routes.values():
+            if route.info is not None:
+                route.learn(route.info, favour)
 
     def topics_changed(self, now: float) -> None:
         """
@@ -324,12 +336,13 @@ class ProducerCore:
         Args:
             now: The time.
         """
+        self._prefer()
         for route in self._routes.values():
             info = self._cluster.metadata.get(route.topic)
             if info is None or route.info is None or info == route.info:
                 continue
             moved = info.id != route.info.id
-            route.learn(info)
+            route.learn(info, self._favour)
             if moved:
                 for lane in route.lanes.values():
                     if lane.partition < info.partitions:

@@ -16,6 +16,31 @@ from tinymq.errors import UsageError
 
 
 @frozen
+class Favour:
+    """
+    Which brokers get records that may go anywhere.
+
+    Attributes:
+        failing: Those that were tried in vain; left out if others are there.
+        near: Those of the client's zone; preferred if one is there.
+    """
+
+    failing: frozenset[int] = frozenset()
+    near: frozenset[int] = frozenset()
+
+    def choose(self, leaders: Sequence[int]) -> list[int]:
+        """
+        Choose partitions.
+
+        Args:
+            leaders: The leader of each, -1 where there is none.
+        """
+        led = [number for number, leader in enumerate(leaders) if leader >= 0]
+        alive = [number for number in led if leaders[number] not in self.failing] or led
+        return [number for number in alive if leaders[number] in self.near] or alive
+
+
+@frozen
 class Parked:
     """
     Records that wait for their topic to be known.
@@ -62,19 +87,20 @@ class Route:
         self._usable: list[int] = []
         self._chosen = -1
 
-    def learn(self, info: TopicInfo) -> None:
+    def learn(self, info: TopicInfo, favour: Favour = Favour()) -> None:
         """
         Take what is known about the topic.
 
         Args:
             info: From the metadata.
+            favour: Which brokers are preferred.
         """
         if self.info is None or info.partitions != self.info.partitions:
             self._keys = KeyCache(info.partitions)
         self.info = info
         self._leave()
-        led = [number for number, leader in enumerate(info.leaders) if leader >= 0]
-        self._usable = led if 0 < len(led) < info.partitions else []
+        chosen = favour.choose(info.leaders)
+        self._usable = chosen if 0 < len(chosen) < info.partitions else []
 
     def choose(self, key: bytes | None) -> int:
         """

@@ -13,7 +13,7 @@ from tinymq.client.core.ledger import Ledger
 from tinymq.client.core.link import Link
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.routes import Route
-from tinymq.errors import TinyMQError, UnknownPartition, UsageError
+from tinymq.errors import TinyMQError, UnknownPartition, UnreachableError, UsageError
 from tinymq.wire.frames import Bytes
 from tinymq.wire.header import MessageType
 from tinymq.wire.messages import Produce
@@ -88,12 +88,21 @@ class Sending:
         """
         data = batch.encode(self.codec, lane.identity)
 
+        link = self._cluster.reach(lane.topic, lane.partition)
+        if link is None:
+            error = self._cluster.metadata.leaderless(lane.topic, lane.partition)
+            lane.answered(batch, None, error, now)
+            return
+
         def answered(reply: Any, _payload: Bytes, error: TinyMQError | None, now: float) -> None:
+            if isinstance(error, UnreachableError):
+                metadata = self._cluster.metadata
+                error = metadata.unreachable(lane.topic, lane.partition, error)
             lane.answered(batch, reply, error, now)
             self._ledger.fire()
 
         meta = Produce(topic_id=lane.topic_id, partition=lane.partition, acks=self.acks).to_meta()
-        self.link(lane).request(
+        link.request(
             MessageType.PRODUCE, meta, (data,), batch.deadline, answered, now, quiet=self.quiet
         )
 
@@ -108,16 +117,21 @@ class Sending:
 
     def link(self, lane: Lane) -> Link:
         """
-        Find the link to the leader of a partition.
+        Find the link to the leader of a partition, or any while nobody leads it.
 
         Args:
             lane: The partition.
         """
-        info = self._cluster.metadata.get(lane.topic)
-        leader = -1
-        if info is not None and lane.partition < info.partitions:
-            leader = info.leaders[lane.partition]
-        return self._cluster.link(leader if leader >= 0 else None)
+        return self._cluster.reach(lane.topic, lane.partition) or self._cluster.link(None)
+
+    def led(self, lane: Lane) -> bool:
+        """
+        Say whether somebody leads a partition, as far as is known.
+
+        Args:
+            lane: The partition.
+        """
+        return self._cluster.metadata.leader(lane.topic, lane.partition) != -1
 
     def settled(self, lane: Lane, batch: Batch) -> None:
         """

@@ -1,0 +1,142 @@
+"""How reports come to the board."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.logger import globalLogPublisher
+
+from tests.fakes.broker import BrokerFixture, LogKeeper
+from tests.fakes.cluster import Cluster, page, registry, report, topic
+from tinymq.board import Board
+from tinymq.errors import ConnectionLost, StateError
+from tinymq.feeds import LocalFeed, Poller, deadline
+from tinymq.reports import MOST_ROWS, Reporter
+
+T = topic("t", 1, 2)
+
+
+class TestLocalFeed:
+    def test_exact_at_once(self, tmp_path: Path) -> None:
+        """Whoever looks sees what was written in this very turn."""
+        fixture = BrokerFixture(tmp_path / "data")
+        made = fixture.topic("t", partitions=2)
+        broker = fixture.broker
+        board = Board(lambda: broker.meta.registry, fixture.clock, fixture.wall, broker.id)
+        LocalFeed(Reporter(broker), board)
+        for count in (1, 2):
+            fixture.produce(b"a", partition=1)
+            board.look()
+            assert [each.report.end for each in board.places(made)] == [0, count]
+        board.look()
+        assert board.silent() == ()
+
+    def test_more_than_a_page(self, tmp_path: Path) -> None:
+        """However many partitions moved, all of them are seen."""
+        fixture = BrokerFixture(tmp_path / "data")
+        made = fixture.topic("t", partitions=MOST_ROWS + 1, storage="memory")
+        broker = fixture.broker
+        board = Board(lambda: broker.meta.registry, fixture.clock, fixture.wall, broker.id)
+        LocalFeed(Reporter(broker), board)
+        board.look()
+        assert all(board.report((made.id, each)) for each in range(made.partitions))
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """This process is the broker 1, and another is the broker 2."""
+    cluster = Cluster(own=1)
+    cluster.registry = registry(T, brokers=(1, 2))
+    return cluster
+
+
+@pytest.fixture
+def poller(cluster: Cluster) -> Poller:
+    """What asks the broker 2."""
+    return Poller(cluster.board, lambda: cluster.registry, cluster.nodes, cluster.clock)
+
+
+@pytest.fixture
+def logged() -> LogKeeper:
+    """What is logged meanwhile."""
+    return LogKeeper()
+
+
+class TestPoller:
+    def test_every_second(self, cluster: Cluster, poller: Poller) -> None:
+        """Each other broker is asked once a second for what moved since its last answer."""
+        poller.start()
+        cluster.nodes.answer(2, page(4, (T, 1, report(5))))
+        assert cluster.board.places(T)[1].report.end == 5
+        cluster.clock.advance(1)
+        assert cluster.nodes.asked == [
+            (2, "node.report", {"since": 0, "limit": MOST_ROWS}),
+            (2, "node.report", {"since": cluster.board.generation(2), "limit": MOST_ROWS}),
+        ]
+        poller.stop()
+        assert cluster.clock.getDelayedCalls() == []
+        assert cluster.nodes.open == []
+
+    def test_pages(self, cluster: Cluster, poller: Poller) -> None:
+        """Pages are asked for one after the other, without waiting for the next second."""
+        poller.poll()
+        cluster.nodes.answer(2, page(1, (T, 0, report(1)), more=True))
+        cluster.nodes.answer(2, page(2, (T, 1, report(2))))
+        assert [arguments["since"] & 0xFF for _, _, arguments in cluster.nodes.asked] == [0, 1]
+        assert cluster.nodes.open == []
+
+    def test_one_at_a_time(self, cluster: Cluster, poller: Poller) -> None:
+        """A broker that owes an answer is not asked again until its time is over."""
+        poller.start()
+        cluster.clock.advance(1)
+        assert len(cluster.nodes.asked) == 1
+        cluster.clock.advance(1)
+        assert cluster.nodes.cancelled == 1
+        cluster.clock.advance(1)
+        assert len(cluster.nodes.asked) == 2
+        cluster.board.look()
+        cluster.clock.advance(1)
+        cluster.board.look()
+        assert [each.name for each in cluster.board.silent()] == []
+        cluster.clock.advance(3)
+        cluster.board.look()
+        assert [each.name for each in cluster.board.silent()] == ["b2"]
+        poller.stop()
+
+    @pytest.mark.parametrize("error", [ConnectionLost("gone"), StateError("no"), None])
+    def test_failures(
+        self, cluster: Cluster, poller: Poller, error: Exception | None, logged: LogKeeper
+    ) -> None:
+        """An error ends one question, not the asking; what cannot be read is logged."""
+        globalLogPublisher.addObserver(logged)
+        poller.start()
+        if error is None:
+            cluster.nodes.open.pop(0).callback({"rows": 1})
+        else:
+            cluster.nodes.open.pop(0).errback(error)
+        cluster.clock.advance(1)
+        assert len(cluster.nodes.asked) == 2
+        cluster.nodes.answer(2, page(1, (T, 1, report(5))))
+        assert cluster.board.places(T)[1].report.end == 5
+        poller.stop()
+        globalLogPublisher.removeObserver(logged)
+        assert len(logged.failures) == (error is None)
+
+    def test_stopped_while_asking(self, cluster: Cluster, poller: Poller) -> None:
+        """What is under way is let go of, without a word."""
+        poller.start()
+        poller.stop()
+        assert cluster.nodes.cancelled == 1
+        assert cluster.clock.getDelayedCalls() == []
+
+
+def test_deadline(cluster: Cluster) -> None:
+    """An answer in time is passed on, and leaves no timer."""
+    answer: Deferred[int] = Deferred()
+    found: list[int] = []
+    deadline(answer, 1, cluster.clock).addCallback(found.append)
+    answer.callback(7)
+    assert found == [7]
+    assert cluster.clock.getDelayedCalls() == []

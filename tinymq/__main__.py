@@ -1,0 +1,5 @@
+"""`python -m tinymq` is `tinymq`."""
+
+from tinymq.cli import main
+
+main()

@@ -1,0 +1,226 @@
+"""`tinymq clients`: who is connected, who is slow, and hanging up on one of them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from tinymq.cli.about import flat
+from tinymq.cli.confirm import change_options, confirm, yes_option
+from tinymq.cli.failure import Failed
+from tinymq.cli.groups import Group
+from tinymq.cli.output import (
+    Column,
+    Listing,
+    Row,
+    facts,
+    key,
+    note,
+    output_option,
+    printable,
+    show,
+    write_json,
+)
+from tinymq.cli.session import Session, remote
+from tinymq.cli.values import human_size, human_span, iso, now_ms
+
+#: Clients asked for at once.
+PAGE: Final = 500
+
+
+def _counter(name: str) -> Any:
+    """Take a number that was counted, which may stand in a map of its own."""
+    return lambda row: row.get(name, (row.get("counters") or {}).get(name))
+
+
+def _rate(name: str) -> Any:
+    return lambda row: (row.get("rates") or {}).get(name)
+
+
+def _per_second(value: float) -> str:
+    return f"{value:.1f}/s"
+
+
+def place(row: Row) -> str:
+    """Name a client as `info` and `kick` take it: its broker and its number there."""
+    return f"{row.get('broker') or row.get('broker_id')}/{row['id']}"
+
+
+def _state(row: Row) -> str:
+    """Say whether a client takes what it is sent."""
+    slow = row.get("slow_since_ms")
+    return "ok" if slow is None else f"SLOW for {human_span((now_ms() - slow) / 1000)}"
+
+
+def _silence(row: Row) -> float | None:
+    heard = row.get("heard_ms")
+    return None if heard is None else (now_ms() - heard) / 1000
+
+
+COLUMNS: Final = (
+    Column("CLIENT", place),
+    Column("CLIENT-ID", key("client_id")),
+    Column("ADDRESS", key("address")),
+    Column("STATE", _state),
+    Column("MESSAGES-IN", _counter("messages_in"), right=True),
+    Column("MESSAGES-OUT", _counter("messages_out"), right=True),
+    Column("BUFFERED", key("buffered"), human_size, right=True),
+    Column("PENDING", key("pending"), human_size, right=True),
+    Column("WAITING", key("waiting"), right=True),
+    Column("AGENT", key("agent"), wide=True),
+    Column("PROTOCOL", key("protocol"), wide=True),
+    Column("USER", key("user"), wide=True),
+    Column("SINCE", key("since_ms"), iso, wide=True),
+    Column("SILENT", _silence, human_span, right=True, wide=True),
+    Column("BYTES-IN", _counter("bytes_in"), human_size, right=True, wide=True),
+    Column("BYTES-OUT", _counter("bytes_out"), human_size, right=True, wide=True),
+    Column("IN/S", _rate("messages_in"), _per_second, right=True, wide=True),
+    Column("OUT/S", _rate("messages_out"), _per_second, right=True, wide=True),
+)
+
+
+@click.group(cls=Group)
+def clients() -> None:
+    """Show who is connected, and hang up on a client."""
+
+
+@clients.command("ls")
+@click.option("--broker", metavar="NAME|ID", help="Only clients of this broker.")
+@click.option("--filter", "pattern", default="", metavar="GLOB", help="Of client ids: 'billing-*'.")
+@click.option("--slow", is_flag=True, help="Only clients that take no more.")
+@click.option("--limit", type=click.IntRange(1), help="Most clients; all when not given.")
+@click.option("--columns", default="", metavar="A,B", help="Which columns to show.")
+@output_option
+@remote
+def list_clients(  # noqa: PLR0913, PLR0917 - the options
+    session: Session,
+    broker: str | None,
+    pattern: str,
+    slow: bool,
+    limit: int | None,
+    columns: str,
+    output: str,
+) -> None:
+    """
+    List the clients of all brokers, those that are slow first.
+
+    A slow client does not read what it is sent, or not as fast as it comes.
+    """
+    found, silent = _collect(session, broker, pattern)
+    found = [row for row in found if row.get("slow_since_ms") is not None or not slow]
+    found.sort(key=_slow_first)
+    shown = [{**row, "place": place(row)} for row in found[:limit]]
+    document = {
+        "clients": found[:limit],
+        "more": len(shown) < len(found),
+        "total": len(found),
+        "silent": silent,
+    }
+    show(Listing(shown, COLUMNS, document, "place"), output, columns)
+    for name in silent:
+        note(f"broker {name} did not answer; its clients are not listed")
+
+
+def _slow_first(row: Row) -> tuple[float, str, int]:
+    """Order by how long a client is slow; then by broker and number."""
+    slow = row.get("slow_since_ms")
+    return (float("inf") if slow is None else slow, str(row.get("broker")), row["id"])
+
+
+def _collect(
+    session: Session, broker: str | None, pattern: str
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Ask for page after page; those that are slow may stand on any."""
+    found: dict[str, dict[str, Any]] = {}
+    silent: dict[str, None] = {}
+    after: Any = None
+    while True:
+        reply = session.operate(
+            "client.list", broker=broker, filter=pattern, after=after, limit=PAGE
+        )
+        silent |= dict.fromkeys(reply.get("silent") or ())
+        rows = reply["clients"]
+        new = {place(row): row for row in rows if place(row) not in found}
+        found |= new
+        if not reply.get("more") or not new:
+            return list(found.values()), list(silent)
+        last = rows[-1]
+        after = reply.get("next", f"{last['broker_id']}/{last['id']}")
+
+
+def find_client(session: Session, text: str) -> tuple[str, int]:
+    """
+    Read the broker and the number of a client.
+
+    Args:
+        session: Where to ask.
+        text: ``BROKER/NUMBER``; without a broker when there is only one.
+
+    Raises:
+        Failed: There are several brokers, and none was said.
+        UsageError: It is no such text.
+    """
+    name, slash, number = text.rpartition("/")
+    if not (number.isascii() and number.isdigit()) or bool(slash) != bool(name):
+        raise click.UsageError(f"{text!r} is no client: write BROKER/NUMBER as `clients ls` does")
+    if name:
+        return name, int(number)
+    rows = session.operate("broker.list")["brokers"]
+    if len(rows) != 1:
+        raise Failed("there are several brokers", "write BROKER/NUMBER as `tinymq clients ls` does")
+    return str(rows[0]["id"]), int(number)
+
+
+_which = click.argument("client", metavar="BROKER/NUMBER")
+
+
+@clients.command("info")
+@_which
+@output_option
+@remote
+def info(session: Session, client: str, output: str) -> None:
+    """Show one client."""
+    broker, number = find_client(session, client)
+    found = _ask(session, broker, number)
+    if output in {"table", "wide"}:
+        facts([("client", place(found)), ("state", _state(found)), *flat(found).items()])
+    elif output == "json":
+        write_json(found)
+    else:
+        show(Listing([{**found, "place": place(found)}], COLUMNS, name="place"), output)
+
+
+def _ask(session: Session, broker: str, number: int) -> dict[str, Any]:
+    found: dict[str, Any] = session.operate("client.info", broker=broker, id=number)["client"]
+    return {"broker": broker, **found}
+
+
+@clients.command("kick")
+@_which
+@click.option("--reason", default="", metavar="TEXT", help="Told to the client, and to the log.")
+@change_options
+@yes_option
+@output_option
+@remote
+def kick(session: Session, client: str, reason: str, dry_run: bool, yes: bool, output: str) -> None:
+    """
+    Close a client's connection.
+
+    Nothing forbids it to connect again, and most clients do so at once.
+    """
+    broker, number = find_client(session, client)
+    found = _ask(session, broker, number)
+    who = f"{place(found)} ({printable(str(found.get('client_id') or 'no id'))}"
+    who += f", {printable(str(found.get('address') or 'no address'))})"
+    if not dry_run:
+        confirm(place(found), f"the connection of client {who} will be closed", yes=yes)
+    reply = session.operate(
+        "client.kick", broker=broker, id=number, reason=reason or None, dry_run=dry_run
+    )
+    if output in {"json", "ndjson"}:
+        write_json(reply, indent=2 if output == "json" else None)
+    elif output in {"csv", "name"}:
+        show(Listing([{**found, "place": place(found)}], COLUMNS, name="place"), output)
+    else:
+        click.echo(f"{'would close' if dry_run else 'closed'} the connection of {who}")

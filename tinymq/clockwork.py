@@ -1,0 +1,44 @@
+"""What is done again and again, until it is stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tinymq.broker.ports import Scheduler, Timer
+
+
+class Clockwork:
+    """
+    Calls that come again after a while.
+
+    Args:
+        scheduler: Measures the while.
+    """
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._timers: dict[Callable[[float], None], Timer] = {}
+
+    def every(self, seconds: float, call: Callable[[float], None]) -> None:
+        """
+        Begin with a call.
+
+        Args:
+            seconds: From the end of one to the next.
+            call: Told how many seconds late it is. One that fails is called again.
+        """
+        due = self._scheduler.seconds() + seconds
+
+        def fire() -> None:
+            late = self._scheduler.seconds() - due
+            self.every(seconds, call)
+            call(late)
+
+        self._timers[call] = self._scheduler.callLater(seconds, fire)
+
+    def stop(self) -> None:
+        """Call nothing any more."""
+        for timer in self._timers.values():
+            if timer.active():
+                timer.cancel()
+        self._timers.clear()

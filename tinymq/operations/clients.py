@@ -1,0 +1,93 @@
+"""Connected clients over all brokers."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tinymq.errors import BrokerSilent, InvalidRequest
+from tinymq.operation import (
+    AFTER,
+    BROKER,
+    DRY,
+    FILTER,
+    LIMIT,
+    THE_BROKER,
+    Operation,
+    Parameter,
+    Result,
+    table,
+)
+from tinymq.operations.base import Base
+from tinymq.wire.fields import I64, integer, text
+
+
+class Clients(Base):
+    """Who is connected, and sending somebody away."""
+
+    async def clients(self, broker: str | None, filter: str, after: str, limit: int) -> Result:  # noqa: A002 - the API's word
+        """List clients, slow ones first, then by name and number."""
+        registry = self._registry
+        asked = (
+            [*registry.brokers, self._broker.id] if broker is None else [self._named_broker(broker)]
+        )
+        answers = await self._ask(asked, "node.clients", {"filter": filter})
+        found = [row for result in answers.results.values() for row in result["clients"]]
+        found.sort(key=_order)
+        place = _place(found, after) if after else None
+        page = [row for row in found if place is None or _order(row) > place]
+        return {
+            "clients": page[:limit],
+            "more": len(page) > limit,
+            "after": _name(page[limit - 1]) if len(page) > limit else None,
+            "total": len(found),
+            "silent": self._silence(answers),
+        }
+
+    async def client(self, broker: str, id: int) -> Result:  # noqa: A002 - the API's word
+        """Describe one client."""
+        return {"client": await self._at(broker, "node.client", id=id)}
+
+    async def kick(self, broker: str, id: int, reason: str, *, dry_run: bool) -> Result:  # noqa: A002 - the API's word
+        """Tell a client why, and end its connection; it may come back by itself."""
+        client = await self._at(broker, "node.kick", id=id, reason=reason, dry_run=dry_run)
+        return {"client": client, "dry_run": dry_run}
+
+    async def _at(self, broker: str, operation: str, **arguments: Any) -> Result:
+        broker_id = self._named_broker(broker)
+        answers = await self._ask([broker_id], operation, arguments)
+        if broker_id in answers.silent:
+            name, why = self._broker_name(broker_id), answers.silent[broker_id]
+            raise BrokerSilent(f"{name} does not answer ({why})", broker=broker_id)
+        return answers.results[broker_id]
+
+
+def _order(row: Result) -> tuple[bool, str, int, int]:
+    return row["slow_since_ms"] is None, row["client_id"], row["broker_id"], row["id"]
+
+
+def _place(rows: list[Result], after: str) -> tuple[bool, str, int, int]:
+    """Where a page ended: ``BROKER/NUMBER`` of its last client."""
+    for row in rows:
+        if _name(row) == after:
+            return _order(row)
+    raise InvalidRequest("the client that after names has gone; begin anew", field="after")
+
+
+def _name(row: Result) -> str:
+    """Name a row so that a page can begin behind it."""
+    return f"{row['broker_id']}/{row['id']}"
+
+
+_ID: Final = Parameter("id", integer(0, I64))
+
+CLIENT_OPERATIONS: Final[dict[str, Operation]] = table(
+    Operation("client.list", "viewer", False, (BROKER, FILTER, AFTER, LIMIT), Clients.clients),
+    Operation("client.info", "viewer", False, (THE_BROKER, _ID), Clients.client),
+    Operation(
+        "client.kick",
+        "operator",
+        True,
+        (THE_BROKER, _ID, Parameter("reason", text(500), default="an operator ended it"), DRY),
+        Clients.kick,
+    ),
+)
