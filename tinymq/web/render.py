@@ -252,6 +252,6 @@ def deliver(request: Request, body: bytes, *, keep: bool = False) -> bytes:
         if request.setETag(tag.encode()) is CACHED:
             return b""
     if len(body) > _SMALL and "gzip" in (header(request, "accept-encoding") or ""):
-        body = gzip.compress(body, 5, mtime=0)
+        body = gzip.compress(body, 4, mtime=0)
         request.setHeader("Content-Encoding", "gzip")
     return body
