@@ -18,7 +18,7 @@ class People(Base):
         """List clients of all brokers, or of one."""
         known = sorted({self._broker.id, *self._registry().brokers})
         asked = [each for each in known if query.broker in (None, each)]
-        silent = [each.name for each in self._board.silent() if query.broker in (None, each.id)]
+        silent = [each.name for each in self.board.silent() if query.broker in (None, each.id)]
         found = await gatherResults(
             [Deferred.fromCoroutine(self._clients_of(each, silent)) for each in asked]
         )
