@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import fields, frozen
+from attrs import frozen
 
 from tinymq import errors
-from tinymq.cli.endless import Outage
 from tinymq.cli.render import Placed
 from tinymq.cli.session import Session
 from tinymq.cli.values import Position
-from tinymq.errors import TinyMQError
 
 if TYPE_CHECKING:
-    from tinymq.sync import Consumer, ConsumerBatch, ConsumerConfig
+    from tinymq.sync import Consumer, ConsumerBatch
 
 #: Seconds between two looks at whether a gap was passed over.
 GLANCE_S: Final = 0.1
 #: Seconds without records after which a broker is asked whether it is there.
 SILENCE_S: Final = 1.0
-#: Seconds without a broker's word after which somebody who follows is told of it.
-LOST_S: Final = 5.0
 
 
 @frozen
@@ -105,30 +100,11 @@ def _start(position: Position, row: dict[str, Any], *, exact: bool) -> Any:
     return min(max(position.value, first), end)
 
 
-def patient() -> ConsumerConfig:
-    """Give the settings of a consumer that tells soon when no broker answers any more."""
-    from tinymq.sync import ConsumerConfig  # noqa: PLC0415 - not needed for --help
-
-    known = {each.name for each in fields(ConsumerConfig)}
-    name = "give_up_s" if "give_up_s" in known else "deadline_s"
-    settings: dict[str, Any] = {name: LOST_S}
-    return ConsumerConfig(**settings)
-
-
-def follow(
-    consumer: Consumer, topic: str, parts: Sequence[Part], outage: Outage
-) -> Iterator[list[Placed]]:
-    """Yield the records of each batch, for ever; an outage is waited for."""
+def follow(consumer: Consumer, topic: str, parts: Sequence[Part]) -> Iterator[list[Placed]]:
+    """Yield the records of each batch, for ever; the client outlasts an outage, and says so."""
     _assign(consumer, topic, parts)
-    partitions = [part.partition for part in parts]
-    while True:
-        try:
-            batch = consumer.next_batch()
-        except TinyMQError as error:
-            outage.outlast(partial(consumer.end_offsets, topic, partitions), error)
-        else:
-            assert batch is not None
-            yield _placed(batch)
+    for batch in consumer:
+        yield _placed(batch)
 
 
 def _assign(consumer: Consumer, topic: str, parts: Sequence[Part]) -> None:
