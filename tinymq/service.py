@@ -279,8 +279,9 @@ class BrokerService(Service):
 
     def _give_up(self, reason: str) -> NoReturn:
         """End the process with one clear line; used before the reactor runs."""
-        # twistd has sent what goes to sys.stderr into the log by now.
-        (sys.__stderr__ or sys.stderr).write(f"tinymq: error: {reason}\n")
+        if self.parent is not None:
+            # twistd has sent what goes to sys.stderr into the log by now.
+            (sys.__stderr__ or sys.stderr).write(f"tinymq: error: {reason}\n")
         if self._logs is not None and not self._logs.on_console:
             self._log.critical("{reason}", reason=reason)
         for port in self._ports:

@@ -59,7 +59,7 @@ class Looking(Base):
     def _brokers(self, now: int) -> Iterator[BrokerSnapshot]:
         """Every broker as it was last heard, this process first."""
         rates, draining = self._sampler.history.rates, self._registry().draining
-        found: list[tuple[BrokerSnapshot, int | None]] = [(self._vitals.snapshot(), None)]
+        found: list[tuple[BrokerSnapshot, int | None]] = [(self._node.vitals.snapshot(), None)]
         for snapshot, seconds in self._board.brokers().values():
             found.append((snapshot, now - round(seconds * 1000)))
         for snapshot, heard_ms in found:

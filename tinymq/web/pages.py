@@ -84,7 +84,7 @@ def _charts(
     )
     found: list[Drawn] = []
     for plot, writer in plots:
-        wide, narrow = plot.draw(times, box), plot.draw(times, charts.NARROW)
+        wide, narrow = plot.draw(times, box), plot.draw(times, charts.NARROW, bare=True)
         if wide and narrow:
             found.append(((wide, narrow), writer))
     return found

@@ -19,8 +19,8 @@ from jinja2.runtime import Context
 from twisted.web.http import CACHED, Request
 
 from tinymq.stats import ClusterSnapshot
-from tinymq.web import charts
 from tinymq.web import format as write
+from tinymq.web import marks
 from tinymq.web.assets import packaged
 from tinymq.web.brokers import STALE, silence
 from tinymq.web.config import WebConfig
@@ -42,7 +42,7 @@ RISING: Final = frozenset(
 )
 #: Nothing that a name or a reason holds may cut a page off or turn its text round.
 _MARKS: Final = {0: "\u2400", **BIDI}
-_MARKED: Final = re.compile("[" + "".join(map(chr, _MARKS)) + "]")
+_MARKED: Final = tuple(map(chr, _MARKS))
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._/@:=+][A-Za-z0-9._/@:=+-]*")
 _HOST: Final = re.compile(r"[A-Za-z0-9.\-:\[\]]{1,255}")
 
@@ -158,8 +158,7 @@ def _environment() -> Environment:
     )
     environment.globals.update(
         asset=assets.address,
-        spark_of=charts.spark,
-        bar_of=charts.bar,
+        marks=marks,
         plural=write.plural,
         percent=write.percent,
         size_of=write.size_of,
@@ -225,7 +224,7 @@ class Renderer:
             origin=origin_of(request),
             **values,
         )
-        if _MARKED.search(text):
+        if any(mark in text for mark in _MARKED):
             text = text.translate(_MARKS)
         request.setHeader("Content-Type", "text/html; charset=utf-8")
         return deliver(request, text.encode("utf-8", "replace"), keep=keep)
