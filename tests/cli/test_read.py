@@ -248,3 +248,50 @@ def test_tail_from(filled: MemoryBroker, run: Run) -> None:
     """With --from everything from there on is shown."""
     result = run("tail", "orders/1", "--from", "1", "--no-follow", "-f", r"%o ")
     assert result.output == "1 2 "
+
+
+@pytest.fixture
+def half(filled: MemoryBroker) -> MemoryBroker:
+    """Return the broker with the first half of `orders` at a broker that is silent."""
+    filled.topics["orders"].silent = {0}
+    return filled
+
+
+def test_a_part_is_not_taken_for_the_whole(half: MemoryBroker, run: Run) -> None:
+    """Reading to the end is refused while an end is not known; the others can be read."""
+    result = run("consume", "orders", "-e")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        "partition 0 cannot be read now: far does not answer\n"
+        "error: the end of partition 0 is not known "
+        "(hint: -p reads the others; without --exit the broker is waited for)\n"
+    )
+    others = run("consume", "orders", "-e", "-p", "1")
+    assert (others.stdout, others.stderr) == ("order 1\norder 3\norder 5\n", "")
+
+
+def test_a_look_shows_what_there_is(half: MemoryBroker, run: Run) -> None:
+    """Looking shows the partitions that answer, and names the others."""
+    for verb in (["peek", "orders"], ["tail", "orders", "--no-follow"]):
+        result = run(*verb, "-f", r"%v\n")
+        assert result.stdout == "order 1\norder 3\norder 5\n"
+        assert result.stderr == "partition 0 cannot be read now: far does not answer\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "first"),
+    [("earliest", 0), ("latest", 3), ("1", 1), ("-1", 3), ("@1750000012500", 1)],
+)
+def test_a_silent_broker_is_waited_for(
+    half: MemoryBroker, run: Run, start: str, first: int
+) -> None:
+    """Who follows gets a partition from where it was to begin, once its broker is back."""
+    result = run("consume", "orders", "--from", start, "-f", r"%p@%o\n")
+    places = [line for line in result.stdout.splitlines() if line.startswith("0@")]
+    assert places == [f"0@{offset}" for offset in range(first, 3)]
+
+
+def test_a_tail_goes_on_behind_the_end(half: MemoryBroker, run: Run) -> None:
+    """What is new in a partition that was silent is shown, and nothing that is old."""
+    half.idle += [lambda: None, lambda: void(half.append("orders", b"new", partition=0))]
+    assert run("tail", "orders", "-n", "1", "-f", r"%v\n").stdout == "order 5\nnew\n"

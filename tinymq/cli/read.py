@@ -12,7 +12,7 @@ from attrs import frozen
 
 from tinymq.cli.endless import until_interrupted
 from tinymq.cli.output import json_text, on_terminal, with_times
-from tinymq.cli.reading import Part, Wanted, follow, parts_of, some, until_end
+from tinymq.cli.reading import Part, Wanted, all_known, follow, parts_of, some, until_end
 from tinymq.cli.render import (
     FORMAT_HELP,
     Form,
@@ -169,7 +169,11 @@ def _copy(session: Session, topic: str, parts: list[Part], sink: Sink, amount: _
     consumer = session.client.consumer()
     written = 0
     try:
-        stream = (until_end if amount.stop else follow)(consumer, topic, parts)
+        stream = (
+            until_end(consumer, topic, all_known(parts))
+            if amount.stop
+            else follow(consumer, topic, parts)
+        )
         for records in stream:
             wanted = [placed for placed in records if sink.wants(placed)]
             if amount.most is not None:
@@ -229,5 +233,7 @@ def tail(
     if count:
         sink.write(some(session, topic, parts, count, newest=True))
     if not no_follow:
-        ends = [Part(part.partition, part.end, part.end) for part in parts]
+        ends = [
+            Part(part.partition, part.end if part.known else part.start, part.end) for part in parts
+        ]
         _copy(session, topic, ends, sink, _Amount())

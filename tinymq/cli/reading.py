@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import frozen
 
 from tinymq import errors
+from tinymq.cli.failure import Failed
+from tinymq.cli.output import note
 from tinymq.cli.render import Placed
 from tinymq.cli.session import Session
 from tinymq.cli.values import Position
@@ -22,6 +24,10 @@ GLANCE_S: Final = 0.1
 SILENCE_S: Final = 1.0
 
 
+#: The end of a partition whose broker is silent.
+UNKNOWN: Final = -1
+
+
 @frozen
 class Part:
     """
@@ -30,12 +36,17 @@ class Part:
     Attributes:
         partition: Its number.
         start: Where to begin: an offset, or a start of the client.
-        end: Its end when it was looked at.
+        end: Its end when it was looked at; `UNKNOWN` while its broker is silent.
     """
 
     partition: int
     start: Any
     end: int
+
+    @property
+    def known(self) -> bool:
+        """Whether its broker said where it ends."""
+        return self.end != UNKNOWN
 
 
 @frozen
@@ -58,6 +69,8 @@ def parts_of(session: Session, wanted: Wanted) -> list[Part]:
     """
     Look where reading begins and where each partition ends now.
 
+    A partition whose broker is silent is told of; its end is not known.
+
     Raises:
         UnknownTopic: There is no such topic. Looking never makes one.
         UnknownPartition: It has no such partition.
@@ -72,10 +85,39 @@ def parts_of(session: Session, wanted: Wanted) -> list[Part]:
             )
     chosen = [known[partition] for partition in wanted.partitions or sorted(known)]
     exact = len(wanted.partitions) == 1 or len(known) == 1
-    return [
-        Part(row["partition"], _start(wanted.position, row, exact=exact), row["end"])
-        for row in chosen
-    ]
+    parts = []
+    for row in chosen:
+        if row["end"] is None:
+            note(f"partition {row['partition']} cannot be read now: {row['reason']}")
+            parts.append(Part(row["partition"], _start_of_silent(wanted.position), UNKNOWN))
+        else:
+            start = _start(wanted.position, row, exact=exact)
+            parts.append(Part(row["partition"], start, row["end"]))
+    return parts
+
+
+def all_known(parts: Sequence[Part]) -> list[Part]:
+    """
+    Refuse to take some partitions for all of them.
+
+    Raises:
+        Failed: The broker of one is silent.
+    """
+    silent = [str(part.partition) for part in parts if not part.known]
+    if silent:
+        raise Failed(
+            f"the end of partition {', '.join(silent)} is not known",
+            "-p reads the others; without --exit the broker is waited for",
+        )
+    return list(parts)
+
+
+def _start_of_silent(position: Position) -> Any:
+    """Say where reading begins in a partition of which nothing is known."""
+    from tinymq.sync import EARLIEST, LATEST, At  # noqa: PLC0415 - not needed for --help
+
+    starts = {"earliest": EARLIEST, "time": At(position.value), "offset": position.value}
+    return starts.get(position.kind, LATEST)
 
 
 def _start(position: Position, row: dict[str, Any], *, exact: bool) -> Any:
@@ -156,7 +198,7 @@ def some(
         count: Most records.
         newest: Whether the last of them are wanted, not the first.
     """
-    parts = [Part(part.partition, part.start, _end(part, count)) for part in parts]
+    parts = [Part(each.partition, each.start, _end(each, count)) for each in parts if each.known]
     found: dict[int, list[Placed]] = {part.partition: [] for part in parts}
     consumer = session.client.consumer()
     try:
