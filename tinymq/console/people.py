@@ -33,7 +33,7 @@ class People(Base):
             result = await self._ask(broker_id, "node.clients", {})
             return from_map(result["clients"], list[ClientSnapshot])
         except (WireError, ValueError):  # an older one may not know the question
-            silent.append(self._board.name(broker_id))
+            silent.append(self.board.name(broker_id))
             return []
 
     async def client(self, broker_id: int, client: int) -> ClientSnapshot:

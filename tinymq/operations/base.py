@@ -9,6 +9,7 @@ from attrs import field, frozen
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.logger import Logger
 
+from tinymq.board import Board
 from tinymq.broker.broker import Broker
 from tinymq.caller import Caller
 from tinymq.errors import (
@@ -82,6 +83,8 @@ class Base:
         self._broker = broker
         self._meta = meta
         self._nodes = nodes
+        #: What all brokers reported; None where only that of this process is known.
+        self.board: Board | None = None
         #: The revision that each broker elsewhere has followed.
         self._followed: dict[int, int] = {}
         self._following: list[Callable[[], None]] = []

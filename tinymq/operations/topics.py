@@ -93,13 +93,28 @@ class Topics(Base):
         matching = [name for name in names if not filter or fnmatch.fnmatchcase(name, filter)]
         first = bisect_right(matching, after)
         page = [registry.by_name[name] for name in matching[first : first + limit + 1]]
+        silent = []
+        if self.board is not None:
+            self.board.look()
+            silent = [each.name for each in self.board.silent()]
         rows = [
             {**topic_facts(topic), "partitions": topic.partitions, **self._totals(topic)}
             for topic in page[:limit]
         ]
-        return {"topics": rows, "more": len(page) > limit, "total": len(matching)}
+        return {
+            "topics": rows,
+            "more": len(page) > limit,
+            "total": len(matching),
+            "silent": silent,
+        }
 
     def _totals(self, topic: Topic) -> Result:
+        if self.board is not None:
+            reports = [place.report for place in self.board.places(topic)]
+            return {
+                "messages": sum(each.messages for each in reports),
+                "bytes": sum(each.bytes for each in reports),
+            }
         partitions = self._broker.partitions_of(topic)
         return {
             "messages": sum(each.high_watermark - each.log.start_offset for each in partitions),
