@@ -117,6 +117,15 @@ class TestLooking:
         page = two.console.topics(TopicQuery())
         assert (page.silent, page.items[0].offline) == (("two",), 1)
 
+    def test_listed(self, two: TwoBrokers, topic: Topic) -> None:
+        """The operation that lists topics tells the same as the pages."""
+        two.second()
+        found = two.here.operate("topic.list")
+        assert (found["topics"][0]["messages"], found["silent"]) == (10, [])
+        silence(two)
+        found = two.here.operate("topic.list")
+        assert (found["topics"][0]["messages"], found["silent"]) == (10, ["two"])
+
     def test_draining(self, two: TwoBrokers) -> None:
         """A broker that gets no new partitions says so."""
         two.here.meta.drain(2, undo=False, dry_run=False)

@@ -30,7 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "operation": {"wire"},
     "node": {"wire", "storage", "meta", "broker", "stats", "logs", "operation"}
     | {"reports", "vitals"},
-    "operations": {"wire", "meta", "broker", "stats", "node", "operation", "caller"},
+    "operations": {"wire", "meta", "broker", "stats", "node", "operation", "caller", "board"},
     "traffic": {"stats"},
     "connection": {"wire", "broker", "stats", "caller", "traffic"},
     "connections": {"wire", "broker", "stats", "connection"},

@@ -54,6 +54,7 @@ class EmbeddedBroker:
             "cluster.meta": tuple(lookup),
         }
         self._service = BrokerService(reactor, load(None, {}, overrides))
+        self._service.quiet = True
 
     @property
     def url(self) -> str:

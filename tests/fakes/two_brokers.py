@@ -59,6 +59,7 @@ class TwoBrokers:
         self._far = LocalNode(self.node)
         here.operations = Operations(here.broker, here.meta, self)
         self.console = BrokerConsole(here.broker, here.operations, here.node, self)
+        here.operations.board = self.console.board
 
     async def ask(
         self, broker_id: int, operation: str, arguments: Mapping[str, Any]

@@ -13,7 +13,6 @@ from typing import Any, Final
 from twisted.internet.defer import CancelledError, Deferred, ensureDeferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from tinymq.broker.broker import Broker
 from tinymq.client.client import Client
@@ -92,7 +91,7 @@ class Telling:
         self._running = ensureDeferred(self._run())
         self._running.addErrback(self._ended)
 
-    def _ended(self, failure: Failure) -> None:
+    def _ended(self, failure: Any) -> None:
         if not failure.check(CancelledError, ClosedError):
             self._log.failure("announcing to {place} has ended", failure, place=self._place)
 
@@ -145,7 +144,7 @@ class Telling:
         host, port = broker.address
         return {
             "node": self._meta.registry.cluster.hex(),
-            "name": broker.config.broker.name,
+            "name": broker.name,
             "host": host,
             "port": port,
             "zone": broker.config.cluster.zone,

@@ -31,6 +31,9 @@ class Base:
         operations: The administrative operations.
         node: What the broker of this process tells.
         nodes: The way to all brokers.
+
+    Attributes:
+        board: What all brokers reported.
     """
 
     def __init__(self, broker: Broker, operations: Operations, node: Node, nodes: Nodes) -> None:
@@ -38,11 +41,11 @@ class Base:
         self._operations = operations
         self._nodes = nodes
         self._node = node
-        self._board = Board(self._registry, broker.scheduler, broker.wall, broker.id)
-        LocalFeed(node.reporter, self._board)
-        self._poller = Poller(self._board, self._registry, nodes, broker.scheduler)
-        self._sampler = Sampler(self._board, self._registry, broker.scheduler, broker.wall)
-        self._listing = Listing(self._board, self._sampler, self._registry, broker.wall)
+        self.board = Board(self._registry, broker.scheduler, broker.wall, broker.id)
+        LocalFeed(node.reporter, self.board)
+        self._poller = Poller(self.board, self._registry, nodes, broker.scheduler)
+        self._sampler = Sampler(self.board, self._registry, broker.scheduler, broker.wall)
+        self._listing = Listing(self.board, self._sampler, self._registry, broker.wall)
         self._next = 0
 
     def _registry(self) -> Registry:
@@ -73,7 +76,7 @@ class Base:
         """
         if broker_id == self._broker.id:
             return await self._nodes.ask(broker_id, operation, arguments)
-        why = f"broker {self._board.name(broker_id)} does not answer"
+        why = f"broker {self.board.name(broker_id)} does not answer"
         if broker_id in self._silent_ids():
             raise BrokerSilent(why, broker=broker_id)
         asked = self._nodes.ask(broker_id, operation, arguments)
@@ -85,5 +88,5 @@ class Base:
 
     def _silent_ids(self) -> set[int]:
         """The brokers that are known not to answer; nobody waits for them."""
-        self._board.look()
-        return {each.id for each in self._board.silent()}
+        self.board.look()
+        return {each.id for each in self.board.silent()}
