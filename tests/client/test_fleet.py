@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -111,6 +112,24 @@ def test_the_death_of_the_only_seed_is_survived() -> None:
 
     assert [len(later.replies), later.errors] == [2, []]
     assert fleet.net.dialed[-1].host in {"b2", "b3"}
+
+
+def test_a_broker_that_was_away_is_remembered() -> None:
+    """When all are dead, the first that comes back is found, though it was given up before."""
+    fleet = Fleet()
+    fleet.make("t", 1, 2, 3)
+    made = sender(fleet)
+    fleet.kill(2)
+    fleet.net.advance(3)
+    fleet.kill(1)
+    fleet.kill(3)
+    fleet.net.advance(3)
+    fleet.start(2)
+    outcome = Outcome()
+    made.cluster.ask(InitProducer(), fleet.net.now + 20, outcome.done, fleet.net.now)
+    fleet.net.advance(10)
+
+    assert len(outcome.replies) == 1
 
 
 def test_a_living_link_is_used_while_the_seed_is_away() -> None:
@@ -613,3 +632,47 @@ def test_a_topic_made_anew_is_told() -> None:
 
     with pytest.raises(UnknownTopicId):
         made.take()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_brokers_that_come_and_go(seed: int) -> None:
+    """Whoever dies, moves or is cut off, and when: each record is stored once and read once."""
+    rng = random.Random(seed)
+    fleet = Fleet()
+    fleet.make("t", 1, 2, 3, 1, 2, 3)
+    cluster = fleet.cluster()
+    writer = Sender(cluster=(fleet.net, cluster), deadline_s=10_000)
+    consumer = Reader(cluster=(fleet.net, cluster))
+    consumer.assign()
+    sent: list[bytes] = []
+    found: list[bytes | None] = []
+    for step in range(40):
+        number = rng.randint(1, 3)
+        up = number in fleet.live and fleet.places[number] in fleet.net.puppets
+        match rng.randint(0, 4):
+            case 0 if up:
+                fleet.kill(number, noticed=rng.random() < 0.5)
+            case 1 if up:
+                fleet.cut(number)
+            case 2 if not up:
+                moved = Address(f"b{number}", 8000 + step)
+                fleet.start(number, rng.choice([None, moved]) if number > 1 else None)
+        for _ in range(rng.randint(0, 3)):
+            sent.append(b"%d" % len(sent))
+            writer.send(sent[-1], key=rng.choice([None, b"k", b"l", b"m"]))
+        writer.core.drain(fleet.net.now)
+        fleet.net.advance(rng.random() * 3)
+        found += consumer.drain()
+    for number in fleet.puppets:
+        if fleet.places[number] not in fleet.net.puppets or number not in fleet.live:
+            fleet.start(number)
+    for _ in range(20):
+        fleet.net.advance(2)
+        for puppet in fleet.puppets.values():
+            puppet.wake(empty=True)
+        found += consumer.drain()
+
+    assert writer.failed == []
+    assert sorted(value for value, _, _ in writer.stored) == sorted(sent)
+    stored = [value for log in fleet.topics["t"].logs for value in log.values()]
+    assert sorted(map(str, stored)) == sorted(map(str, sent)) == sorted(map(str, found))

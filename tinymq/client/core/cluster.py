@@ -373,7 +373,7 @@ class Cluster:
         # Its own broker was reached where the user said, perhaps through a relay.
         seed.spares = [
             place
-            for broker, place in places.items()
+            for broker, place in self.metadata.places.items()
             if broker != seed.broker_id and place not in seed.addresses
         ]
         for broker, link in self._others.items():
