@@ -124,6 +124,22 @@ class TestPoller:
         globalLogPublisher.removeObserver(logged)
         assert len(logged.failures) == (error is None)
 
+    def test_unreadable_again_and_again(
+        self, cluster: Cluster, poller: Poller, logged: LogKeeper
+    ) -> None:
+        """A broker that nobody understands is told of once, not every second."""
+        globalLogPublisher.addObserver(logged)
+        poller.start()
+        for answer in ({"rows": 1}, {"rows": 1}, None, {"rows": 1}):
+            if answer is None:
+                cluster.nodes.answer(2, page(1))
+            else:
+                cluster.nodes.open.pop(0).callback(answer)
+            cluster.clock.advance(1)
+        poller.stop()
+        globalLogPublisher.removeObserver(logged)
+        assert len(logged.failures) == 2
+
     def test_stopped_while_asking(self, cluster: Cluster, poller: Poller) -> None:
         """What is under way is let go of, without a word."""
         poller.start()

@@ -5,10 +5,25 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinymq.history import History
-from tinymq.stats import IDLE, Counters, Rates
+from tinymq.history import History as Grown
+from tinymq.history import growth
+from tinymq.stats import IDLE, NOTHING, Counters, Rates
 
 START = 1_000_000
+
+
+class History(Grown):
+    """Fed with counters."""
+
+    def __init__(self, started_ms: int, most: int = 1000) -> None:
+        super().__init__(started_ms, most)
+        self.last: dict[str, Counters] = {}
+
+    def sample(self, now_ms: int, changed: list[tuple[str, Counters]]) -> None:
+        """Take the growth of counters."""
+        growths = [(key, growth(self.last.get(key, NOTHING), now)) for key, now in changed]
+        self.grow(now_ms, growths)
+        self.last.update(changed)
 
 
 def counted(total: int) -> Counters:
@@ -123,9 +138,9 @@ def test_nothing_is_lost_or_negative_whatever_the_clock_does(
     history = History(START)
     now, total = START, 0
     seen = []
-    for step, growth in steps:
+    for step, more in steps:
         now = max(START, now + step)
-        total += growth
+        total += more
         history.sample(now, [("t", Counters(total))])
         seen.append(now)
     end = max(seen) + 2000

@@ -30,7 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "operation": {"wire"},
     "node": {"wire", "storage", "meta", "broker", "stats", "logs", "operation"}
     | {"reports", "vitals"},
-    "operations": {"wire", "meta", "broker", "stats", "node", "operation", "caller"},
+    "operations": {"wire", "meta", "broker", "stats", "node", "operation", "caller", "board"},
     "traffic": {"stats"},
     "connection": {"wire", "broker", "stats", "caller", "traffic"},
     "connections": {"wire", "broker", "stats", "connection"},
@@ -64,6 +64,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"client", "gateways", "console", "sampling", "logs", "node", "cluster"},
     "testing": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol"}
     | {"client", "aio", "sync", "console", "logs", "service", "node", "cluster", "verify"},
+    "embedded": {"service"},
     "tap": {"logs", "service", "process"},
     "__init__": {"client"},
     "__main__": {"cli"},

@@ -83,6 +83,8 @@ class Poller:
         self._scheduler = scheduler
         self._clockwork = Clockwork(scheduler)
         self._asking: dict[int, Deferred[None]] = {}
+        #: Brokers whose answer could not be read the last time; told once.
+        self._unreadable: set[int] = set()
 
     def start(self) -> None:
         """Begin, at once."""
@@ -110,6 +112,8 @@ class Poller:
             self._asking.pop(broker_id, None)
             if isinstance(result, Failure):
                 self._failed(broker_id, result)
+            else:
+                self._unreadable.discard(broker_id)
 
         asking.addBoth(ended)
 
@@ -129,8 +133,10 @@ class Poller:
                 return
 
     def _failed(self, broker_id: int, failure: Failure) -> None:
-        # Of silence the board tells by itself; it is nothing new in the log each second.
-        if not isinstance(failure.value, (TinyMQError, DeferredTimeout, CancelledError)):
+        if isinstance(failure.value, (TinyMQError, DeferredTimeout, CancelledError)):
+            return  # of silence the board tells by itself
+        if broker_id not in self._unreadable:
+            self._unreadable.add(broker_id)
             self._log.failure(
                 "what broker {broker} reports cannot be read", failure, broker=broker_id
             )

@@ -1,14 +1,14 @@
 """
 What went through each object of a broker in the last minutes and hours, in bounded memory.
 
-Counters go in, `tinymq.stats` values come out: rates, and small curves.
+The growth of counters goes in, `tinymq.stats` values come out: rates, and small curves.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable
 from typing import Final
 
 from tinymq.stats import IDLE, Counters, Rates, Series, Span, Trail
@@ -19,7 +19,6 @@ SPANS: Final[dict[Span, tuple[int, int]]] = {"recent": (2_000, 300), "long": (60
 RATE_STEPS: Final = 5
 _FIELDS: Final = len(Counters._fields)
 _EMPTY: Final = array("f", bytes(4 * _FIELDS))
-_NOTHING: Final = Counters()
 
 
 def growth(before: Counters, now: Counters) -> Counters:
@@ -85,7 +84,7 @@ class History:
     """
     Bounded memory of what went through each object: rates and small curves.
 
-    Feed it about once a second with the counters of the objects that changed;
+    Feed it about once a second with the growth of the objects that changed;
     an idle object costs nothing. Rings are kept for the `most` objects that
     were busy last, 10 KiB each. The clock is an argument of every call.
 
@@ -97,32 +96,11 @@ class History:
     def __init__(self, started_ms: int, most: int = 1000) -> None:
         self._started = started_ms
         self._most = most
-        self._last: dict[Hashable, Counters] = {}
         self._rings: OrderedDict[Hashable, dict[Span, _Ring]] = OrderedDict()
         self._evicted: set[Hashable] = set()
 
     def __len__(self) -> int:
         return len(self._rings)
-
-    def sample(self, now_ms: int, changed: Iterable[tuple[Hashable, Counters]]) -> None:
-        """
-        Take in the counters of objects; those that did not change may be left out.
-
-        Args:
-            now_ms: The time of the look.
-            changed: Objects and their counters. Counters below the last seen
-                ones are taken for those of a new object with the same key.
-        """
-        self.grow(now_ms, self._growths(changed))
-
-    def _growths(
-        self, changed: Iterable[tuple[Hashable, Counters]]
-    ) -> Iterator[tuple[Hashable, Counters]]:
-        for key, counters in changed:
-            before = self._last.get(key, _NOTHING)
-            if counters != before:
-                self._last[key] = counters
-                yield key, growth(before, counters)
 
     def grow(self, now_ms: int, growths: Iterable[tuple[Hashable, Counters]]) -> None:
         """
@@ -140,7 +118,6 @@ class History:
 
     def forget(self, key: Hashable) -> None:
         """Drop everything about an object that was deleted."""
-        self._last.pop(key, None)
         self._rings.pop(key, None)
         self._evicted.discard(key)
 

@@ -8,6 +8,7 @@ their defaults.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 import cattrs
@@ -16,10 +17,18 @@ from tinymq.stats import Counters, Rates
 
 Value = TypeVar("Value")
 
+
+def _row(value: Any, cls: Any) -> Any:
+    """Read a named tuple, which stands there as a map or as a list."""
+    if isinstance(value, Mapping):
+        return cls(**{name: value[name] for name in cls._fields if name in value})
+    return cls(*value[: len(cls._fields)])
+
+
 _CONVERTER: Final = cattrs.Converter()
-for _row in (Counters, Rates):
-    _CONVERTER.register_unstructure_hook(_row, list)
-    _CONVERTER.register_structure_hook(_row, lambda value, cls: cls(*value[: len(cls._fields)]))
+for _cls in (Counters, Rates):
+    _CONVERTER.register_unstructure_hook(_cls, list)
+    _CONVERTER.register_structure_hook(_cls, _row)
 
 
 def to_map(value: Any) -> Any:

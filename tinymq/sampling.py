@@ -11,7 +11,7 @@ from tinymq.broker.ports import Scheduler, WallClock
 from tinymq.clockwork import Clockwork
 from tinymq.history import History, growth
 from tinymq.reports import Key
-from tinymq.stats import Counters
+from tinymq.stats import NOTHING, Counters
 
 if TYPE_CHECKING:
     from tinymq.meta.registry import Registry
@@ -21,7 +21,6 @@ SAMPLE_SECONDS: Final = 1.0
 
 #: The key of all brokers together in the history.
 WHOLE: Final = "cluster"
-_NOTHING: Final = Counters()
 
 
 def broker_key(broker_id: int) -> Hashable:
@@ -84,7 +83,7 @@ class Sampler:
             self._forget_deleted()
 
     def _growth(self, moved: Iterable[Key]) -> Iterator[tuple[Hashable, Counters]]:
-        groups: defaultdict[Hashable, list[int]] = defaultdict(lambda: [0] * len(_NOTHING))
+        groups: defaultdict[Hashable, list[int]] = defaultdict(lambda: [0] * len(NOTHING))
         for key in moved:
             found = self._board.report(key)
             if found is None:
@@ -94,7 +93,7 @@ class Sampler:
             self._last[key] = now
             if before is None:
                 # Of a broker that ran before this process, nobody knows since when.
-                before = _NOTHING if fresh else now
+                before = NOTHING if fresh else now
             if now == before:
                 continue
             grown = growth(before, now)

@@ -123,6 +123,8 @@ class BrokerService(Service):
     """
 
     _log = Logger()
+    #: Whether a failing start is told by its exception alone, and not to the terminal.
+    quiet = False
 
     def __init__(self, reactor: Any, config: Config, logs: Logs | None = None) -> None:
         self._reactor = reactor
@@ -217,6 +219,7 @@ class BrokerService(Service):
             self._console = BrokerConsole(
                 self.broker, self.operations, self._node, self._meta.nodes
             )
+            self.operations.board = self._console.board
 
     def _open_files(self) -> int:
         """Return how many log files may stay open; clients need descriptors, too."""
@@ -279,8 +282,9 @@ class BrokerService(Service):
 
     def _give_up(self, reason: str) -> NoReturn:
         """End the process with one clear line; used before the reactor runs."""
-        # twistd has sent what goes to sys.stderr into the log by now.
-        (sys.__stderr__ or sys.stderr).write(f"tinymq: error: {reason}\n")
+        if not self.quiet:
+            # twistd has sent what goes to sys.stderr into the log by now.
+            (sys.__stderr__ or sys.stderr).write(f"tinymq: error: {reason}\n")
         if self._logs is not None and not self._logs.on_console:
             self._log.critical("{reason}", reason=reason)
         for port in self._ports:

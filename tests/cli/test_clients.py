@@ -114,7 +114,10 @@ def test_which_client(broker: MemoryBroker, run: Run) -> None:
     broker.cluster.brokers.pop()
     assert run("clients", "info", "1", "-o", "name").output == "broker-1/1\n"
     assert run("clients", "info", "broker-1/x").exit_code == 2
-    assert run("clients", "info", "broker-9/1").exit_code == 1
+    assert run("clients", "info", "/1").exit_code == 2
+    unknown = run("clients", "info", "broker-9/1")
+    assert unknown.exit_code == 1
+    assert "(hint: `tinymq node ls` lists the brokers)" in unknown.stderr
 
 
 def test_kick(broker: MemoryBroker, run: Run) -> None:
@@ -127,7 +130,7 @@ def test_kick(broker: MemoryBroker, run: Run) -> None:
     assert done.output.startswith("closed the connection of broker-2/1 ")
     assert broker.calls[-1] == (
         "client.kick",
-        {"broker": "2", "id": 1, "reason": "too slow", "dry_run": False},
+        {"broker": "broker-2", "id": 1, "reason": "too slow", "dry_run": False},
     )
     assert len(broker.cluster.clients) == 2
     gone = run("clients", "kick", "broker-2/1", "--yes")

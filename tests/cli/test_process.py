@@ -114,6 +114,41 @@ def test_ctrl_c(broker: BrokerProcess, verb: str) -> None:
     assert (follower.returncode, errors) == (0, b"")
 
 
+def test_an_outage(tmp_path: Path) -> None:
+    """Who follows a topic is told of a broker that went away, and goes on when it is back."""
+    broker = BrokerProcess(tmp_path / "data")
+    broker.start()
+    try:
+        tinymq_run(broker, "pub", "t", "one")
+        follower = tinymq_start(broker, "consume", "t")
+        assert first_line(follower) == b"one\n"
+        broker.kill()
+        assert follower.stderr is not None
+        assert b" lost, trying again: " in follower.stderr.readline()
+        broker.start()
+        assert follower.stderr.readline().endswith(b" is back\n")
+        tinymq_run(broker, "pub", "t", input=b"\xff\x00 two")
+        assert first_line(follower) == b"\xff\x00 two\n"
+        follower.send_signal(signal.SIGINT)
+        _, errors = follower.communicate(timeout=30)
+        assert (follower.returncode, errors) == (0, b"")
+    finally:
+        broker.stop()
+
+
+def test_the_port_of_the_dashboard(tmp_path: Path) -> None:
+    """Who takes the dashboard's port for the broker's is told which port is right."""
+    broker = BrokerProcess(tmp_path / "data", http="tcp:0:interface=127.0.0.1")
+    broker.start()
+    try:
+        wrong = broker.dashboard.replace("http://", "tinymq://")
+        result = tinymq_run(broker, "--url", wrong, "--timeout", "1s", "topic", "ls")
+        assert result.returncode == 3
+        assert f"is the dashboard; clients connect to {broker.url}" in result.stderr.decode()
+    finally:
+        broker.stop()
+
+
 def test_a_damaged_end(tmp_path: Path) -> None:
     """A topic whose last records are damaged on the disk is read to its end all the same."""
     broker = BrokerProcess(tmp_path / "data")

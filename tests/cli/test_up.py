@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,7 @@ from tinymq.cli.layout import (
     remembered,
     resting,
 )
+from tinymq.sync import Client
 
 LOOPBACK = "127.0.0.1"
 
@@ -150,10 +152,11 @@ def test_commands(tmp_path: Path) -> None:
     listen = Address("0.0.0.0", any_free("0.0.0.0").port)
     layout = lay_out(tmp_path, Wanted(1, listen, Address(LOOPBACK, 0), ("east",)), {})
     (meta,), (broker,) = up.stages(layout, up.Extra(("logging.level=debug",), insecure=True))
-    assert meta.command[-7:] == (
+    assert meta.command[-8:] == (
         "tinymq",
         f"--data={tmp_path}/meta",
         "--role=meta",
+        "--name=meta",
         f"--listen=tcp:{listen.port}:interface=0.0.0.0",
         f"--http={layout.http.endpoint if layout.http else ''}",
         "--set=logging.level=debug",
@@ -275,3 +278,39 @@ def test_real_processes(tmp_path: Path) -> None:
     (member.data / "broker.json").write_text(json.dumps({"pid": process.pid}))
     assert machine.ready(member, process.pid) is True
     assert machine.ready(member, process.pid + 1) is False
+
+
+@pytest.mark.process
+def test_a_cluster(tmp_path: Path) -> None:
+    """Two brokers and their MetaServer start, survive a kill, and stop in order."""
+    command = [
+        *(sys.executable, "-m", "tinymq", "up", "-n", "2", "-o", "json"),
+        *("-d", str(tmp_path / "a clüster"), "--listen", f"{LOOPBACK}:0", "--http", "none"),
+    ]
+    root = str(Path(up.__file__).parents[2])
+    with subprocess.Popen(
+        command,
+        cwd=root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            facts = json.loads(process.stdout.readline())
+            with Client(facts["url"]) as client:
+                client.admin.create_topic("t", 2)
+                producer = client.producer()
+                for partition in range(2):
+                    producer.send("t", b"x", partition=partition)
+                os.kill(facts["brokers"][0]["pid"], signal.SIGKILL)
+                assert "broker-1 ended with signal 9" in process.stderr.readline()
+                assert process.stderr.readline() == "broker-1 is ready again\n"
+                places = [producer.send("t", b"y", partition=each) for each in range(2)]
+                assert [place.offset for place in places] == [1, 1]
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 0
+            assert process.stderr.read() == "stopping\n"
+        finally:
+            process.kill()

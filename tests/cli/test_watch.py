@@ -33,7 +33,7 @@ def test_changes_as_text(broker: MemoryBroker, run: Run) -> None:
     lines = [re.sub(r"^\S+Z  ", "", line) for line in result.stdout.splitlines()]
     assert lines == ["topic   made     orders", "broker  gone     east"]
     revisions = [arguments["revision"] for _, arguments in broker.calls]
-    assert revisions == [0, 7, 8, 8, 9]
+    assert revisions == [None, 7, 8, 8, 9]
     assert broker.calls[1][1]["wait_ms"] == 7000
 
 

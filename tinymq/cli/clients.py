@@ -10,7 +10,6 @@ from tinymq.cli.about import flat
 from tinymq.cli.confirm import change_options, confirm, yes_option
 from tinymq.cli.failure import Failed
 from tinymq.cli.groups import Group
-from tinymq.cli.node import find_broker
 from tinymq.cli.output import (
     Column,
     Listing,
@@ -108,8 +107,7 @@ def list_clients(  # noqa: PLR0913, PLR0917 - the options
 
     A slow client does not read what it is sent, or not as fast as it comes.
     """
-    number = None if broker is None else str(find_broker(session, broker)["id"])
-    found, silent = _collect(session, number, pattern)
+    found, silent = _collect(session, broker, pattern)
     found = [row for row in found if row.get("slow_since_ms") is not None or not slow]
     found.sort(key=_slow_first)
     shown = [{**row, "place": place(row)} for row in found[:limit]]
@@ -151,27 +149,27 @@ def _collect(
         after = reply.get("next", f"{last['broker_id']}/{last['id']}")
 
 
-def find_client(session: Session, text: str) -> tuple[dict[str, Any], int]:
+def find_client(session: Session, text: str) -> tuple[str, int]:
     """
-    Find the broker and the number of a client.
+    Read the broker and the number of a client.
 
     Args:
         session: Where to ask.
         text: ``BROKER/NUMBER``; without a broker when there is only one.
 
     Raises:
-        Failed: There is no such broker.
+        Failed: There are several brokers, and none was said.
         UsageError: It is no such text.
     """
     name, slash, number = text.rpartition("/")
-    if not (number.isascii() and number.isdigit()):
+    if not (number.isascii() and number.isdigit()) or bool(slash) != bool(name):
         raise click.UsageError(f"{text!r} is no client: write BROKER/NUMBER as `clients ls` does")
-    if slash:
-        return find_broker(session, name), int(number)
+    if name:
+        return name, int(number)
     rows = session.operate("broker.list")["brokers"]
     if len(rows) != 1:
         raise Failed("there are several brokers", "write BROKER/NUMBER as `tinymq clients ls` does")
-    return rows[0], int(number)
+    return str(rows[0]["id"]), int(number)
 
 
 _which = click.argument("client", metavar="BROKER/NUMBER")
@@ -183,8 +181,8 @@ _which = click.argument("client", metavar="BROKER/NUMBER")
 @remote
 def info(session: Session, client: str, output: str) -> None:
     """Show one client."""
-    row, number = find_client(session, client)
-    found = _ask(session, row, number)
+    broker, number = find_client(session, client)
+    found = _ask(session, broker, number)
     if output in {"table", "wide"}:
         facts([("client", place(found)), ("state", _state(found)), *flat(found).items()])
     elif output == "json":
@@ -193,11 +191,9 @@ def info(session: Session, client: str, output: str) -> None:
         show(Listing([{**found, "place": place(found)}], COLUMNS, name="place"), output)
 
 
-def _ask(session: Session, broker: Row, number: int) -> dict[str, Any]:
-    found: dict[str, Any] = session.operate("client.info", broker=str(broker["id"]), id=number)[
-        "client"
-    ]
-    return {"broker": broker["name"], "broker_id": broker["id"], **found}
+def _ask(session: Session, broker: str, number: int) -> dict[str, Any]:
+    found: dict[str, Any] = session.operate("client.info", broker=broker, id=number)["client"]
+    return {"broker": broker, **found}
 
 
 @clients.command("kick")
@@ -213,14 +209,14 @@ def kick(session: Session, client: str, reason: str, dry_run: bool, yes: bool, o
 
     Nothing forbids it to connect again, and most clients do so at once.
     """
-    row, number = find_client(session, client)
-    found = _ask(session, row, number)
+    broker, number = find_client(session, client)
+    found = _ask(session, broker, number)
     who = f"{place(found)} ({printable(str(found.get('client_id') or 'no id'))}"
     who += f", {printable(str(found.get('address') or 'no address'))})"
     if not dry_run:
         confirm(place(found), f"the connection of client {who} will be closed", yes=yes)
     reply = session.operate(
-        "client.kick", broker=str(row["id"]), id=number, reason=reason, dry_run=dry_run
+        "client.kick", broker=broker, id=number, reason=reason or None, dry_run=dry_run
     )
     if output in {"json", "ndjson"}:
         write_json(reply, indent=2 if output == "json" else None)

@@ -161,6 +161,7 @@ def stages(layout: Layout, extra: Extra) -> list[list[Member]]:
     """
     meta = [
         "--role=meta",
+        "--name=meta",
         f"--listen={layout.listen.endpoint}",
         f"--http={layout.http.endpoint if layout.http else 'none'}",
     ]

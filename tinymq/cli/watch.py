@@ -26,7 +26,7 @@ def changes(session: Session) -> Iterator[list[dict[str, Any]]]:
 
     What changed during an outage comes behind it.
     """
-    reply = _ask(session, 0, 0)
+    reply = _ask(session, None, 0)
     wait = min(LONGEST_S, max(session.timeout - _WAY_S, session.timeout / 2))
     outage = Outage(session.sleep)
     while True:
@@ -34,7 +34,7 @@ def changes(session: Session) -> Iterator[list[dict[str, Any]]]:
         yield reply["changes"]
 
 
-def _ask(session: Session, revision: int, wait_ms: int) -> dict[str, Any]:
+def _ask(session: Session, revision: int | None, wait_ms: int) -> dict[str, Any]:
     return session.operate("cluster.watch", revision=revision, wait_ms=wait_ms)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from tinymq.broker.broker import Broker
 from tinymq.broker.directory import LocalDirectory
+from tinymq.cluster.announcer import Announcer
 from tinymq.cluster.identity import REPLICA_FILE, read_number, write_number
 from tinymq.cluster.keeping import Keeping
 from tinymq.cluster.nodes import ClusterNodes
@@ -92,6 +93,7 @@ class OwnMeta:
                 broker.id = self.meta.new_broker_id()
                 write_number(self._folder, broker.id)
         self._keeping = Keeping(self.meta, broker)
+        self._announcer = Announcer(self._reactor, self.meta, broker)
         self.nodes = ClusterNodes(self._reactor, self.meta, broker.id, node)
         return Operations(broker, self.meta, self.nodes)
 
@@ -102,6 +104,7 @@ class OwnMeta:
     def start(self) -> None:
         """Begin what is done by the clock."""
         self._keeping.start()
+        self._announcer.start()
 
     def pause(self) -> None:
         """End what is done by the clock."""
@@ -109,6 +112,7 @@ class OwnMeta:
 
     async def leave(self) -> None:
         """Let the broker be gone, and close the store."""
+        await self._announcer.stop()
         await self.nodes.stop()
         self._keeping.leave()
         self.meta.close()

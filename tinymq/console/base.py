@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
+from twisted.internet.defer import TimeoutError as DeferredTimeout
+
 from tinymq.board import Board
 from tinymq.broker.broker import Broker
-from tinymq.feeds import LocalFeed, Poller
+from tinymq.errors import BrokerSilent, ClientError
+from tinymq.feeds import LocalFeed, Poller, deadline
 from tinymq.listing import Listing
 from tinymq.meta.registry import Registry
 from tinymq.node import Node
+from tinymq.operation import Result
 from tinymq.operations import Nodes, Operations
 from tinymq.sampling import Sampler
+
+#: Seconds that brokers elsewhere have for everything that one page needs.
+PAGE_SECONDS: Final = 3.0
+_SILENCE: Final = (ClientError, BrokerSilent, DeferredTimeout)
 
 
 class Base:
@@ -21,18 +31,21 @@ class Base:
         operations: The administrative operations.
         node: What the broker of this process tells.
         nodes: The way to all brokers.
+
+    Attributes:
+        board: What all brokers reported.
     """
 
     def __init__(self, broker: Broker, operations: Operations, node: Node, nodes: Nodes) -> None:
         self._broker = broker
         self._operations = operations
         self._nodes = nodes
-        self._vitals = node.vitals
-        self._board = Board(self._registry, broker.scheduler, broker.wall, broker.id)
-        LocalFeed(node.reporter, self._board)
-        self._poller = Poller(self._board, self._registry, nodes, broker.scheduler)
-        self._sampler = Sampler(self._board, self._registry, broker.scheduler, broker.wall)
-        self._listing = Listing(self._board, self._sampler, self._registry, broker.wall)
+        self._node = node
+        self.board = Board(self._registry, broker.scheduler, broker.wall, broker.id)
+        LocalFeed(node.reporter, self.board)
+        self._poller = Poller(self.board, self._registry, nodes, broker.scheduler)
+        self._sampler = Sampler(self.board, self._registry, broker.scheduler, broker.wall)
+        self._listing = Listing(self.board, self._sampler, self._registry, broker.wall)
         self._next = 0
 
     def _registry(self) -> Registry:
@@ -47,3 +60,33 @@ class Base:
         """End both."""
         self._poller.stop()
         self._sampler.stop()
+
+    async def _ask(self, broker_id: int, operation: str, arguments: dict[str, Any]) -> Result:
+        """
+        Ask one broker; one that is elsewhere has three seconds, if it is not known to be silent.
+
+        Args:
+            broker_id: Which.
+            operation: One of ``node.…``.
+            arguments: By name.
+
+        Raises:
+            BrokerSilent: It does not answer in time; the cause says why.
+            WireError: It refuses.
+        """
+        if broker_id == self._broker.id:
+            return await self._nodes.ask(broker_id, operation, arguments)
+        why = f"broker {self.board.name(broker_id)} does not answer"
+        if broker_id in self._silent_ids():
+            raise BrokerSilent(why, broker=broker_id)
+        asked = self._nodes.ask(broker_id, operation, arguments)
+        try:
+            answer: Result = await deadline(asked, PAGE_SECONDS, self._broker.scheduler)
+        except _SILENCE as error:
+            raise BrokerSilent(why, broker=broker_id) from error
+        return answer
+
+    def _silent_ids(self) -> set[int]:
+        """The brokers that are known not to answer; nobody waits for them."""
+        self.board.look()
+        return {each.id for each in self.board.silent()}

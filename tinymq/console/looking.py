@@ -41,7 +41,7 @@ class Looking(Base):
             label=broker.config.cluster.env,
             taken_ms=now,
             brokers=tuple(self._brokers(now)),
-            silent=self._board.silent(),
+            silent=self.board.silent(),
             topics=len(rows),
             partitions=sum(row.partitions for row in rows),
             messages=sum(row.messages for row in rows),
@@ -59,8 +59,8 @@ class Looking(Base):
     def _brokers(self, now: int) -> Iterator[BrokerSnapshot]:
         """Every broker as it was last heard, this process first."""
         rates, draining = self._sampler.history.rates, self._registry().draining
-        found: list[tuple[BrokerSnapshot, int | None]] = [(self._vitals.snapshot(), None)]
-        for snapshot, seconds in self._board.brokers().values():
+        found: list[tuple[BrokerSnapshot, int | None]] = [(self._node.vitals.snapshot(), None)]
+        for snapshot, seconds in self.board.brokers().values():
             found.append((snapshot, now - round(seconds * 1000)))
         for snapshot, heard_ms in found:
             yield evolve(
@@ -77,15 +77,15 @@ class Looking(Base):
     def topics(self, query: TopicQuery) -> TopicPage:
         """List topics."""
         page = select(self._listing.rows(), query, self._listing.with_series)
-        silent = self._board.silent()
+        silent = self.board.silent()
         return evolve(page, silent=tuple(each.name for each in silent)) if silent else page
 
     def topic(self, name: str) -> TopicSnapshot:
         """Look at one topic."""
         topic = self._operations.find(name)
         history, now = self._sampler.history, self._broker.wall()
-        self._board.look()
-        places = self._board.places(topic)
+        self.board.look()
+        places = self.board.places(topic)
         open_windows = [
             (place.report.undo_until_ms, place.report.undo_records)
             for place in places
@@ -110,7 +110,7 @@ class Looking(Base):
             rates=history.rates(topic.id, now),
             recent=history.trail(topic.id, now),
             undo=undo,
-            silent=self._board.silent_leaders(topic),
+            silent=self.board.silent_leaders(topic),
         )
 
     def _partition(self, place: Place, now: int) -> PartitionSnapshot:
@@ -121,7 +121,7 @@ class Looking(Base):
         )
         return PartitionSnapshot(
             index=place.partition,
-            leader=self._board.name(place.leader),
+            leader=self.board.name(place.leader),
             leader_id=place.leader,
             start=report.start,
             end=report.end,

@@ -1,17 +1,32 @@
-"""Single records: looking at them, and publishing one."""
+"""
+Single records: looking at them, and publishing one.
+
+Each partition's leader is asked, be it in this process or elsewhere.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import secrets
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, gatherResults
+from twisted.internet.defer import TimeoutError as DeferredTimeout
 
-from tinymq.broker.partition import Appended, Partition
-from tinymq.broker.peek import Effort, Seen, look
 from tinymq.client.core.partitioners import key_partition
 from tinymq.console.base import Base
-from tinymq.errors import OffsetOutOfRange, ValueTooLarge, WireError
+from tinymq.errors import (
+    BrokerSilent,
+    ConnectionLost,
+    DeadlineExceeded,
+    ValueTooLarge,
+    WireError,
+)
+from tinymq.limits import MIB
+from tinymq.maps import from_map
 from tinymq.node.partitions import check_partition
+from tinymq.node.records import MOST_PIECE
+from tinymq.operation import Result
 from tinymq.web.port import (
     Headers,
     MessageView,
@@ -24,15 +39,15 @@ from tinymq.web.port import (
     Since,
     Start,
 )
-from tinymq.wire.batch import BatchHeader, Codec
-from tinymq.wire.records import Record, encode_batch
+from tinymq.wire.records import encode_batch
 
 if TYPE_CHECKING:
     from tinymq.meta.registry import Topic
 
-#: Bytes of a key, and of a value, that a list of records holds.
-_KEY_SHOWN: Final = 1024
-_VALUE_SHOWN: Final = 512
+#: Bytes of a value in one answer of a broker elsewhere.
+_WINDOW: Final = MIB
+#: After these the broker may have done what was asked.
+_UNKNOWN: Final = (ConnectionLost, DeadlineExceeded, DeferredTimeout)
 
 
 class Messages(Base):
@@ -43,98 +58,70 @@ class Messages(Base):
     ) -> Page:
         """Read records without any side effect."""
         found = self._operations.find(topic)
-        chosen = self._chosen(found, partition)
-        share = max(64 * 1024, max_bytes // max(1, len(chosen)))
-        notes: list[str] = []
-        looked: list[tuple[Partition, Seen]] = []
-        effort = Effort()
-        for each in chosen:
-            first = _first(each, start, limit, notes)
-            try:
-                looked.append((each, look(each, first, limit, share, effort)))
-            except WireError as error:
-                notes.append(f"partition {each.index} cannot be read: {error.text}")
-        newest = isinstance(start, Newest)
-        views = [_view(each.index, record) for each, seen in looked for record, _ in seen.records]
-        views.sort(key=lambda view: (view.time_ms, view.partition, view.offset), reverse=newest)
-        skipped = sum(seen.skipped for _, seen in looked)
-        if skipped:
-            notes.append(f"{skipped} batches cannot be shown")
-        if effort.left <= 0 and not all(seen.complete for _, seen in looked):
-            notes.append("only a part of the compressed batches is shown")
+        check_partition(topic, found.partitions, partition)
+        chosen = range(found.partitions) if partition is None else (partition,)
+        leaders: defaultdict[int, list[int]] = defaultdict(list)
+        for index in chosen:
+            leaders[found.leaders[index]].append(index)
+        wanted = {
+            "id": found.id.hex(),
+            **_start(start),
+            "limit": limit,
+            "max_bytes": max(64 * 1024, max_bytes // max(1, len(chosen))),
+        }
+        results = await gatherResults(
+            [
+                Deferred.fromCoroutine(self._browse(leader, {**wanted, "partitions": partitions}))
+                for leader, partitions in leaders.items()
+            ]
+        )
+        views = [from_map(row, RecordView) for result in results for row in result["records"]]
+        views.sort(
+            key=lambda view: (view.time_ms, view.partition, view.offset),
+            reverse=isinstance(start, Newest),
+        )
+        scanned = [from_map(row, Scanned) for result in results for row in result["scanned"]]
         return Page(
             records=tuple(views[:limit]),
-            scanned=tuple(
-                Scanned(
-                    partition=each.index,
-                    first=seen.first,
-                    end=seen.end,
-                    log_start=each.log.start_offset,
-                    log_end=each.high_watermark,
-                )
-                for each, seen in looked
-            ),
-            note="; ".join(notes),
+            scanned=tuple(sorted(scanned, key=lambda each: each.partition)),
+            note="; ".join(note for result in results for note in result["notes"]),
         )
 
-    def _chosen(self, topic: Topic, partition: int | None) -> list[Partition]:
-        check_partition(topic.name, topic.partitions, partition)
-        partitions = self._broker.partitions_of(topic)
-        return [each for each in partitions if partition in (None, each.index)]
+    async def _browse(self, leader: int, wanted: dict[str, Any]) -> Result:
+        """Ask one broker; if it does not answer, that is a note of the page."""
+        try:
+            return await self._ask(leader, "node.browse", wanted)
+        except BrokerSilent as error:
+            why = error.text
+        except WireError as error:
+            why = f"broker {self.board.name(leader)} says: {error.text}"
+        first, *others = wanted["partitions"]
+        which = ", ".join(map(str, wanted["partitions"]))
+        note = (
+            f"partition{'s' if others else ''} {which if others else first} cannot be read: {why}"
+        )
+        return {"records": [], "scanned": [], "notes": [note]}
 
     async def message(
         self, topic: str, partition: int, offset: int, skip: int, length: int
     ) -> MessageView:
         """Read one record with a window of its value."""
-        (place,) = self._chosen(self._operations.find(topic), partition)
-        log, visible = place.log, place.high_watermark
-        if not log.start_offset <= offset < visible:
-            raise OffsetOutOfRange(
-                f"{topic}/{partition} holds offsets {log.start_offset} to {visible - 1}",
-                start=log.start_offset,
-                end=visible,
-            )
-        seen = look(place, offset, 1, self._broker.limits.payload)
-        if not seen.records or seen.records[0][0].offset != offset:
-            raise OffsetOutOfRange(
-                f"{topic}/{partition} has no record at offset {offset}; it may lie in a gap",
-                start=log.start_offset,
-                end=visible,
-            )
-        record, header = seen.records[0]
-        return self._message_view(topic, place, record, header, (skip, length))
-
-    @staticmethod
-    def _message_view(
-        topic: str,
-        place: Partition,
-        record: Record,
-        header: BatchHeader,
-        window: tuple[int, int],
-    ) -> MessageView:
-        skip, length = window
-        value, offset = record.value, record.offset
-        idempotent = header.producer_id >= 0
-        return MessageView(
-            topic=topic,
-            partition=place.index,
-            offset=offset,
-            time_ms=record.timestamp,
-            size=len(value or b""),
-            key=record.key,
-            headers=tuple(record.headers),
-            produced_ms=record.created,
-            skip=skip,
-            value=None if value is None else value[skip : skip + length],
-            stored=header.size,
-            codec=Codec(header.codec).name.lower(),
-            batch_records=header.records,
-            leader_epoch=header.leader_epoch,
-            producer_id=header.producer_id if idempotent else None,
-            sequence=header.base_sequence + offset - header.base_offset if idempotent else None,
-            previous=offset - 1 if offset > place.log.start_offset else None,
-            next=offset + 1 if offset + 1 < place.high_watermark else None,
+        found = self._operations.find(topic)
+        check_partition(topic, found.partitions, partition)
+        leader = found.leader(partition)
+        wanted = {"id": found.id.hex(), "partition": partition, "offset": offset}
+        step = length if leader == self._broker.id else _WINDOW
+        result = await self._ask(
+            leader, "node.message", {**wanted, "skip": skip, "length": min(length, step)}
         )
+        value = result["value"]
+        while value is not None and len(value) < min(length, result["size"] - skip):
+            window = {"skip": skip + len(value), "length": min(length - len(value), step)}
+            more = (await self._ask(leader, "node.message", {**wanted, **window}))["value"]
+            if not more:
+                break
+            value += more
+        return from_map({**result, "topic": topic, "value": value}, MessageView)
 
     async def publish(
         self,
@@ -146,9 +133,49 @@ class Messages(Base):
     ) -> Position:
         """Append one record, durable as the topic's policy says."""
         found = self._operations.find(topic)
+        self._check_sizes(found, value, key, headers)
+        index = self._place(found, key) if partition is None else partition
+        check_partition(topic, found.partitions, index)
+        batch = encode_batch(
+            [value],
+            keys=None if key is None else [key],
+            headers=[headers] if headers else None,
+            times=self._broker.wall(),
+        )
+        result = await self._append(found, index, batch)
+        return Position(
+            partition=index,
+            offset=result["offset"],
+            time_ms=result["time_ms"],
+            durable=not result["volatile"] and found.config.sync == "always",
+        )
+
+    async def _append(self, topic: Topic, partition: int, batch: bytes) -> Result:
+        """Have the leader append a batch; one elsewhere gets a long one in pieces."""
+        leader = topic.leader(partition)
+        where = {"id": topic.id.hex(), "partition": partition}
+        if leader == self._broker.id:
+            return await self._ask(leader, "node.publish", {**where, "batch": batch})
+        upload = 1 + secrets.randbits(62) if len(batch) > MOST_PIECE else 0
+        for begin in range(0, len(batch) - MOST_PIECE, MOST_PIECE):
+            piece = {"batch": batch[begin : begin + MOST_PIECE], "upload": upload, "more": True}
+            await self._ask(leader, "node.publish", {**where, **piece})
+        last = {"batch": batch[(len(batch) - 1) // MOST_PIECE * MOST_PIECE :], "upload": upload}
+        try:
+            return await self._ask(leader, "node.publish", {**where, **last})
+        except BrokerSilent as error:
+            if not isinstance(error.__cause__, _UNKNOWN):
+                raise
+            raise BrokerSilent(
+                f"{error.text}; whether the message was stored is not known", **error.data
+            ) from error
+
+    def _check_sizes(
+        self, topic: Topic, value: bytes | None, key: bytes | None, headers: Headers
+    ) -> None:
         limits = self._broker.limits
         for name, size, most in (
-            ("value", len(value or b""), min(limits.value, found.config.max_value_bytes)),
+            ("value", len(value or b""), min(limits.value, topic.config.max_value_bytes)),
             ("key", len(key or b""), limits.key),
             ("headers", sum(len(n.encode()) + len(v) for n, v in headers), limits.headers),
         ):
@@ -156,58 +183,23 @@ class Messages(Base):
                 raise ValueTooLarge(
                     f"the {name} has {size} bytes; the limit is {most}", field=name, limit=most
                 )
-        index = self._place(found, key) if partition is None else partition
-        batch = encode_batch(
-            [value],
-            keys=None if key is None else [key],
-            headers=[headers] if headers else None,
-            times=self._broker.wall(),
-        )
-        done: Deferred[Appended | WireError] = Deferred()
-        self._broker.produce(found.id, index, batch, done.callback)
-        result = await done
-        if isinstance(result, WireError):
-            raise result
-        return Position(
-            partition=index,
-            offset=result.base_offset,
-            time_ms=result.timestamp,
-            durable=not result.volatile and found.config.sync == "always",
-        )
 
     def _place(self, topic: Topic, key: bytes | None) -> int:
+        """Choose a partition; without a key, one whose broker answers if there is any."""
         if key is not None:
             return key_partition(key, topic.partitions)
+        silent = self._silent_ids()
+        usable = [at for at, leader in enumerate(topic.leaders) if leader not in silent]
         self._next += 1
-        return self._next % topic.partitions
+        return usable[self._next % len(usable)] if usable else self._next % topic.partitions
 
 
-def _first(partition: Partition, start: Start, limit: int, notes: list[str]) -> int:
-    """Where to begin, and a note when that is not what was asked for."""
-    low, visible = partition.log.start_offset, partition.high_watermark
+def _start(start: Start) -> dict[str, Any]:
+    """Tell a broker where a look begins."""
     if isinstance(start, Newest):
-        return max(low, visible - limit)
+        return {"start": "newest"}
     if isinstance(start, Oldest):
-        return low
+        return {"start": "oldest"}
     if isinstance(start, Since):
-        return partition.offset_at(start.ms)[0]
-    if not low <= start.offset <= visible:
-        nearest = min(max(start.offset, low), visible)
-        notes.append(
-            f"partition {partition.index} can be read from offsets {low} to {visible}; "
-            f"shown from {nearest}"
-        )
-        return nearest
-    return start.offset
-
-
-def _view(partition: int, record: Record) -> RecordView:
-    return RecordView(
-        partition=partition,
-        offset=record.offset,
-        time_ms=record.timestamp,
-        key=None if record.key is None else record.key[:_KEY_SHOWN],
-        size=len(record.value or b""),
-        headers=tuple(record.headers),
-        preview=None if record.value is None else record.value[:_VALUE_SHOWN],
-    )
+        return {"start": "time", "at": start.ms}
+    return {"start": "offset", "at": start.offset}

@@ -115,7 +115,21 @@ def translated(file: Path) -> Iterator[None]:
             raise StorageError(f"{file} is in use by another process", file=str(file)) from error
         if code == sqlite3.SQLITE_FULL:
             raise StorageFull(f"the disk of {file} is full", file=str(file)) from error
+        if forbidden := _forbidden(file):
+            raise StorageError(
+                f"{forbidden} may not be read and written by this user; start the broker as the "
+                "owner of its data folder",
+                file=str(file),
+            ) from error
         raise StorageError(f"{file}: {error}", file=str(file)) from error
+
+
+def _forbidden(file: Path) -> Path | None:
+    """Find which of a database's files is closed to this user; SQLite does not say so."""
+    for each in (file, file.with_name(f"{file.name}-wal")):
+        if each.exists() and not os.access(each, os.R_OK | os.W_OK):
+            return each
+    return None
 
 
 def _damaged(file: Path, verdict: str) -> StorageError:

@@ -9,13 +9,14 @@ from tinymq.logs import Logs
 from tinymq.node.clients import CLIENT_OPERATIONS, Clients
 from tinymq.node.partitions import PARTITION_OPERATIONS, Partitions
 from tinymq.node.process import PROCESS_OPERATIONS, Process
+from tinymq.node.records import RECORD_OPERATIONS, Records
 from tinymq.node.telling import TELLING_OPERATIONS, Telling
 from tinymq.operation import Operation
 from tinymq.reports import Reporter
 from tinymq.vitals import Vitals
 
 
-class Node(Partitions, Process, Clients, Telling):
+class Node(Partitions, Records, Process, Clients, Telling):
     """
     What one broker does and tells.
 
@@ -31,6 +32,7 @@ class Node(Partitions, Process, Clients, Telling):
     def __init__(self, broker: Broker, logs: Logs | None = None) -> None:
         self._broker = broker
         self._logs = logs
+        self._uploads = {}
         self.reporter = Reporter(broker)
         self.vitals = Vitals(broker)
 
@@ -38,6 +40,7 @@ class Node(Partitions, Process, Clients, Telling):
 #: Everything that a broker can be asked for by the MetaServer's process.
 NODE_OPERATIONS: Final[dict[str, Operation]] = {
     **PARTITION_OPERATIONS,
+    **RECORD_OPERATIONS,
     **PROCESS_OPERATIONS,
     **CLIENT_OPERATIONS,
     **TELLING_OPERATIONS,

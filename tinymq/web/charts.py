@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Final
 
 from attrs import frozen
@@ -53,7 +54,13 @@ NARROW: Final = Box(358, 142)
 
 
 def _points(pairs: Sequence[tuple[float, float]]) -> str:
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in pairs)
+    return " ".join([f"{x:.1f},{y:.1f}" for x, y in pairs])
+
+
+@lru_cache(maxsize=64)
+def _thin(values: tuple[float, ...], most: int) -> list[float]:
+    """Thin the values of a chart, which is drawn wide and narrow from the same ones."""
+    return thin(values, most)
 
 
 def thin(values: Sequence[float], most: int) -> list[float]:
@@ -85,19 +92,26 @@ def spark(series: Series | None, width: int = 72, height: int = 20) -> Spark | N
         width: Of the box, in pixels.
         height: Of the box, in pixels.
     """
-    values = thin(series.values, SPARK_POINTS) if series else []
-    high = max(values, default=0.0)
-    if len(values) < 2 or high <= 0:
+    if series is None or len(series.values) < 2 or max(series.values) <= 0:
         return None
+    return _spark(series.values, width, height)
+
+
+# The same curve stands on several pages, and a page is asked for by several tabs.
+@lru_cache(maxsize=512)
+def _spark(known: tuple[float, ...], width: int, height: int) -> Spark:
+    values = thin(known, SPARK_POINTS)
+    high = max(values)
     low = min(*values, high * 0.75)
     scale = (high - low) or 1
     step = (width - 4) / (len(values) - 1)
     pairs = [
         (1 + i * step, height - 2 - (v - low) / scale * (height - 5)) for i, v in enumerate(values)
     ]
-    end = pairs[-1]
-    area = f"1,{height} {_points(pairs)} {end[0]:.1f},{height}"
-    return Spark(_points(pairs), area, (f"{end[0]:.1f}", f"{end[1]:.1f}"), width, height)
+    line = _points(pairs)
+    end, _, _ = line.rpartition(" ")[2].partition(",")
+    last = (f"{pairs[-1][0]:.1f}", f"{pairs[-1][1]:.1f}")
+    return Spark(line, f"1,{height} {line} {end},{height}", last, width, height)
 
 
 @frozen
@@ -190,12 +204,14 @@ class Chart:
 
 
 def _curve(name: str, series: Series, span_ms: int, top: float, box: Box) -> Curve:
-    values = thin(series.values, _CHART_POINTS)
+    values = _thin(series.values, _CHART_POINTS)
     covered = min(1.0, len(series.values) * series.step_ms / span_ms)
     step = covered / max(1, len(values) - 1)
-    pairs = [(box.x(1 - covered + i * step), box.y(v / top)) for i, v in enumerate(values)]
-    area = f"{pairs[0][0]:.1f},{box.bottom} {_points(pairs)} {box.width},{box.bottom}"
-    return Curve(name, _points(pairs), area, values[-1])
+    left, width = box.x(1 - covered), (box.x(1) - box.x(0)) * step
+    bottom, height = box.y(0), (box.y(1) - box.y(0)) / top
+    line = _points([(left + i * width, bottom + v * height) for i, v in enumerate(values)])
+    area = f"{left:.1f},{box.bottom} {line} {box.width},{box.bottom}"
+    return Curve(name, line, area, values[-1])
 
 
 def _times(end_ms: int, span_ms: int, times: Times, box: Box) -> tuple[tuple[str, str, str], ...]:
@@ -222,18 +238,19 @@ class Plot:
     span_ms: int
     write: Callable[[float], str] = axis_number
 
-    def draw(self, times: Times, box: Box = WIDE) -> Chart | None:
+    def draw(self, times: Times, box: Box = WIDE, *, bare: bool = False) -> Chart | None:
         """
         Draw the chart, or nothing when fewer than two values are known.
 
         Args:
             times: Writes the times below.
             box: How large.
+            bare: Leave out the table and the data: another picture has them.
         """
         known = [(name, one) for name, one in self.series if len(one.values) > 1]
         if not known:
             return None
-        top, step = round_top(max(max(thin(one.values, _CHART_POINTS)) for _, one in known))
+        top, step = round_top(max(max(_thin(one.values, _CHART_POINTS)) for _, one in known))
         lines = [step * i for i in range(round(top / step) + 1)]
         curves = tuple(_curve(name, one, self.span_ms, top, box) for name, one in known)
         said = ", ".join(f"{c.name} {self.write(round(c.last, 1))}" for c in curves)
@@ -245,9 +262,9 @@ class Plot:
             grid=tuple((f"{box.y(v / top):.1f}", self.write(v)) for v in lines),
             times=_times(known[0][1].end_ms, self.span_ms, times, box),
             curves=curves,
-            rows=_rows([one for _, one in known]),
+            rows=() if bare else _rows([one for _, one in known]),
             sentence=f"{self.title} now: {said}",
-            data=_data(known, self.span_ms, lines, [self.write(v) for v in lines]),
+            data="" if bare else _data(known, self.span_ms, lines, [self.write(v) for v in lines]),
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any, Final, Literal, TypeVar, get_args
 
 from attrs import frozen
@@ -74,9 +75,9 @@ class TopicPage:
     silent: tuple[str, ...] = ()
 
 
-def _sort_key(field: SortField) -> Callable[[TopicRow], tuple[float, str] | tuple[str, str]]:
+def _sort_key(field: SortField) -> Callable[[TopicRow], Any]:
     if field == "name":
-        return lambda row: (row.name, "")
+        return attrgetter("name")
     if field in {"messages_in", "messages_out"}:
         return lambda row: (getattr(row.rates, field), row.name)
     return lambda row: (getattr(row, field) or 0, row.name)

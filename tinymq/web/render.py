@@ -19,14 +19,15 @@ from jinja2.runtime import Context
 from twisted.web.http import CACHED, Request
 
 from tinymq.stats import ClusterSnapshot
-from tinymq.web import charts
 from tinymq.web import format as write
+from tinymq.web import marks
 from tinymq.web.assets import packaged
 from tinymq.web.brokers import STALE, silence
 from tinymq.web.config import WebConfig
 from tinymq.web.placement import led_here, ranges, reasons
 from tinymq.web.plaintext import BIDI, one_line, to_text
 from tinymq.web.port import Plan
+from tinymq.web.recent import Recent
 from tinymq.web.security import header, session_of, token_of
 from tinymq.web.templates import find_templates
 from tinymq.web.verdict import SKEW, skewed
@@ -42,7 +43,7 @@ RISING: Final = frozenset(
 )
 #: Nothing that a name or a reason holds may cut a page off or turn its text round.
 _MARKS: Final = {0: "\u2400", **BIDI}
-_MARKED: Final = re.compile("[" + "".join(map(chr, _MARKS)) + "]")
+_MARKED: Final = tuple(map(chr, _MARKS))
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._/@:=+][A-Za-z0-9._/@:=+-]*")
 _HOST: Final = re.compile(r"[A-Za-z0-9.\-:\[\]]{1,255}")
 
@@ -158,8 +159,7 @@ def _environment() -> Environment:
     )
     environment.globals.update(
         asset=assets.address,
-        spark_of=charts.spark,
-        bar_of=charts.bar,
+        marks=marks,
         plural=write.plural,
         percent=write.percent,
         size_of=write.size_of,
@@ -183,10 +183,12 @@ class Renderer:
 
     Args:
         config: The settings of the web side.
+        recent: Is given the fragments that other tabs may want too.
     """
 
-    def __init__(self, config: WebConfig) -> None:
+    def __init__(self, config: WebConfig, recent: Recent) -> None:
         self._config = config
+        self._recent = recent
         self._environment = _environment()
 
     def page(
@@ -225,10 +227,13 @@ class Renderer:
             origin=origin_of(request),
             **values,
         )
-        if _MARKED.search(text):
+        if any(mark in text for mark in _MARKED):
             text = text.translate(_MARKS)
         request.setHeader("Content-Type", "text/html; charset=utf-8")
-        return deliver(request, text.encode("utf-8", "replace"), keep=keep)
+        body = deliver(request, text.encode("utf-8", "replace"), keep=keep)
+        if keep and view.fragment and view.token not in text:
+            self._recent.keep(request, body)
+        return body
 
 
 def deliver(request: Request, body: bytes, *, keep: bool = False) -> bytes:
@@ -247,6 +252,6 @@ def deliver(request: Request, body: bytes, *, keep: bool = False) -> bytes:
         if request.setETag(tag.encode()) is CACHED:
             return b""
     if len(body) > _SMALL and "gzip" in (header(request, "accept-encoding") or ""):
-        body = gzip.compress(body, 5, mtime=0)
+        body = gzip.compress(body, 4, mtime=0)
         request.setHeader("Content-Encoding", "gzip")
     return body

@@ -88,6 +88,10 @@ def operate(
     return deadline
 
 
+def _text(broker: str | int | None) -> str | None:
+    return None if broker is None else str(broker)
+
+
 def read_result(payload: Bytes) -> Result:
     """
     Read what an operation returned.
@@ -253,72 +257,101 @@ class AdminCalls(ABC, Generic[R]):
         """
         return self.operate("topic.undo_purge", name=name, partition=partition, dry_run=dry_run)
 
-    def broker_info(self, broker: int | str | None = None) -> R:
+    def broker_info(self, broker: str | int | None = None) -> R:
         """
         Describe a broker, and whether it is ready.
 
         Args:
-            broker: Its number or name; None means the one that answers.
+            broker: Its name or number; None means the one that answers.
         """
-        return self.operate("broker.info", broker=broker)
+        return self.operate("broker.info", broker=_text(broker))
 
     def list_brokers(self) -> R:
         """List the brokers of the cluster, also those that are silent."""
         return self.operate("broker.list")
 
-    def drain_broker(self, broker: int | str, *, undo: bool = False, dry_run: bool = False) -> R:
+    def drain_broker(self, broker: str | int, *, undo: bool = False, dry_run: bool = False) -> R:
         """
         Give a broker no new partitions; those that it has stay where they are.
 
         Args:
-            broker: Its number or name.
+            broker: Its name or number.
             undo: Give it new partitions again.
             dry_run: Say what would change, and change nothing.
         """
-        return self.operate("broker.drain", broker=broker, undo=undo, dry_run=dry_run)
+        return self.operate("broker.drain", broker=str(broker), undo=undo, dry_run=dry_run)
 
     def list_clients(
         self,
-        broker: int | str | None = None,
+        broker: str | int | None = None,
         filter: str = "",  # noqa: A002 - the API's word
         *,
-        after: str | None = None,
+        after: str = "",
         limit: int = 100,
     ) -> R:
         """
         List the connections of clients.
 
         Args:
-            broker: Only those of this broker.
+            broker: Only those of the broker of this name or number.
             filter: A glob for client ids and addresses; empty means all.
             after: Go on behind this row, as the last answer named it.
             limit: Most rows in the answer.
         """
-        return self.operate("client.list", broker=broker, filter=filter, after=after, limit=limit)
+        return self.operate(
+            "client.list", broker=_text(broker), filter=filter, after=after, limit=limit
+        )
 
-    def client_info(self, broker: int | str, id: int) -> R:  # noqa: A002 - the API's word
+    def client_info(self, broker: str | int, id: int) -> R:  # noqa: A002 - the API's word
         """
         Describe the connection of one client.
 
         Args:
-            broker: The number or name of its broker.
+            broker: The name or number of its broker.
             id: Of the connection, unique there.
         """
-        return self.operate("client.info", broker=broker, id=id)
+        return self.operate("client.info", broker=str(broker), id=id)
 
     def kick_client(
-        self, broker: int | str, id: int, reason: str = "", *, dry_run: bool = False
-    ) -> R:  # noqa: A002 - the API's word
+        self,
+        broker: str | int,
+        id: int,  # noqa: A002 - the API's word
+        reason: str | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> R:
         """
         Close the connection of a client, which may connect anew.
 
         Args:
-            broker: The number or name of its broker.
+            broker: The name or number of its broker.
             id: Of the connection, unique there.
-            reason: Told to the client, and written into the log.
+            reason: Told to the client, and written into the log; None says that an
+                operator did it.
             dry_run: Say whom it would hit, and change nothing.
         """
-        return self.operate("client.kick", broker=broker, id=id, reason=reason, dry_run=dry_run)
+        return self.operate(
+            "client.kick", broker=str(broker), id=id, reason=reason, dry_run=dry_run
+        )
+
+    def find_nodes(self, name: str) -> R:
+        """
+        Ask a lookup server which independent brokers have a topic.
+
+        Args:
+            name: The topic.
+        """
+        return self.operate("lookup.find", name=name)
+
+    def list_announced(self, *, after: str = "", limit: int = 100) -> R:
+        """
+        Ask a lookup server for the topics of independent brokers.
+
+        Args:
+            after: Go on behind this name.
+            limit: Most topics in the answer.
+        """
+        return self.operate("lookup.list", after=after, limit=limit)
 
     def watch(self, revision: int | None = None, wait_ms: int = 30_000) -> R:
         """
@@ -339,13 +372,14 @@ class AdminCalls(ABC, Generic[R]):
         """
         return self.operate("cluster.watch", revision=revision, wait_ms=wait_ms)
 
-    def log_level(self, level: str, *, dry_run: bool = False) -> R:
+    def log_level(self, level: str, broker: str | int | None = None, *, dry_run: bool = False) -> R:
         """
         Change which log lines the broker writes, until its next start.
 
         Args:
             level: The least important ones: ``debug``, ``info``, ``warn``,
                 ``error`` or ``critical``.
+            broker: The name or number of the broker; None means the one that answers.
             dry_run: Say which it is now, and change nothing.
         """
-        return self.operate("broker.log_level", level=level, dry_run=dry_run)
+        return self.operate("broker.log_level", level=level, broker=_text(broker), dry_run=dry_run)

@@ -1,0 +1,174 @@
+"""
+Lookup mode: an independent broker tells lookup servers which topics it has.
+
+Every server is told on its own, over a connection that stays: what came and
+went as soon as it did, and every few seconds that the broker still lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from twisted.internet.defer import CancelledError, Deferred, ensureDeferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from tinymq.broker.broker import Broker
+from tinymq.client.client import Client
+from tinymq.client.core.config import ClientConfig
+from tinymq.errors import ClientError, ClosedError, WireError
+from tinymq.meta.lookup import CALL_TOPICS
+from tinymq.meta.registry import Registry
+from tinymq.meta.server import MetaServer
+
+#: Seconds between two signs of life; a server forgets who is silent for three of them.
+BEAT_SECONDS: Final = 5.0
+#: Changes within this time are told together.
+GATHER_SECONDS: Final = 0.05
+#: Seconds after a failure before the next attempt.
+PAUSE_SECONDS: Final = 1.0
+
+_CONFIG: Final = ClientConfig(
+    client_id="tinymq-announcer", request_timeout_s=BEAT_SECONDS, deadline_s=BEAT_SECONDS
+)
+
+
+class Announcer:
+    """
+    Tells every lookup server.
+
+    Args:
+        reactor: Time and connecting.
+        meta: Knows the topics.
+        broker: Whose topics they are.
+    """
+
+    def __init__(self, reactor: IReactorTime, meta: MetaServer, broker: Broker) -> None:
+        self._tellings = [
+            Telling(reactor, meta, broker, place) for place in broker.config.cluster.meta
+        ]
+
+    def start(self) -> None:
+        """Begin."""
+        for telling in self._tellings:
+            telling.start()
+
+    async def stop(self) -> None:
+        """Tell no more; the servers forget this broker in a few seconds."""
+        for telling in self._tellings:
+            await telling.stop()
+
+
+class Telling:
+    """
+    Tells one lookup server.
+
+    Args:
+        reactor: Time and connecting.
+        meta: Knows the topics.
+        broker: Whose topics they are.
+        place: The server, as HOST:PORT.
+    """
+
+    _log = Logger()
+
+    def __init__(self, reactor: IReactorTime, meta: MetaServer, broker: Broker, place: str) -> None:
+        self._reactor = reactor
+        self._meta = meta
+        self._broker = broker
+        self._place = place
+        self._client = Client(reactor, f"tinymq://{place}", _CONFIG)
+        #: What the server knows of our topics; None if that is not sure.
+        self._told: set[str] | None = None
+        self._running: Deferred[None] | None = None
+        self._woken: Deferred[None] | None = None
+        self._unwatch = meta.watch(self._changed)
+        self._heard = True
+
+    def start(self) -> None:
+        """Begin."""
+        self._running = ensureDeferred(self._run())
+        self._running.addErrback(self._ended)
+
+    def _ended(self, failure: Any) -> None:
+        if not failure.check(CancelledError, ClosedError):
+            self._log.failure("announcing to {place} has ended", failure, place=self._place)
+
+    async def stop(self) -> None:
+        """Tell no more."""
+        self._unwatch()
+        running, self._running = self._running, None
+        if running is not None:
+            running.cancel()
+        await self._client.close()
+
+    def _changed(self, before: Registry, after: Registry) -> None:
+        if after.touched and self._woken is not None and not self._woken.called:
+            self._woken.callback(None)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._tell()
+            except (ClientError, WireError) as error:
+                self._note_silence(error)
+                await self._pause(PAUSE_SECONDS)
+                continue
+            self._note_answer()
+            self._woken = Deferred()
+            self._woken.addTimeout(BEAT_SECONDS, self._reactor, lambda *_: None)
+            await self._woken
+            await self._pause(GATHER_SECONDS)
+
+    async def _pause(self, seconds: float) -> None:
+        done: Deferred[None] = Deferred()
+        await done.addTimeout(seconds, self._reactor, lambda *_: None)
+
+    async def _tell(self) -> None:
+        names, told = set(self._meta.registry.by_name), self._told
+        self._told = None
+        new = sorted(names if told is None else names - told)
+        gone = [] if told is None else sorted(told - names)
+        known = 0
+        for part in _parts(new, gone, replace=told is None):
+            reply = await self._client.admin.operate(
+                "lookup.announce", **self._introduction(), **part
+            )
+            known = reply["known"]
+        # Another number means that the server has forgotten us meanwhile.
+        self._told = names if known == len(names) else None
+
+    def _introduction(self) -> dict[str, Any]:
+        broker = self._broker
+        host, port = broker.address
+        return {
+            "node": self._meta.registry.cluster.hex(),
+            "name": broker.name,
+            "host": host,
+            "port": port,
+            "zone": broker.config.cluster.zone,
+        }
+
+    def _note_silence(self, error: Exception) -> None:
+        if self._heard:
+            self._log.warn(
+                "the lookup server at {place} cannot be told of this broker: {error}",
+                place=self._place,
+                error=error,
+            )
+        self._heard = False
+
+    def _note_answer(self) -> None:
+        if not self._heard:
+            self._log.info("the lookup server at {place} answers again", place=self._place)
+        self._heard = True
+
+
+def _parts(new: list[str], gone: list[str], *, replace: bool) -> Iterator[dict[str, Any]]:
+    """Cut news into calls; there is one even if there is nothing new: a sign of life."""
+    yield {"topics": new[:CALL_TOPICS], "replace": replace}
+    for first in range(CALL_TOPICS, len(new), CALL_TOPICS):
+        yield {"topics": new[first : first + CALL_TOPICS]}
+    for first in range(0, len(gone), CALL_TOPICS):
+        yield {"gone": gone[first : first + CALL_TOPICS]}

@@ -1,0 +1,296 @@
+"""Single records of the partitions that are here: looking at them, and publishing one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+
+from tinymq.broker.broker import Broker
+from tinymq.broker.partition import Appended, Partition
+from tinymq.broker.peek import Effort, Seen, look
+from tinymq.broker.ports import Timer
+from tinymq.errors import InvalidRequest, OffsetOutOfRange, Overloaded, WireError
+from tinymq.limits import KIB, MIB
+from tinymq.node.partitions import topic_key
+from tinymq.operation import Operation, Parameter, Result, table
+from tinymq.wire.batch import BatchHeader, Codec
+from tinymq.wire.fields import I64, PARTITION, array, binary, boolean, choice, integer, text
+from tinymq.wire.records import Record
+
+#: Where a look begins: at the last records, at the first, at an offset, at a time.
+STARTS: Final = ("newest", "oldest", "offset", "time")
+#: Bytes of a key, and of a value, that a list of records holds.
+_KEY_SHOWN: Final = 1024
+_VALUE_SHOWN: Final = 512
+#: Bytes of a list of records, as far as they are counted; the last one may go over it.
+MOST_LISTED: Final = MIB
+#: Most bytes of a batch in one request; the rest of the meta part is left for others.
+MOST_PIECE: Final = 48 * KIB
+#: Batches that come in pieces at the same time, and seconds between two pieces.
+_MOST_UPLOADS: Final = 4
+_UPLOAD_SECONDS: Final = 10.0
+
+
+@define
+class Upload:
+    """
+    A batch of which not all pieces have come.
+
+    Attributes:
+        timer: Gives it up.
+        pieces: Those that have.
+    """
+
+    timer: Timer
+    pieces: bytearray = field(factory=bytearray)
+
+
+class Records:
+    """What is done with single records."""
+
+    _broker: Broker
+    #: By the number that their sender chose.
+    _uploads: dict[int, Upload]
+
+    # --- looking ----------------------------------------------------------------
+
+    def browse(
+        self,
+        id: str,  # noqa: A002 - the wire's word
+        partitions: list[int],
+        start: str,
+        at: int,
+        *,
+        limit: int,
+        max_bytes: int,
+    ) -> Result:
+        """Look at records of some partitions, without any side effect."""
+        topic_id = topic_key(id)
+        notes: list[str] = []
+        looked: list[tuple[Partition, Seen]] = []
+        effort = Effort()
+        for index in partitions:
+            try:
+                partition = self._broker.partition(topic_id, index)
+                first = _first(partition, start, at, limit, notes)
+                looked.append((partition, look(partition, first, limit, max_bytes, effort)))
+            except WireError as error:
+                notes.append(f"partition {index} cannot be read: {error.text}")
+        skipped = sum(seen.skipped for _, seen in looked)
+        if skipped:
+            notes.append(f"{skipped} batches cannot be shown")
+        if effort.left <= 0 and not all(seen.complete for _, seen in looked):
+            notes.append("only a part of the compressed batches is shown")
+        return {
+            "records": _listed(looked, limit, notes, newest=start == "newest"),
+            "scanned": [
+                {
+                    "partition": partition.index,
+                    "first": seen.first,
+                    "end": seen.end,
+                    "log_start": partition.log.start_offset,
+                    "log_end": partition.high_watermark,
+                }
+                for partition, seen in looked
+            ],
+            "notes": notes,
+        }
+
+    def message(
+        self,
+        id: str,  # noqa: A002 - the wire's word
+        partition: int,
+        offset: int,
+        skip: int,
+        length: int,
+    ) -> Result:
+        """Read one record with a window of its value."""
+        place = self._broker.partition(topic_key(id), partition)
+        name, log, visible = f"{place.topic.name}/{partition}", place.log, place.high_watermark
+        if not log.start_offset <= offset < visible:
+            raise OffsetOutOfRange(
+                f"{name} holds offsets {log.start_offset} to {visible - 1}",
+                start=log.start_offset,
+                end=visible,
+            )
+        seen = look(place, offset, 1, self._broker.limits.payload)
+        if not seen.records or seen.records[0][0].offset != offset:
+            raise OffsetOutOfRange(
+                f"{name} has no record at offset {offset}; it may lie in a gap",
+                start=log.start_offset,
+                end=visible,
+            )
+        record, header = seen.records[0]
+        value = record.value
+        return {
+            **_message(place, record, header),
+            "skip": skip,
+            "value": None if value is None else value[skip : skip + length],
+        }
+
+    # --- publishing -------------------------------------------------------------
+
+    async def publish(
+        self,
+        id: str,  # noqa: A002 - the wire's word
+        partition: int,
+        batch: bytes,
+        upload: int,
+        *,
+        more: bool,
+    ) -> Result:
+        """Append one batch; of a long one, the pieces come in order under a number."""
+        topic_id = topic_key(id)
+        if upload:
+            whole = self._piece(upload, batch, more=more)
+            if whole is None:
+                return {}
+            batch = whole
+        done: Deferred[Appended | WireError] = Deferred()
+        self._broker.produce(topic_id, partition, batch, done.callback)
+        result = await done
+        if isinstance(result, WireError):
+            raise result
+        return {
+            "offset": result.base_offset,
+            "time_ms": result.timestamp,
+            "volatile": result.volatile,
+        }
+
+    def _piece(self, number: int, piece: bytes, *, more: bool) -> bytes | None:
+        """Put a piece to those before it; return the whole once there are no more."""
+        upload = self._uploads.pop(number, None)
+        if upload is not None:
+            upload.timer.cancel()
+        pieces = bytearray() if upload is None else upload.pieces
+        pieces += piece
+        if len(pieces) > self._broker.limits.payload:
+            raise InvalidRequest("the pieces are longer than a batch may be", field="batch")
+        if not more:
+            return bytes(pieces)
+        if len(self._uploads) >= _MOST_UPLOADS:
+            raise Overloaded("other long messages are on their way; try again in a moment")
+        give_up = self._broker.scheduler.callLater(_UPLOAD_SECONDS, self._uploads.pop, number)
+        self._uploads[number] = Upload(give_up, pieces)
+        return None
+
+
+def _first(partition: Partition, start: str, at: int, limit: int, notes: list[str]) -> int:
+    """Where to begin, and a note when that is not what was asked for."""
+    low, visible = partition.log.start_offset, partition.high_watermark
+    if start == "newest":
+        return max(low, visible - limit)
+    if start == "oldest":
+        return low
+    if start == "time":
+        return partition.offset_at(at)[0]
+    if not low <= at <= visible:
+        nearest = min(max(at, low), visible)
+        notes.append(
+            f"partition {partition.index} can be read from offsets {low} to {visible}; "
+            f"shown from {nearest}"
+        )
+        return nearest
+    return at
+
+
+def _listed(
+    looked: Sequence[tuple[Partition, Seen]], limit: int, notes: list[str], *, newest: bool
+) -> list[Result]:
+    """Merge what was seen, as many records as fit."""
+    rows = [
+        _row(partition.index, record) for partition, seen in looked for record, _ in seen.records
+    ]
+    rows.sort(key=lambda row: (row["time_ms"], row["partition"], row["offset"]), reverse=newest)
+    left = MOST_LISTED
+    for place, row in enumerate(rows[:limit]):
+        if left <= 0:
+            notes.append(f"headers are so long that only {place} messages are shown")
+            return rows[:place]
+        left -= len(row["key"] or b"") + len(row["preview"] or b"")
+        left -= sum(len(name) + len(value) for name, value in row["headers"])
+    return rows[:limit]
+
+
+def _row(partition: int, record: Record) -> dict[str, Any]:
+    return {
+        "partition": partition,
+        "offset": record.offset,
+        "time_ms": record.timestamp,
+        "key": None if record.key is None else record.key[:_KEY_SHOWN],
+        "size": len(record.value or b""),
+        "headers": [list(header) for header in record.headers],
+        "preview": None if record.value is None else record.value[:_VALUE_SHOWN],
+    }
+
+
+def _message(place: Partition, record: Record, header: BatchHeader) -> Result:
+    offset, idempotent = record.offset, header.producer_id >= 0
+    return {
+        "partition": place.index,
+        "offset": offset,
+        "time_ms": record.timestamp,
+        "size": len(record.value or b""),
+        "key": record.key,
+        "headers": [list(each) for each in record.headers],
+        "produced_ms": record.created,
+        "stored": header.size,
+        "codec": Codec(header.codec).name.lower(),
+        "batch_records": header.records,
+        "leader_epoch": header.leader_epoch,
+        "producer_id": header.producer_id if idempotent else None,
+        "sequence": header.base_sequence + offset - header.base_offset if idempotent else None,
+        "previous": offset - 1 if offset > place.log.start_offset else None,
+        "next": offset + 1 if offset + 1 < place.high_watermark else None,
+    }
+
+
+_ID: Final = Parameter("id", text(32))
+_INDEX: Final = Parameter("partition", PARTITION)
+_ANY: Final = integer(-I64, I64)
+
+RECORD_OPERATIONS: Final[dict[str, Operation]] = table(
+    Operation(
+        "node.browse",
+        "cluster",
+        False,
+        (
+            _ID,
+            Parameter("partitions", array(PARTITION, 1000)),
+            Parameter("start", choice(*STARTS)),
+            Parameter("at", _ANY, default=0),
+            Parameter("limit", integer(1, 1000)),
+            Parameter("max_bytes", integer(1, I64)),
+        ),
+        Records.browse,
+    ),
+    Operation(
+        "node.message",
+        "cluster",
+        False,
+        (
+            _ID,
+            _INDEX,
+            Parameter("offset", _ANY),
+            Parameter("skip", integer(0, I64)),
+            Parameter("length", integer(0, I64)),
+        ),
+        Records.message,
+    ),
+    Operation(
+        "node.publish",
+        "cluster",
+        True,
+        (
+            _ID,
+            _INDEX,
+            Parameter("batch", binary(0, I64)),
+            Parameter("upload", integer(0, I64), default=0),
+            Parameter("more", boolean, default=False),
+        ),
+        Records.publish,
+    ),
+)
