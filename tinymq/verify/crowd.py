@@ -90,6 +90,7 @@ class Stage:
         seed: Chance begins here.
         names: Numbers for writers that nobody had before.
         connect: Makes clients.
+        words: What the last error of each kind said.
     """
 
     url: Callable[[int], str]
@@ -99,6 +100,12 @@ class Stage:
     seed: int
     names: itertools.count[int] = field(factory=itertools.count)
     connect: Callable[[str, float], Client] = lambda url, deadline: connect(url, deadline)
+    words: dict[type[Exception], str] = field(factory=dict)
+
+    def refused(self, topic: str, error: Exception) -> None:
+        """Keep that a call failed, and what was said."""
+        self.words[type(error)] = str(error)
+        self.journal.refuse(topic, error)
 
 
 def connect(url: str, deadline: float) -> Client:
@@ -166,7 +173,7 @@ class Writer:
                 runs = self._producer.send_batch(topic, values, keys, partition=partition).positions
         except TinyMQError as error:
             self._name = next(stage.names)
-            journal.refuse(topic, error)
+            stage.refused(topic, error)
             raise
         finally:
             stage.beats.took(self._what, since, self._deadline)
@@ -335,7 +342,7 @@ class Crowd:
             except UsageError:
                 raise
             except TinyMQError as error:
-                journal.refuse(topic, error)
+                self._stage.refused(topic, error)
             else:
                 journal.topics.add(topic)
                 beats.beat("desk")
