@@ -33,11 +33,6 @@ class Intruders:
         self._chance = chance
         self._processes: dict[str, BrokerProcess] = {}
 
-    @property
-    def running(self) -> bool:
-        """Whether some are not judged yet."""
-        return bool(self._processes)
-
     def prepare(self) -> None:
         """Make the data folder of a broker of another cluster."""
         other = Fleet(self._folder / "other", ["stranger"], self._chance)
@@ -47,12 +42,15 @@ class Intruders:
         finally:
             other.kill()
 
-    def begin(self) -> None:
-        """Start a copy of a living broker; it has some time until it must be refused."""
-        first = self._fleet.brokers[0]
-        target = self._folder / f"copy-{first}"
-        copy_folder(self._fleet.processes[first].data, target)
-        self._launch("a copy of a broker's data folder", self._fleet.another(target, first))
+    def begin(self, name: str) -> None:
+        """
+        Start a copy of a broker, which must live until `judge` was called.
+
+        As soon as the broker is dead nothing tells a copy from it.
+        """
+        target = self._folder / f"copy-{name}"
+        copy_folder(self._fleet.processes[name].data, target)
+        self._launch("a copy of a broker's data folder", self._fleet.another(target, name))
 
     def refuse_others(self, report: ClusterReport) -> None:
         """Start the others, one after the other, and judge them."""

@@ -143,16 +143,18 @@ class ClusterTrial:
 
     def _strike_all(self) -> None:
         self._await_all(self._beats.now())
-        self._intruders.begin()
         numbers = self._brokers()
-        for case in rounds(BROKERS, self._siege.rounds, self._chance):
+        cases = list(rounds(BROKERS, self._siege.rounds, self._chance))
+        self._intruders.begin(next(name for name in BROKERS if name not in cases[0].victims))
+        if cases[0].strikes_meta:  # who could not refuse it
+            self._intruders.judge(self.report)
+        for case in cases:
             self._tell(f"{case.name}: {self._journal.acknowledged} acknowledged")
             self._carry_out(case)
             after = self._brokers(self._risen(case, numbers))
             self._compare(case, numbers, after)
             numbers = after
-            if self._intruders.running:
-                self._intruders.judge(self.report)
+            self._intruders.judge(self.report)
             if len(self.report.problems) >= MOST_PROBLEMS:
                 return
         self._intruders.refuse_others(self.report)
