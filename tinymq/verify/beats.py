@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from bisect import bisect_left, bisect_right
@@ -73,9 +74,9 @@ class Beats:
         with self._lock:
             moments = self._moments[name]
             first = max(bisect_right(moments, start) - 1, 0)
-            inside = [each for each in moments[first : bisect_right(moments, end)]]
+            inside = list(moments[first : bisect_right(moments, end)])
         edges = [inside[0] if inside and inside[0] <= start else start, *inside, end]
-        return max(after - before for before, after in zip(edges, edges[1:], strict=False))
+        return max(after - before for before, after in itertools.pairwise(edges))
 
     def longest_gap(self, names: Iterable[str], start: float, end: float) -> float:
         """Find the longest gap of several, each by itself; 0 of none."""

@@ -134,4 +134,4 @@ class ClusterReport(Report):
         return [list(TITLES.values()), *(entry.row() for entry in self.entries)]
 
 
-assert set(FORBIDDEN) - {"hole"} <= {name for name, _ in CLUSTER_FIGURES}  # noqa: S101
+assert set(FORBIDDEN) - {"hole"} <= {name for name, _ in CLUSTER_FIGURES}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import define, field, frozen
 
 from tinymq.client.core.partitioners import key_partition
-from tinymq.errors import DeadlineExceeded, TinyMQError, UsageError
+from tinymq.errors import TinyMQError, UsageError
 from tinymq.sync import Client, ClientConfig, ProducerConfig
 from tinymq.verify.beats import Beats
 from tinymq.verify.checker import Checker
@@ -77,6 +77,12 @@ class Lead:
         return found
 
 
+def connect(url: str, deadline: float) -> Client:
+    """Make a client with the settings that everybody has, but for its deadline."""
+    config = ClientConfig(client_id="tinymq-verify", deadline_s=deadline)
+    return Client(url, config)
+
+
 @define
 class Stage:
     """
@@ -99,19 +105,13 @@ class Stage:
     lead: Lead
     seed: int
     names: itertools.count[int] = field(factory=itertools.count)
-    connect: Callable[[str, float], Client] = lambda url, deadline: connect(url, deadline)
+    connect: Callable[[str, float], Client] = connect
     words: dict[type[Exception], str] = field(factory=dict)
 
     def refused(self, topic: str, error: Exception) -> None:
         """Keep that a call failed, and what was said."""
         self.words[type(error)] = str(error)
         self.journal.refuse(topic, error)
-
-
-def connect(url: str, deadline: float) -> Client:
-    """Make a client with the settings that everybody has, but for its deadline."""
-    config = ClientConfig(client_id="tinymq-verify", deadline_s=deadline)
-    return Client(url, config)
 
 
 class Writer:
@@ -348,8 +348,3 @@ class Crowd:
                 beats.beat("desk")
             finally:
                 beats.took("create", since, ADMIN_DEADLINE)
-
-
-def excused(error: type[Exception]) -> bool:
-    """Whether a caller may hear this while processes die and come back."""
-    return issubclass(error, DeadlineExceeded) or bool(getattr(error, "retriable", False))

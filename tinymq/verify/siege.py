@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import frozen
 
 from tinymq.errors import MetaUnavailable, TinyMQError
-from tinymq.verify import crowd
+from tinymq.verify import crowd, verdict
 from tinymq.verify.beats import Beats
 from tinymq.verify.checker import Checker
 from tinymq.verify.clusterreport import ClusterReport, Entry
@@ -26,7 +26,7 @@ from tinymq.verify.fleet import META, Fleet
 from tinymq.verify.intruders import Intruders
 from tinymq.verify.journal import Journal
 from tinymq.verify.matrix import Case, rounds
-from tinymq.verify.numbered import Mark, Place
+from tinymq.verify.numbered import Place
 from tinymq.verify.reading import feed, list_topics
 from tinymq.verify.report import MOST_PROBLEMS
 
@@ -302,7 +302,7 @@ class ClusterTrial:
 
     def _note(self, text: str) -> None:
         """Keep the first words of each kind for people."""
-        head = text.split(":")[0]
+        head = text.split(":", 1)[0]
         if not any(note.startswith(head) for note in self.report.notes):
             self.report.notes.append(text)
 
@@ -339,9 +339,7 @@ class ClusterTrial:
         deadline = self._beats.now() + BACK_WITHIN
         while True:
             rows = {row["name"]: row for row in self._broker_rows()}
-            there = [rows[name] for name in BROKERS if name in rows]
-            ready = [row for row in there if row["state"] == "ready"]
-            if len([row for row in ready if row["incarnation"] >= least[row["name"]]]) == len(least):
+            if all(name in rows and _is_up(rows[name], least[name]) for name in BROKERS):
                 return rows
             if self._beats.now() > deadline:
                 states = {name: (row["state"], row["incarnation"]) for name, row in rows.items()}
@@ -383,17 +381,17 @@ class ClusterTrial:
                 }
                 for problem in feed(client, topic, parts):
                     report.problem(problem)
-            self._judge_topics(list_topics(client))
+            verdict.judge_topics(report, journal, list_topics(client))
         self._await_reader({place: checker.position for place, checker in anew.items()})
         self._crowd.stop()
-        for checkers in (self._crowd.readers, anew):
-            self._judge(checkers)
+        verdict.judge_records(report, journal, self._crowd.readers)
+        report.figures["read_along"] = sum(each.recovered for each in self._crowd.readers.values())
+        verdict.judge_records(report, journal, anew)
         for checker in anew.values():
             report.add(checker)
-        report.figures["read_along"] = sum(each.recovered for each in self._crowd.readers.values())
         report.figures["acknowledged"] = journal.acknowledged
         report.figures["topics"] = len(journal.topics)
-        self._judge_calls()
+        verdict.judge_calls(report, self._stage)
 
     def _await_reader(self, ends: dict[Place, int]) -> None:
         deadline = self._beats.now() + BACK_WITHIN
@@ -405,47 +403,14 @@ class ClusterTrial:
                 return
             time.sleep(_GLANCE)
 
-    def _judge(self, checkers: dict[Place, Checker]) -> None:
-        promised: dict[tuple[str, Mark], Place] = {}
-        for place, checker in checkers.items():
-            for receipt in self._journal.receipts(place):
-                checker.owe(receipt)
-                for number in range(receipt.first, receipt.first + receipt.count):
-                    promised[place.topic, Mark(receipt.producer, number)] = place
-            checker.settle()
-        for place, checker in checkers.items():
-            self.report.tell(checker)
-            for mark, offset in checker.unexpected.items():
-                other = promised.get((place.topic, mark))
-                if other is not None:
-                    self.report.figures["duplicated"] += 1
-                    self.report.problem(
-                        f"{mark} was acknowledged in {other} and is at {place}:{offset} as well"
-                    )
-
-    def _judge_topics(self, there: set[str]) -> None:
-        for topic in sorted(self._journal.topics - there):
-            self.report.figures["topics_lost"] += 1
-            self.report.problem(f"topic {topic} was acknowledged and is gone")
-        for topic in sorted(there - self._journal.topics_tried):
-            self.report.problem(f"topic {topic} was never made")
-
-    def _judge_calls(self) -> None:
-        for (topic, kind), count in self._journal.refused.items():
-            self.report.figures["refused"] += count
-            if not crowd.excused(kind):
-                self.report.problem(
-                    f"{count} calls on {topic} failed with {kind.__name__}: {self._stage.words[kind]}"
-                )
-        for text in self._journal.broken:
-            self.report.problem(text)
-        for what, took in self._beats.overruns:
-            self.report.problem(f"a call ({what}) took {took:.1f} s, longer than its deadline")
-        self.report.calls = dict(self._beats.longest)
-
 
 def _rows(client: Client, topic: str) -> list[dict[str, Any]]:
     return list(client.admin.operate("topic.info", name=topic)["topic"]["partitions"])
+
+
+def _is_up(row: dict[str, Any], least: int) -> bool:
+    """Whether a broker is ready, and started again as often as it must be."""
+    return bool(row["state"] == "ready" and row["incarnation"] >= least)
 
 
 def _sleep_until(moment: float) -> None:
