@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from tinymq.broker.broker import Broker
+from tinymq.catalog.cluster import LEVEL
 from tinymq.errors import StateError
-from tinymq.logs import LEVELS, Logs
-from tinymq.operation import DRY, Operation, Parameter, Result, table
-from tinymq.wire.fields import choice
+from tinymq.logs import Logs
+from tinymq.operation import DRY, Operation, Result, table
 
 
 class Process:
@@ -42,8 +42,6 @@ class Process:
             self._logs.level = level
         return {"level": level, "before": before, "dry_run": dry_run}
 
-
-LEVEL: Final = Parameter("level", choice(*LEVELS))
 
 PROCESS_OPERATIONS: Final[dict[str, Operation]] = table(
     Operation("node.info", "cluster", False, (), Process.info),
