@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-Schema = dict[str, Any]
+from tinymq.wire.fields import JsonSchema
+
+Schema = JsonSchema
 
 
-def shape(**properties: Schema) -> Schema:
+def shape(**properties: Schema) -> dict[str, Any]:
     """An object with exactly these fields."""
     return {
         "type": "object",
