@@ -81,7 +81,7 @@ def test_accepted_names_are_plain(name: str) -> None:
     try:
         accepted = valid_name(name)
     except InvalidName as error:
-        assert str(error).isascii()  # noqa: PT017
+        assert str(error).isprintable()  # noqa: PT017
     else:
         assert re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", accepted)
         assert "/" not in accepted
@@ -90,3 +90,11 @@ def test_accepted_names_are_plain(name: str) -> None:
 def test_case_is_kept() -> None:
     """Names that differ only in case are two names."""
     assert valid_name("Orders") != valid_name("orders")
+
+
+def test_errors_are_readable() -> None:
+    """A refused name is shown in the letters that it was written in, but for what is unseen."""
+    with pytest.raises(InvalidName, match="'订单' is not a valid name"):
+        valid_name("订单")
+    with pytest.raises(InvalidName, match=r"'a\\u202eb' is not a valid name"):
+        valid_name("a\u202eb")

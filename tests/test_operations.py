@@ -361,14 +361,22 @@ class TestBroker:
         """The broker tells who it is and whether it takes publishing, and if not, why (D85)."""
         fixture.topic("t", partitions=3)
         info = run(fixture, "broker.info")
-        assert info["broker"] == {
-            "id": 1,
-            "name": "tinymq",
-            "host": "127.0.0.1",
-            "port": 7800,
-            "topics": 1,
-            "partitions": 3,
-        }
+        told, expected = (
+            info["broker"],
+            {
+                "id": 1,
+                "name": "tinymq",
+                "role": "all",
+                "host": "127.0.0.1",
+                "port": 7800,
+                "topics": 1,
+                "partitions": 3,
+                "bytes": 0,
+                "connections": 0,
+            },
+        )
+        assert {name: told[name] for name in expected} == expected
+        assert 0 < told["memory"] < told["memory_limit"]
         assert (info["ready"], info["reason"]) == (True, None)
         fixture.broker.refuse(StorageFull("no space"))
         info = run(fixture, "broker.info")

@@ -444,7 +444,7 @@ class Connection(Protocol):
         """
         broker, hello, slow = self.shared.broker, self.hello, self.paused_since
         return ClientSnapshot(
-            broker=broker.config.broker.name,
+            broker=broker.name,
             broker_id=broker.id,
             id=self.number,
             since_ms=origin_ms + int(self.connected_at * 1000),

@@ -180,7 +180,7 @@ class Connections(Factory):
         connection = self._by_number.get(number)
         if connection is None or not connection.live:
             raise UnknownClient(
-                f"no client {number} is connected to {self.broker.config.broker.name}; "
+                f"no client {number} is connected to {self.broker.name}; "
                 "it went, or came again under another number: list the clients"
             )
         return connection

@@ -12,6 +12,7 @@ Every error of tinymq, in one tree.
     │   ├── ConnectionLost      the link died; retriable
     │   ├── DeadlineExceeded    no answer within the deadline
     │   ├── BufferFull          the producer's memory bound was reached
+    │   ├── TooFewCopies        fewer nodes stored a record than were asked to
     │   └── UnreachableError    no broker answered at all
     │       └── NoBroker        nor is anybody waited for
     └── WireError               has a code and travels in an error frame
@@ -27,6 +28,7 @@ Codes are part of the protocol (docs/protocol.md) and are never reused.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 
@@ -68,6 +70,17 @@ class DeadlineExceeded(ClientError):
 
 class BufferFull(ClientError):
     """The producer holds as many bytes as it may; wait, or raise the bound."""
+
+
+class TooFewCopies(ClientError):
+    """Fewer nodes stored the record than copies were wanted; those that did have it."""
+
+    retriable = False
+
+    def __init__(self, text: str, stored: Sequence[Any] = ()) -> None:
+        super().__init__(text)
+        #: Where it is stored all the same.
+        self.stored = list(stored)
 
 
 class UnreachableError(ClientError):

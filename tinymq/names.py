@@ -45,4 +45,4 @@ def valid_name(name: object) -> str:
 
 
 def _shown(name: str) -> str:
-    return ascii(name if len(name) <= _SHOWN else name[:_SHOWN] + "...")
+    return repr(name if len(name) <= _SHOWN else name[:_SHOWN] + "...")

@@ -123,7 +123,7 @@ class BrokerProtocol(Connection):
             frame.message_id,
             HelloReply(
                 broker_id=broker.id,
-                name=broker.config.broker.name,
+                name=broker.name,
                 software=SOFTWARE,
                 cluster=broker.meta.registry.cluster,
                 session=self.session,

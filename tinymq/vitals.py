@@ -85,7 +85,7 @@ class Vitals:
             memory, descriptors = self._process.memory_info().rss, self._process.num_fds()
         return BrokerSnapshot(
             id=broker.id,
-            name=broker.config.broker.name,
+            name=broker.name,
             role=cast("Role", broker.config.cluster.role),
             zone=broker.config.cluster.zone,
             version=__version__,

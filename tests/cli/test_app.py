@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from typing import Any
@@ -15,7 +16,7 @@ import tinymq
 from tests.cli.conftest import Run
 from tests.fakes.memory_broker import MemoryBroker
 from tinymq import errors
-from tinymq.cli import failure
+from tinymq.cli import failure, session
 from tinymq.cli.app import VERBS, LazyGroup, end, root
 from tinymq.cli.session import Session
 
@@ -168,8 +169,7 @@ def test_where_the_broker_is(monkeypatch: pytest.MonkeyPatch) -> None:
         raise errors.UnreachableError
 
     def run(*arguments: str) -> None:
-        session = Session(connect, explain=lambda url: None)
-        CliRunner().invoke(root, list(arguments), obj=session)
+        CliRunner().invoke(root, list(arguments), obj=Session(connect, explain=lambda url: None))
 
     monkeypatch.delenv("TINYMQ_URL", raising=False)
     run("topic", "ls")
@@ -247,3 +247,17 @@ def test_lazy_groups_know_only_their_verbs() -> None:
     """An unknown name gives no command."""
     group = LazyGroup("test", verbs={})
     assert group.get_command(click.Context(group), "anything") is None
+
+
+def test_what_the_client_says(capsys: pytest.CaptureFixture[str]) -> None:
+    """Log lines of the client come to stderr once each, and move no cursor."""
+    log = logging.getLogger("tinymq.sync")
+    before = log.handlers[:], log.propagate
+    try:
+        for _ in range(2):
+            session.connect("tinymq://127.0.0.1:1", 1.0).close()
+        logging.getLogger("tinymq.sync.network").warning("the link to %s is lost", "\x1b[2J")
+        log.error("it failed", exc_info=ValueError("why"))
+    finally:
+        log.handlers[:], log.propagate = before
+    assert capsys.readouterr().err == "the link to \\x1b[2J is lost\nit failed: why\n"

@@ -124,9 +124,9 @@ def test_an_outage(tmp_path: Path) -> None:
         assert first_line(follower) == b"one\n"
         broker.kill()
         assert follower.stderr is not None
-        assert follower.stderr.readline().startswith(b"connection lost, trying again (")
+        assert b" lost, trying again: " in follower.stderr.readline()
         broker.start()
-        assert follower.stderr.readline() == b"connected again\n"
+        assert follower.stderr.readline().endswith(b" is back\n")
         tinymq_run(broker, "pub", "t", input=b"\xff\x00 two")
         assert first_line(follower) == b"\xff\x00 two\n"
         follower.send_signal(signal.SIGINT)

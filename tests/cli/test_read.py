@@ -125,29 +125,8 @@ def test_a_terminal_gets_no_control_characters(
         assert lines == ["\\x1b[2J\\x9b31m", "tab    and \\xff"]
 
 
-@pytest.mark.parametrize("verb", [["consume"], ["tail", "-n", "0"]])
-def test_a_lost_connection_is_waited_for(filled: MemoryBroker, run: Run, verb: list[str]) -> None:
-    """Who follows a topic hears once of an outage, and then gets what came behind it."""
-
-    def fail() -> None:
-        filled.down = True
-
-    def recover() -> None:
-        filled.down = False
-
-    filled.idle += [fail, *[lambda: None] * 8, recover, lambda: void(filled.append("audit", b"x"))]
-    result = run(*verb, "audit", "-f", r"%v\n")
-    assert result.exit_code == 0
-    assert result.stdout.splitlines()[-1] == "x"
-    assert result.stderr == (
-        "connection lost, trying again (the broker went away)\nconnected again\n"
-    )
-    assert filled.pauses[:3] == [0.5, 1.0, 2.0]
-    assert max(filled.pauses) == 5.0
-
-
-def test_what_does_not_pass_ends_a_follower(filled: MemoryBroker, run: Run) -> None:
-    """An error that no waiting mends is one line and the end."""
+def test_an_error_ends_a_follower(filled: MemoryBroker, run: Run) -> None:
+    """An error that waiting does not mend is one line and the end."""
 
     def fail() -> None:
         filled.failure = CorruptBatch("the batch is damaged")
@@ -155,7 +134,6 @@ def test_what_does_not_pass_ends_a_follower(filled: MemoryBroker, run: Run) -> N
     filled.idle.append(fail)
     result = run("consume", "audit")
     assert (result.exit_code, result.stderr) == (1, "error: the batch is damaged\n")
-    assert filled.pauses == []
 
 
 def test_reading_to_the_end_does_not_wait_for_ever(filled: MemoryBroker, run: Run) -> None:
@@ -270,3 +248,50 @@ def test_tail_from(filled: MemoryBroker, run: Run) -> None:
     """With --from everything from there on is shown."""
     result = run("tail", "orders/1", "--from", "1", "--no-follow", "-f", r"%o ")
     assert result.output == "1 2 "
+
+
+@pytest.fixture
+def half(filled: MemoryBroker) -> MemoryBroker:
+    """Return the broker with the first half of `orders` at a broker that is silent."""
+    filled.topics["orders"].silent = {0}
+    return filled
+
+
+def test_a_part_is_not_taken_for_the_whole(half: MemoryBroker, run: Run) -> None:
+    """Reading to the end is refused while an end is not known; the others can be read."""
+    result = run("consume", "orders", "-e")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        "partition 0 cannot be read now: far does not answer\n"
+        "error: the end of partition 0 is not known "
+        "(hint: -p reads the others; without --exit the broker is waited for)\n"
+    )
+    others = run("consume", "orders", "-e", "-p", "1")
+    assert (others.stdout, others.stderr) == ("order 1\norder 3\norder 5\n", "")
+
+
+def test_a_look_shows_what_there_is(half: MemoryBroker, run: Run) -> None:
+    """Looking shows the partitions that answer, and names the others."""
+    for verb in (["peek", "orders"], ["tail", "orders", "--no-follow"]):
+        result = run(*verb, "-f", r"%v\n")
+        assert result.stdout == "order 1\norder 3\norder 5\n"
+        assert result.stderr == "partition 0 cannot be read now: far does not answer\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "first"),
+    [("earliest", 0), ("latest", 3), ("1", 1), ("-1", 3), ("@1750000012500", 1)],
+)
+def test_a_silent_broker_is_waited_for(
+    half: MemoryBroker, run: Run, start: str, first: int
+) -> None:
+    """Who follows gets a partition from where it was to begin, once its broker is back."""
+    result = run("consume", "orders", "--from", start, "-f", r"%p@%o\n")
+    places = [line for line in result.stdout.splitlines() if line.startswith("0@")]
+    assert places == [f"0@{offset}" for offset in range(first, 3)]
+
+
+def test_a_tail_goes_on_behind_the_end(half: MemoryBroker, run: Run) -> None:
+    """What is new in a partition that was silent is shown, and nothing that is old."""
+    half.idle += [lambda: None, lambda: void(half.append("orders", b"new", partition=0))]
+    assert run("tail", "orders", "-n", "1", "-f", r"%v\n").stdout == "order 5\nnew\n"

@@ -144,6 +144,23 @@ def test_info(broker: MemoryBroker, run: Run) -> None:
     assert run("topic", "info", "orders", "-o", "name").output == "orders\n"
 
 
+def test_silent_brokers(broker: MemoryBroker, run: Run) -> None:
+    """What a silent broker holds is unknown and not counted, and that is said."""
+    broker.append("orders", b"x", partition=1)
+    broker.topics["orders"].silent = {0}
+    result = run("topic", "info", "orders", "-p")
+    lines = result.stdout.splitlines()
+    assert lines[-2].split() == [*"0------", "offline:", "far", "does", "not", "answer"]
+    assert lines[-1].split()[:4] == ["1", "0", "1", "1"]
+    assert result.stderr == "broker far does not answer; what it holds is not counted\n"
+    document = json.loads(run("topic", "info", "orders", "-o", "json").stdout)
+    assert document["silent"] == ["far"]
+    broker.answers["topic.list"] = [{"topics": [], "more": False, "total": 0, "silent": ["far"]}]
+    listed = run("topic", "ls", "-o", "json")
+    assert json.loads(listed.stdout)["silent"] == ["far"]
+    assert listed.stderr == result.stderr
+
+
 def test_edit(broker: MemoryBroker, run: Run) -> None:
     """Changes are shown as old and new; a setting can return to its default."""
     result = run("topic", "edit", "orders", "-s", "sync=os", "--unset", "retention.ms")

@@ -39,25 +39,36 @@ class MemoryPartition:
 
 @define
 class MemoryTopic:
-    """A topic."""
+    """A topic; `silent` are partitions whose broker does not answer."""
 
     name: str
     number: int
     config: dict[str, Any]
     partitions: list[MemoryPartition]
+    silent: set[int] = Factory(set)
 
     def facts(self) -> dict[str, Any]:
         """Describe it as TOPIC of the operations."""
-        rows = [_partition_facts(number, each) for number, each in enumerate(self.partitions)]
+        rows = [
+            _silent_facts(number) if number in self.silent else _partition_facts(number, each)
+            for number, each in enumerate(self.partitions)
+        ]
         return {
             "name": self.name,
             "id": f"{self.number:032x}",
             "created_ms": BEGIN_MS + self.number,
             "config": dict(self.config),
-            "messages": sum(row["end"] - row["start"] for row in rows),
-            "bytes": sum(row["bytes"] for row in rows),
+            "messages": sum((row["end"] or 0) - (row["start"] or 0) for row in rows),
+            "bytes": sum(row["bytes"] or 0 for row in rows),
             "partitions": rows,
+            "silent": ["far"] if self.silent else [],
         }
+
+
+def _silent_facts(number: int) -> dict[str, Any]:
+    facts = dict.fromkeys(("start", "end", "bytes", "oldest_ms", "newest_ms"))
+    reason = "far does not answer"
+    return {"partition": number, "leader": "far", **facts, "state": "offline", "reason": reason}
 
 
 def _partition_facts(number: int, partition: MemoryPartition) -> dict[str, Any]:
@@ -217,6 +228,7 @@ class MemoryBroker:
         rows = []
         for name in page[:limit]:
             facts = self.topics[name].facts()
+            del facts["silent"]
             rows.append({**facts, "partitions": len(facts["partitions"])})
         return {"topics": rows, "more": len(page) > limit, "total": len(names)}
 

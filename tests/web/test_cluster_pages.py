@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from tests.web.client import Client
 from tests.web.content import lively, troubled
-from tests.web.fakes import FakeConsole, FakePartition, FakeTopic
+from tests.web.fakes import GB, FakeConsole, FakePartition, FakeTopic
 from tests.web.fleet import connected, silenced, slowed, three
 from tinymq.errors import UnknownClient
 from tinymq.stats import ClientSnapshot
@@ -389,3 +389,16 @@ def test_slow_client_on_its_brokers_page() -> None:
 
     assert "1 take no more" in shown
     assert "Slow since 14:31:57" in shown
+
+
+def test_metaserver_is_no_broker() -> None:
+    """It has a row, but is not counted, and its disk is nobody's limit."""
+    console = lively()
+    meta = evolve(console.broker, id=0, name="meta", role="meta", disk_free=75 * GB)
+    console.others = (*console.others, meta)
+    client = Client(console)
+
+    assert "3 brokers · 1 MetaServer" in re.sub(r"\s+", " ", client.get("/brokers").shown)
+    overview = re.sub(r"\s+", " ", client.get("/").shown)
+    assert "10 topics, 41 partitions, 3 brokers" in overview
+    assert "149.0 GB of disk left on mq-1" in overview

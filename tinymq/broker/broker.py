@@ -80,6 +80,8 @@ class Broker:
         self.committer = Committer(world.scheduler, syncer)
         #: Its number, as the MetaServer gave it; 0 is no broker's, and leads nothing.
         self.id = 0
+        #: Its name; the MetaServer gives one to a broker that was given none.
+        self.name = config.broker.name
         self.address: tuple[str, int] = ("127.0.0.1", 7800)
         #: Partitions that came or changed since `tinymq.reports` emptied the set.
         self.moved: set[Partition] = set()

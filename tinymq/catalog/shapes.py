@@ -92,31 +92,44 @@ PLAN: Final = shape(
     silent=SILENT,
     dry_run=DRY_RUN,
 )
-_BROKER_FACTS: Final = {
+#: What the MetaServer knows of every broker.
+_BROKER_KNOWN: Final[dict[str, Schema]] = {
     "id": WHOLE,
     "name": STRING,
+    "role": STRING,
+    "zone": STRING,
     "host": STRING,
     "port": WHOLE,
+    "version": STRING,
+    "incarnation": said(WHOLE, "Rises with each of its starts."),
+    "started_ms": MILLISECONDS,
     "partitions": said(WHOLE, "How many it leads."),
 }
-#: What a broker tells of itself.
-BROKER: Final = shape(**_BROKER_FACTS, topics=WHOLE)
-#: A broker in a list: what the MetaServer knows, and what the broker tells.
+#: What only a broker itself can tell. What its system does not tell is null.
+_BROKER_TOLD: Final[dict[str, Schema]] = {
+    "pid": WHOLE,
+    "topics": WHOLE,
+    "connections": WHOLE,
+    "slow_clients": said(WHOLE, "Connections that take no more."),
+    "bytes": said(WHOLE, "Bytes of its partitions."),
+    **dict.fromkeys(("memory", "memory_limit"), MAYBE_WHOLE),
+    **dict.fromkeys(("disk_total", "disk_used", "disk_free", "disk_reserve"), MAYBE_WHOLE),
+    **dict.fromkeys(("descriptors", "descriptors_limit", "files", "files_limit"), MAYBE_WHOLE),
+    "reactor_lag_ms": said({"type": ["number", "null"]}, "How late its timers are."),
+}
+#: One broker, told by itself.
+BROKER: Final = shape(**_BROKER_KNOWN, **_BROKER_TOLD)
+#: A broker in a list; what a silent one alone could tell is missing.
 BROKER_ROW: Final[Schema] = {
     "type": "object",
     "properties": {
-        **_BROKER_FACTS,
-        "topics": WHOLE,
-        "role": STRING,
-        "zone": STRING,
-        "version": STRING,
-        "incarnation": said(WHOLE, "Rises with each of its starts."),
-        "started_ms": MILLISECONDS,
+        **_BROKER_KNOWN,
         "draining": said(TRUTH, "Whether it gets no new partitions."),
         "state": {"type": "string", "enum": ["ready", "draining", "silent", "refusing"]},
         "reason": said(MAYBE_STRING, "Why it is not ready."),
+        **_BROKER_TOLD,
     },
-    "required": [*_BROKER_FACTS, "role", "zone", "draining", "state", "reason"],
+    "required": [*_BROKER_KNOWN, "draining", "state", "reason"],
     "additionalProperties": False,
 }
 _TRAFFIC: Final = ("messages_in", "messages_out", "bytes_in", "bytes_out")

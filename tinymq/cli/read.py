@@ -10,9 +10,9 @@ from typing import Any, BinaryIO, Final
 import click
 from attrs import frozen
 
-from tinymq.cli.endless import Outage, until_interrupted
+from tinymq.cli.endless import until_interrupted
 from tinymq.cli.output import json_text, on_terminal, with_times
-from tinymq.cli.reading import Part, Wanted, follow, parts_of, patient, some, until_end
+from tinymq.cli.reading import Part, Wanted, all_known, follow, parts_of, some, until_end
 from tinymq.cli.render import (
     FORMAT_HELP,
     Form,
@@ -166,13 +166,13 @@ class _Amount:
 
 
 def _copy(session: Session, topic: str, parts: list[Part], sink: Sink, amount: _Amount) -> None:
-    consumer = session.client.consumer(None if amount.stop else patient())
+    consumer = session.client.consumer()
     written = 0
     try:
         stream = (
-            until_end(consumer, topic, parts)
+            until_end(consumer, topic, all_known(parts))
             if amount.stop
-            else follow(consumer, topic, parts, Outage(session.sleep))
+            else follow(consumer, topic, parts)
         )
         for records in stream:
             wanted = [placed for placed in records if sink.wants(placed)]
@@ -233,5 +233,7 @@ def tail(
     if count:
         sink.write(some(session, topic, parts, count, newest=True))
     if not no_follow:
-        ends = [Part(part.partition, part.end, part.end) for part in parts]
+        ends = [
+            Part(part.partition, part.end if part.known else part.start, part.end) for part in parts
+        ]
         _copy(session, topic, ends, sink, _Amount())

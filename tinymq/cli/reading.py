@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import fields, frozen
+from attrs import frozen
 
 from tinymq import errors
-from tinymq.cli.endless import Outage
+from tinymq.cli.failure import Failed
+from tinymq.cli.output import note
 from tinymq.cli.render import Placed
 from tinymq.cli.session import Session
 from tinymq.cli.values import Position
-from tinymq.errors import TinyMQError
 
 if TYPE_CHECKING:
-    from tinymq.sync import Consumer, ConsumerBatch, ConsumerConfig
+    from tinymq.sync import Consumer, ConsumerBatch
 
 #: Seconds between two looks at whether a gap was passed over.
 GLANCE_S: Final = 0.1
 #: Seconds without records after which a broker is asked whether it is there.
 SILENCE_S: Final = 1.0
-#: Seconds without a broker's word after which somebody who follows is told of it.
-LOST_S: Final = 5.0
+
+
+#: The end of a partition whose broker is silent.
+UNKNOWN: Final = -1
 
 
 @frozen
@@ -35,12 +36,17 @@ class Part:
     Attributes:
         partition: Its number.
         start: Where to begin: an offset, or a start of the client.
-        end: Its end when it was looked at.
+        end: Its end when it was looked at; `UNKNOWN` while its broker is silent.
     """
 
     partition: int
     start: Any
     end: int
+
+    @property
+    def known(self) -> bool:
+        """Whether its broker said where it ends."""
+        return self.end != UNKNOWN
 
 
 @frozen
@@ -63,6 +69,8 @@ def parts_of(session: Session, wanted: Wanted) -> list[Part]:
     """
     Look where reading begins and where each partition ends now.
 
+    A partition whose broker is silent is told of; its end is not known.
+
     Raises:
         UnknownTopic: There is no such topic. Looking never makes one.
         UnknownPartition: It has no such partition.
@@ -77,10 +85,39 @@ def parts_of(session: Session, wanted: Wanted) -> list[Part]:
             )
     chosen = [known[partition] for partition in wanted.partitions or sorted(known)]
     exact = len(wanted.partitions) == 1 or len(known) == 1
-    return [
-        Part(row["partition"], _start(wanted.position, row, exact=exact), row["end"])
-        for row in chosen
-    ]
+    parts = []
+    for row in chosen:
+        if row["end"] is None:
+            note(f"partition {row['partition']} cannot be read now: {row['reason']}")
+            parts.append(Part(row["partition"], _start_of_silent(wanted.position), UNKNOWN))
+        else:
+            start = _start(wanted.position, row, exact=exact)
+            parts.append(Part(row["partition"], start, row["end"]))
+    return parts
+
+
+def all_known(parts: Sequence[Part]) -> list[Part]:
+    """
+    Refuse to take some partitions for all of them.
+
+    Raises:
+        Failed: The broker of one is silent.
+    """
+    silent = [str(part.partition) for part in parts if not part.known]
+    if silent:
+        raise Failed(
+            f"the end of partition {', '.join(silent)} is not known",
+            "-p reads the others; without --exit the broker is waited for",
+        )
+    return list(parts)
+
+
+def _start_of_silent(position: Position) -> Any:
+    """Say where reading begins in a partition of which nothing is known."""
+    from tinymq.sync import EARLIEST, LATEST, At  # noqa: PLC0415 - not needed for --help
+
+    starts = {"earliest": EARLIEST, "time": At(position.value), "offset": position.value}
+    return starts.get(position.kind, LATEST)
 
 
 def _start(position: Position, row: dict[str, Any], *, exact: bool) -> Any:
@@ -105,30 +142,11 @@ def _start(position: Position, row: dict[str, Any], *, exact: bool) -> Any:
     return min(max(position.value, first), end)
 
 
-def patient() -> ConsumerConfig:
-    """Give the settings of a consumer that tells soon when no broker answers any more."""
-    from tinymq.sync import ConsumerConfig  # noqa: PLC0415 - not needed for --help
-
-    known = {each.name for each in fields(ConsumerConfig)}
-    name = "give_up_s" if "give_up_s" in known else "deadline_s"
-    settings: dict[str, Any] = {name: LOST_S}
-    return ConsumerConfig(**settings)
-
-
-def follow(
-    consumer: Consumer, topic: str, parts: Sequence[Part], outage: Outage
-) -> Iterator[list[Placed]]:
-    """Yield the records of each batch, for ever; an outage is waited for."""
+def follow(consumer: Consumer, topic: str, parts: Sequence[Part]) -> Iterator[list[Placed]]:
+    """Yield the records of each batch, for ever; the client outlasts an outage, and says so."""
     _assign(consumer, topic, parts)
-    partitions = [part.partition for part in parts]
-    while True:
-        try:
-            batch = consumer.next_batch()
-        except TinyMQError as error:
-            outage.outlast(partial(consumer.end_offsets, topic, partitions), error)
-        else:
-            assert batch is not None
-            yield _placed(batch)
+    for batch in consumer:
+        yield _placed(batch)
 
 
 def _assign(consumer: Consumer, topic: str, parts: Sequence[Part]) -> None:
@@ -180,7 +198,7 @@ def some(
         count: Most records.
         newest: Whether the last of them are wanted, not the first.
     """
-    parts = [Part(part.partition, part.start, _end(part, count)) for part in parts]
+    parts = [Part(each.partition, each.start, _end(each, count)) for each in parts if each.known]
     found: dict[int, list[Placed]] = {part.partition: [] for part in parts}
     consumer = session.client.consumer()
     try:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+from typing_extensions import override
 
+from tinymq.cli.output import note
 from tinymq.cli.values import DURATION
 from tinymq.cli.wrongport import explain
 from tinymq.errors import DeadlineExceeded, UnreachableError
@@ -35,6 +38,7 @@ def connect(url: str, timeout: float) -> Client:
     """
     from tinymq.sync import Client, ClientConfig  # noqa: PLC0415 - not needed for --help
 
+    _hear()
     config = ClientConfig(
         client_id="tinymq-cli",
         connect_timeout_s=min(timeout, 5.0),
@@ -43,6 +47,24 @@ def connect(url: str, timeout: float) -> Client:
         wait_for_broker=False,
     )
     return Client(url, config)
+
+
+class _Notes(logging.Handler):
+    """Shows people what the client says: that a connection was lost, that it is back."""
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show a line."""
+        error = record.exc_info[1] if record.exc_info else None
+        note(record.getMessage() + (f": {error}" if error else ""))
+
+
+def _hear() -> None:
+    """Let the client's log lines come to stderr, once, and so that they move no cursor."""
+    log = logging.getLogger("tinymq.sync")
+    if not any(isinstance(handler, _Notes) for handler in log.handlers):
+        log.addHandler(_Notes())
+        log.propagate = False
 
 
 class Session:

@@ -14,6 +14,7 @@ from tinymq.cli.output import (
     Row,
     facts,
     key,
+    note,
     output_option,
     show,
     write_json,
@@ -33,6 +34,18 @@ def _setting(name: str) -> Any:
 def _partitions(row: Row) -> int:
     found = row.get("partitions", 0)
     return found if isinstance(found, int) else len(found)
+
+
+def _messages(row: Row) -> int | None:
+    """Count what a partition holds; unknown while its broker is silent."""
+    start, end = row.get("start"), row.get("end")
+    return None if start is None or end is None else end - start
+
+
+def _tell_silent(found: Row) -> None:
+    """Say which brokers did not answer, so that nobody takes a part for the whole."""
+    for name in found.get("silent") or ():
+        note(f"broker {name} does not answer; what it holds is not counted")
 
 
 def _state(row: Row) -> str:
@@ -55,7 +68,7 @@ PARTITION_COLUMNS: Final = (
     Column("PARTITION", key("partition"), right=True),
     Column("START", key("start"), right=True),
     Column("END", key("end"), right=True),
-    Column("MESSAGES", lambda row: row["end"] - row["start"], right=True),
+    Column("MESSAGES", _messages, right=True),
     Column("BYTES", key("bytes"), human_size, right=True),
     Column("OLDEST", key("oldest_ms"), iso),
     Column("NEWEST", key("newest_ms"), iso),
@@ -101,28 +114,31 @@ def list_topics(
     session: Session, pattern: str, sort: str, limit: int | None, columns: str, output: str
 ) -> None:
     """List topics."""
-    found, total, more = _collect(session, pattern, sort, limit)
-    document = {"topics": found, "more": more, "total": total}
+    found, total, more, silent = _collect(session, pattern, sort, limit)
+    document = {"topics": found, "more": more, "total": total, "silent": silent}
     show(Listing(found, COLUMNS, document), output, columns)
+    _tell_silent(document)
 
 
 def _collect(
     session: Session, pattern: str, sort: str, limit: int | None
-) -> tuple[list[dict[str, Any]], int, bool]:
+) -> tuple[list[dict[str, Any]], int, bool, list[str]]:
     """Ask for page after page; an order other than by name needs all of them."""
     found: list[dict[str, Any]] = []
+    silent: dict[str, None] = {}
     most = limit if sort == "name" else None
     while True:
         size = PAGE if most is None else min(PAGE, most - len(found))
         after = found[-1]["name"] if found else ""
         reply = session.operate("topic.list", filter=pattern, after=after, limit=size)
         found += reply["topics"]
+        silent |= dict.fromkeys(reply.get("silent") or ())
         if not reply["more"] or not reply["topics"] or len(found) == most:
             break
     if sort != "name":
         found.sort(key=lambda row: (-row[sort], row["name"]))
     shown = found[:limit]
-    return shown, reply["total"], reply["more"] or len(shown) < len(found)
+    return shown, reply["total"], reply["more"] or len(shown) < len(found), list(silent)
 
 
 @topic.command("create")
@@ -187,6 +203,7 @@ def info(session: Session, name: str, partitions: bool, output: str) -> None:
         if partitions or output == "wide":
             click.echo()
             show(Listing(rows, PARTITION_COLUMNS), output)
+    _tell_silent(found)
 
 
 def _facts(found: Row) -> list[tuple[str, str]]:
@@ -334,6 +351,7 @@ def _show_plan(reply: Row, output: str, sentence: str) -> None:
     if output != "table":
         rows = [{"topic": plan["topic"], **row} for row in plan["partitions"]]
         show(Listing(rows, PLAN_COLUMNS, reply, "topic"), output)
+    _tell_silent(plan)
 
 
 def _amount(plan: Row) -> str:

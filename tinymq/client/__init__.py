@@ -17,8 +17,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from tinymq.client.core.address import DEFAULT_URL
-from tinymq.client.core.config import Backoff, ClientConfig, ConsumerConfig, ProducerConfig
+from tinymq.client.core.config import (
+    Backoff,
+    ClientConfig,
+    ConsumerConfig,
+    LookupConfig,
+    ProducerConfig,
+)
 from tinymq.client.core.delivered import ConsumerBatch
+from tinymq.client.core.directory import Node
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.results import Account, Failed, PartlySent, Position, Sent
 from tinymq.client.core.starts import EARLIEST, LATEST, At, Mark
@@ -27,13 +34,20 @@ if TYPE_CHECKING:
     from tinymq.client.admin import Admin
     from tinymq.client.client import Client
     from tinymq.client.consumer import Consumer
+    from tinymq.client.lookup import Lookup
+    from tinymq.client.lookup_consumer import LookupConsumer
+    from tinymq.client.lookup_producer import LookupProducer, Stored
     from tinymq.client.producer import Producer
 
 _LAZY: Final = {
     "Admin": "tinymq.client.admin",
     "Client": "tinymq.client.client",
     "Consumer": "tinymq.client.consumer",
+    "Lookup": "tinymq.client.lookup",
+    "LookupConsumer": "tinymq.client.lookup_consumer",
+    "LookupProducer": "tinymq.client.lookup_producer",
     "Producer": "tinymq.client.producer",
+    "Stored": "tinymq.client.lookup_producer",
 }
 
 __all__ = [
@@ -50,12 +64,18 @@ __all__ = [
     "ConsumerBatch",
     "ConsumerConfig",
     "Failed",
+    "Lookup",
+    "LookupConfig",
+    "LookupConsumer",
+    "LookupProducer",
     "Mark",
+    "Node",
     "PartlySent",
     "Position",
     "Producer",
     "ProducerConfig",
     "Sent",
+    "Stored",
     "TopicInfo",
 ]
 

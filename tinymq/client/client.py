@@ -15,7 +15,7 @@ from tinymq.client.admin import Admin
 from tinymq.client.consumer import Consumer
 from tinymq.client.core.address import parse_url, url_from
 from tinymq.client.core.admin import operate
-from tinymq.client.core.cluster import Cluster
+from tinymq.client.core.cluster import Cluster, LinkWatch
 from tinymq.client.core.config import ClientConfig, ConsumerConfig, ProducerConfig
 from tinymq.client.core.fork import Home
 from tinymq.client.core.metadata import TopicInfo
@@ -129,6 +129,20 @@ class Client:
             - with `ClosedError`, `ForkedError`, or `CancelledError`.
         """
         return _joined([self._topic(name, create=create) for name in topics])
+
+    @property
+    def failing(self) -> bool:
+        """Whether no broker answers, though one was tried."""
+        return all(link.failing for link in self._cluster.links)
+
+    def on_links(self, changed: Callable[[], None]) -> None:
+        """
+        Call whenever a link comes up, goes down or takes more.
+
+        Args:
+            changed: What to call.
+        """
+        self._cluster.add(LinkWatch(changed))
 
     def close(self) -> Deferred[None]:
         """

@@ -144,7 +144,7 @@ class Telling:
         host, port = broker.address
         return {
             "node": self._meta.registry.cluster.hex(),
-            "name": broker.config.broker.name,
+            "name": broker.name,
             "host": host,
             "port": port,
             "zone": broker.config.cluster.zone,

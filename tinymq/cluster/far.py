@@ -98,6 +98,9 @@ class FarMeta:
         """
         self._broker = broker
         broker.id = self._number
+        known = self._replica.registry.brokers.get(self._number)
+        if known is not None:
+            broker.name = known.name
         self.directory.refused = self._refused
         return Forwarding(node, self.directory)
 
@@ -137,6 +140,7 @@ class FarMeta:
                     reminded = seconds()
                     self._log.warn("the MetaServer says: {error}; trying again", error=error)
             else:
+                broker.name = member.name
                 if member.id != self._number:
                     self._number = broker.id = member.id
                     write_number(self._folder, member.id)

@@ -48,7 +48,7 @@ class Keeping:
         broker = self._broker
         if broker.id:
             self.registration = self._meta.register(
-                broker.id, broker.config.broker.name, broker.address, takeover=True
+                broker.id, broker.name, broker.address, takeover=True
             )
 
     def start(self) -> None:

@@ -18,12 +18,12 @@ class People(Base):
         """List clients of all brokers, or of one."""
         known = sorted({self._broker.id, *self._registry().brokers})
         asked = [each for each in known if query.broker in (None, each)]
-        silent: list[str] = []
+        silent = [each.name for each in self.board.silent() if query.broker in (None, each.id)]
         found = await gatherResults(
             [Deferred.fromCoroutine(self._clients_of(each, silent)) for each in asked]
         )
         rows = [client for clients in found for client in clients]
-        return select_clients(rows, query, tuple(sorted(silent)))
+        return select_clients(rows, query, tuple(sorted(set(silent))))
 
     async def _clients_of(self, broker_id: int, silent: list[str]) -> list[ClientSnapshot]:
         connected = self._node.connected

@@ -9,6 +9,15 @@ from tinymq.catalog.cluster import LEVEL
 from tinymq.errors import StateError
 from tinymq.logs import Logs
 from tinymq.operation import DRY, Operation, Result, table
+from tinymq.vitals import Vitals
+
+#: What is told of the process of a broker, as `tinymq.stats.BrokerSnapshot` has it.
+_TOLD: Final = (
+    *("id", "name", "role", "zone", "version", "pid", "started_ms", "incarnation"),
+    *("topics", "partitions", "connections", "slow_clients"),
+    *("memory", "memory_limit", "disk_total", "disk_used", "disk_free", "disk_reserve"),
+    *("descriptors", "descriptors_limit", "files", "files_limit", "reactor_lag_ms"),
+)
 
 
 class Process:
@@ -16,22 +25,15 @@ class Process:
 
     _broker: Broker
     _logs: Logs | None
+    vitals: Vitals
 
     def info(self) -> Result:
-        """Describe the broker, and whether it takes publishing."""
-        broker = self._broker
-        return {
-            "broker": {
-                "id": broker.id,
-                "name": broker.config.broker.name,
-                "host": broker.address[0],
-                "port": broker.address[1],
-                "topics": len(broker.meta.registry.topics),
-                "partitions": len(broker.partitions()),
-            },
-            "ready": broker.ready is None,
-            "reason": broker.ready,
-        }
+        """Describe the broker against its limits, and whether it takes publishing."""
+        broker, looked = self._broker, self.vitals.snapshot()
+        facts = {name: getattr(looked, name) for name in _TOLD}
+        facts["host"], facts["port"] = broker.address
+        facts["bytes"] = broker.load["bytes"]
+        return {"broker": facts, "ready": broker.ready is None, "reason": broker.ready}
 
     def log_level(self, level: str, *, dry_run: bool) -> Result:
         """Change which log lines are written, until the next start."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 from attrs import field, frozen
@@ -156,7 +157,7 @@ class Base:
     # --- asking brokers -----------------------------------------------------------
 
     async def _ask(
-        self, brokers: Iterable[int], operation: str, arguments: Mapping[str, Any]
+        self, brokers: Collection[int], operation: str, arguments: Mapping[str, Any]
     ) -> Answers:
         """
         Ask several brokers at the same time.
@@ -164,18 +165,30 @@ class Base:
         Raises:
             WireError: What one of them refused; silence is no error.
         """
-        answers = Answers()
+        answers = Answers(silent=self._known_silent(brokers))
         waiting: list[Deferred[None]] = []
-        for broker_id in sorted(set(brokers)):
-            if broker_id != self._broker.id and broker_id not in self._meta.registry.brokers:
-                answers.silent[broker_id] = "it is not there"
-                continue
+        for broker_id in sorted(set(brokers) - answers.silent.keys()):
             one = Deferred.fromCoroutine(self._ask_one(answers, broker_id, operation, arguments))
             waiting.append(one)
         for ok, failure in await DeferredList(waiting, consumeErrors=True):
             if not ok:
                 failure.raiseException()  # type: ignore[attr-defined]
         return answers
+
+    def _known_silent(self, brokers: Collection[int]) -> dict[int, str]:
+        """Say which of some brokers need not be waited for again, and why."""
+        found = {
+            broker_id: "it is not there"
+            for broker_id in brokers
+            if broker_id != self._broker.id and broker_id not in self._meta.registry.brokers
+        }
+        if self.board is not None:
+            self.board.look()
+            for each in self.board.silent():
+                if each.id in brokers:
+                    since = datetime.fromtimestamp(each.since_ms / 1000, UTC)
+                    found[each.id] = f"not heard since {since:%H:%M:%S} UTC"
+        return found
 
     async def _ask_one(
         self, answers: Answers, broker_id: int, operation: str, arguments: Mapping[str, Any]
@@ -196,7 +209,7 @@ class Base:
     def _broker_name(self, broker_id: int) -> str:
         """Name a broker, live or not."""
         if broker_id == self._broker.id:
-            return self._broker.config.broker.name
+            return self._broker.name
         known = self._registry.brokers.get(broker_id) or self._registry.known.get(broker_id)
         return known.name if known is not None else f"broker {broker_id}"
 
@@ -211,7 +224,7 @@ class Base:
             for each in known.values():
                 if broker in (each.name, str(each.id)):
                     return each.id
-        if broker in (str(self._broker.id), self._broker.config.broker.name):
+        if broker in (str(self._broker.id), self._broker.name):
             return self._broker.id
         names = ", ".join(sorted(each.name for each in self._registry.brokers.values()))
         raise UnknownBroker(f"there is no broker {broker[:100]!r}; there are {names or 'none'}")

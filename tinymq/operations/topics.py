@@ -179,18 +179,22 @@ class Topics(Base):
         known = answers.rows
         return [
             {
-                **(known.get(index) or self._missing(index, leader, answers)),
+                **(known.get(index) or self._missing(topic, index, answers)),
                 "leader": self._broker_name(leader),
                 "leader_id": leader,
             }
             for index, leader in enumerate(topic.leaders)
         ]
 
-    def _missing(self, index: int, leader: int, answers: Answers) -> Result:
+    def _missing(self, topic: Topic, index: int, answers: Answers) -> Result:
+        """Describe a partition whose leader says nothing, as it was when that was heard last."""
+        leader = topic.leaders[index]
         why = answers.silent.get(leader, "it has not opened this partition yet")
-        facts = dict.fromkeys(("start", "end", "bytes", "oldest_ms", "newest_ms"))
-        name = self._broker_name(leader)
-        reason = f"{name} does not answer: {why}"
+        facts: Result = dict.fromkeys(("start", "end", "bytes", "oldest_ms", "newest_ms"))
+        if self.board is not None:
+            report = self.board.places(topic)[index].report
+            facts = {name: getattr(report, name) for name in facts}
+        reason = f"{self._broker_name(leader)} does not answer: {why}"
         return {"partition": index, **facts, "dropped": 0, "state": "offline", "reason": reason}
 
     def _plan(self, topic: Topic, answers: Answers, *, dry_run: bool) -> Result:

@@ -17,6 +17,7 @@ from tinymq import errors
 from tinymq.web.config import WebConfig
 from tinymq.web.input import BadInput, form_of
 from tinymq.web.port import Console
+from tinymq.web.recent import Recent
 from tinymq.web.render import Renderer
 from tinymq.web.security import foreign, token_fits
 
@@ -130,14 +131,15 @@ class Base:
     Args:
         console: The broker.
         config: The settings of the web side.
+        recent: What was just written.
     """
 
     app = Klein()
 
-    def __init__(self, console: Console, config: WebConfig) -> None:
+    def __init__(self, console: Console, config: WebConfig, recent: Recent) -> None:
         self._console = console
         self._config = config
-        self._renderer = Renderer(config)
+        self._renderer = Renderer(config, recent)
 
     def _form(self, request: Request) -> dict[str, str]:
         """

@@ -4,6 +4,7 @@ The door of the web side: what is checked before any page is chosen.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
@@ -16,9 +17,11 @@ from tinymq.web.cluster_api import ClusterApi
 from tinymq.web.config import WebConfig
 from tinymq.web.dashboard import Dashboard
 from tinymq.web.port import Console
+from tinymq.web.recent import Recent
 from tinymq.web.security import header, host_allowed, set_headers
 
 _FOREVER: Final = "public, max-age=31536000, immutable"
+_LOOKING: Final = frozenset({b"GET", b"HEAD"})
 _METHODS: Final = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE"})
 
 
@@ -55,16 +58,18 @@ class Gate(Resource):
     Args:
         console: The broker.
         config: The settings of the web side.
+        seconds: The time, as the reactor tells it.
     """
 
     isLeaf = True  # noqa: N815
 
-    def __init__(self, console: Console, config: WebConfig) -> None:
+    def __init__(self, console: Console, config: WebConfig, seconds: Callable[[], float]) -> None:
         super().__init__()
+        self._recent = Recent(seconds)
         self._config = config
         self._assets = packaged()
         self._api = ClusterApi(console, config).app.resource()
-        self._pages = Dashboard(console, config).app.resource()
+        self._pages = Dashboard(console, config, self._recent).app.resource()
 
     @override
     def render(self, request: Request) -> bytes | int:
@@ -78,6 +83,11 @@ class Gate(Resource):
             return _plain(request, 404, "There is nothing at this address.")
         if request.path.startswith(b"/static/"):
             return self._static(request)
+        if request.method not in _LOOKING:
+            self._recent.forget()
+        ready = self._recent.find(request)
+        if ready is not None:
+            return ready
         to_api = request.path.startswith((b"/api/", b"/-/"))
         pages = self._api if to_api else self._pages
         return pages.render(request)  # type: ignore[arg-type, return-value]

@@ -121,6 +121,7 @@ class Pages(Base):
             tightest=tightest(cluster),
             rows=listed if len(listed) <= _FEW_BROKERS else Order().of(listed)[:_FEW_BROKERS],
             broker_count=len(listed),
+            meta_count=sum(row.broker.role == "meta" for row in listed),
             span=span,
             span_title=span_title,
             charts=_charts(trail, times, span_ms),

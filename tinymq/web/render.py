@@ -27,6 +27,7 @@ from tinymq.web.config import WebConfig
 from tinymq.web.placement import led_here, ranges, reasons
 from tinymq.web.plaintext import BIDI, one_line, to_text
 from tinymq.web.port import Plan
+from tinymq.web.recent import Recent
 from tinymq.web.security import header, session_of, token_of
 from tinymq.web.templates import find_templates
 from tinymq.web.verdict import SKEW, skewed
@@ -182,10 +183,12 @@ class Renderer:
 
     Args:
         config: The settings of the web side.
+        recent: Is given the fragments that other tabs may want too.
     """
 
-    def __init__(self, config: WebConfig) -> None:
+    def __init__(self, config: WebConfig, recent: Recent) -> None:
         self._config = config
+        self._recent = recent
         self._environment = _environment()
 
     def page(
@@ -227,7 +230,10 @@ class Renderer:
         if any(mark in text for mark in _MARKED):
             text = text.translate(_MARKS)
         request.setHeader("Content-Type", "text/html; charset=utf-8")
-        return deliver(request, text.encode("utf-8", "replace"), keep=keep)
+        body = deliver(request, text.encode("utf-8", "replace"), keep=keep)
+        if keep and view.fragment and view.token not in text:
+            self._recent.keep(request, body)
+        return body
 
 
 def deliver(request: Request, body: bytes, *, keep: bool = False) -> bytes:
@@ -246,6 +252,6 @@ def deliver(request: Request, body: bytes, *, keep: bool = False) -> bytes:
         if request.setETag(tag.encode()) is CACHED:
             return b""
     if len(body) > _SMALL and "gzip" in (header(request, "accept-encoding") or ""):
-        body = gzip.compress(body, 5, mtime=0)
+        body = gzip.compress(body, 4, mtime=0)
         request.setHeader("Content-Encoding", "gzip")
     return body

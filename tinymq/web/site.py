@@ -148,7 +148,7 @@ def make_site(console: Console, clock: IReactorTime, config: WebConfig) -> Site:
         body_seconds = config.body_seconds
 
     options: dict[str, Any] = {"reactor": clock, "timeout": config.idle_seconds}
-    site = QuietSite(Gate(console, config), requestFactory=BoundRequest, **options)
+    site = QuietSite(Gate(console, config, clock.seconds), requestFactory=BoundRequest, **options)
     site.protocol = BoundChannel  # type: ignore[assignment, method-assign]
     site.displayTracebacks = False
     return site

@@ -188,7 +188,9 @@ def tightest(cluster: ClusterSnapshot) -> tuple[str, int] | None:
     left = [
         (max(0, broker.disk_free - broker.disk_reserve), broker.name)
         for broker in cluster.brokers
-        if broker.disk_free is not None and broker.disk_reserve is not None
+        if broker.disk_free is not None
+        and broker.disk_reserve is not None
+        and broker.role != "meta"
     ]
     if not left:
         return None

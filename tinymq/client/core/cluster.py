@@ -43,6 +43,33 @@ class Part(Protocol):
         """Nothing works any more; end every pending call."""
 
 
+class LinkWatch:
+    """
+    A part that is told of links and of nothing else.
+
+    Args:
+        changed: Called when one changed.
+    """
+
+    wake_at = inf
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+
+    def tick(self, now: float) -> None:
+        """Do nothing."""
+
+    def link_changed(self, now: float) -> None:
+        """Tell."""
+        self._changed()
+
+    def topics_changed(self, now: float) -> None:
+        """Do nothing."""
+
+    def cluster_closed(self, now: float) -> None:
+        """Do nothing."""
+
+
 class _Again:
     """A request that is repeated until its deadline."""
 

@@ -156,6 +156,28 @@ class ClientConfig:
 
 
 @frozen(kw_only=True)
+class LookupConfig:
+    """
+    Settings of a client that finds independent brokers by lookup servers.
+
+    Attributes:
+        refresh_s: Nodes of topics in use are asked for again after this time.
+        timeout_s: Time for the answer of a lookup server.
+        patience_s: How long a caller waits for the other lookup servers after
+            the first of them has answered.
+        attempt_s: Time that a producer gives one node before it takes another.
+        client: Settings of the clients of nodes and lookup servers. Its zone
+            says which nodes a producer prefers.
+    """
+
+    refresh_s: float = _seconds(10.0, 0.1)
+    timeout_s: float = _seconds(3.0)
+    patience_s: float = _seconds(0.5)
+    attempt_s: float = _seconds(5.0)
+    client: ClientConfig = field(factory=ClientConfig, validator=_instance(ClientConfig))
+
+
+@frozen(kw_only=True)
 class ProducerConfig:
     """
     Settings of a producer.

@@ -7,6 +7,7 @@ from itertools import islice
 
 from typing_extensions import override
 
+from tinymq.client.core.directory import Node
 from tinymq.client.core.starts import Mark
 from tinymq.wire.records import Headers, Record, RecordBatch
 
@@ -28,9 +29,11 @@ class ConsumerBatch:
         topic: Name of the topic.
         partition: Number of the partition.
         high_watermark: The offset behind the last visible record, when fetched.
+        node: The independent broker it comes from, where several are read by way
+            of lookup servers; otherwise None.
     """
 
-    __slots__ = ("_batch", "_skip", "high_watermark", "partition", "topic")
+    __slots__ = ("_batch", "_skip", "high_watermark", "node", "partition", "topic")
 
     def __init__(
         self, topic: str, partition: int, batch: RecordBatch, skip: int, high_watermark: int
@@ -38,6 +41,7 @@ class ConsumerBatch:
         self.topic = topic
         self.partition = partition
         self.high_watermark = high_watermark
+        self.node: Node | None = None
         self._batch = batch
         self._skip = skip
 

@@ -1,0 +1,271 @@
+"""A consumer of one topic at every node that has it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from attrs import define
+from twisted.internet.defer import Deferred, fail
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+
+from tinymq.client.core.config import ConsumerConfig
+from tinymq.client.core.delivered import ConsumerBatch
+from tinymq.client.core.directory import Node
+from tinymq.client.core.fetching import MOVED
+from tinymq.client.core.starts import LATEST, At, Mark, Start, read_start
+from tinymq.errors import ClosedError, TinyMQError, WireError
+
+if TYPE_CHECKING:
+    from tinymq.client.client import Client
+    from tinymq.client.consumer import Consumer
+    from tinymq.client.lookup import Lookup
+
+
+@define(eq=False)
+class _Reader:
+    """Reads one node."""
+
+    node: Node
+    client: Client
+    consumer: Consumer
+
+
+@define(eq=False)
+class _Waiter:
+    """One `next_batch` that waits."""
+
+    deferred: Deferred[ConsumerBatch | None]
+    timer: IDelayedCall | None = None
+
+
+@define(eq=False)
+class _Offer:
+    """What one node has for whoever asks next; it goes on when that is taken."""
+
+    batch: ConsumerBatch | None
+    error: TinyMQError | None
+    taken: Deferred[None]
+
+
+class LookupConsumer:
+    """
+    Reads a topic from every node that has it; made by `Lookup.consumer`.
+
+    ::
+
+        async for batch in lookup.consumer("clicks"):
+            handle(batch.node.name, batch.values)
+
+    It connects to nodes as they appear and leaves those that are no longer
+    announced; one that comes back is read on where it was left. The nodes take
+    turns. There is no order between them.
+
+    Args:
+        lookup: Finds the nodes.
+        topic: Name of the topic.
+        start: Where to start at each.
+        config: Settings.
+
+    Attributes:
+        topic: Name of the topic.
+    """
+
+    _log = Logger()
+
+    def __init__(self, lookup: Lookup, topic: str, start: Start, config: ConsumerConfig) -> None:
+        self.topic = topic
+        self._lookup = lookup
+        self._config = config
+        self._start: Start = read_start(start)
+        self._since_ms = int(lookup.wall() * 1000)
+        self._readers: dict[str, _Reader] = {}
+        self._marks: dict[str, dict[int, Mark]] = {}
+        self._line: deque[_Offer] = deque()
+        self._waiters: deque[_Waiter] = deque()
+        self._met = False
+        self._closed = False
+        lookup.directory.watch(topic, lookup.reactor.seconds())
+        lookup.arm()
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The nodes that are read now."""
+        return [reader.node for reader in self._readers.values()]
+
+    def marks(self) -> dict[str, dict[int, Mark]]:
+        """Say where every partition of every node stands, by the node's id."""
+        return {**self._marks, **{one: self._stand(reader) for one, reader in self._read()}}
+
+    def next_batch(self, timeout: float | None = None) -> Deferred[ConsumerBatch | None]:
+        """
+        Get the next batch of any node; several calls are served in turn.
+
+        Args:
+            timeout: Seconds to wait for one; None waits for ever.
+
+        Returns:
+            A Deferred that ends
+
+            - with a `ConsumerBatch`, whose `node` says where it comes from;
+            - with None when `timeout` has passed;
+            - with what happened at one node, as for `Consumer.next_batch`, with the
+              node's name in the error's data. The others go on; this one is tried
+              again when the lookup servers were asked next;
+            - with `ClosedError`, or `CancelledError`.
+        """
+        if self._closed:
+            return fail(ClosedError("the consumer was closed"))
+        waiter = _Waiter(Deferred(self._cancelled))
+        self._waiters.append(waiter)
+        if timeout is not None:
+            later = self._lookup.reactor.callLater
+            waiter.timer = later(max(0.0, timeout), self._timed_out, waiter)
+        self._serve()
+        return waiter.deferred
+
+    def __aiter__(self) -> AsyncIterator[ConsumerBatch]:
+        return self
+
+    async def __anext__(self) -> ConsumerBatch:
+        try:
+            batch = await self.next_batch()
+        except ClosedError:
+            raise StopAsyncIteration from None
+        assert batch is not None
+        return batch
+
+    def close(self) -> None:
+        """Stop reading; waiting calls end with `ClosedError`."""
+        if self._closed:
+            return
+        self._closed = True
+        self._lookup.directory.unwatch(self.topic)
+        self._lookup.forget(self)
+        for _, reader in self._read():
+            self._leave(reader)
+        line, self._line = self._line, deque()
+        for offer in line:
+            offer.taken.callback(None)
+        while self._waiters:
+            waiter = self._pop(self._waiters[0])
+            waiter.deferred.errback(ClosedError("the consumer was closed"))
+
+    def follow(self) -> None:
+        """Read the nodes that are known now, and no others."""
+        if self._closed:
+            return
+        known = {node.id: node for node in self._lookup.directory.known(self.topic)}
+        for one, reader in self._read():
+            if known.get(one) != reader.node:
+                self._leave(reader)
+        for node in known.values():
+            if node.id not in self._readers:
+                self._join(node)
+        self._met = True
+
+    def look(self) -> None:
+        """Ask the lookup servers when a node does not answer."""
+        if any(reader.client.failing for _, reader in self._read()):
+            self._lookup.refresh(self.topic)
+
+    # --- inside ----------------------------------------------------------------
+
+    def _read(self) -> list[tuple[str, _Reader]]:
+        return list(self._readers.items())
+
+    def _join(self, node: Node) -> None:
+        client = self._lookup.lease(node)
+        reader = _Reader(node, client, client.consumer(self._config))
+        self._readers[node.id] = reader
+        self._log.debug("Reading {topic} at {node}", topic=self.topic, node=node.name)
+        reading = Deferred.fromCoroutine(self._follow_one(reader))
+        reading.addErrback(lambda failure: self._log.failure("Reading a node failed", failure))
+
+    def _leave(self, reader: _Reader) -> None:
+        if self._readers.get(reader.node.id) is not reader:
+            return
+        self._marks[reader.node.id] = self._stand(reader)
+        del self._readers[reader.node.id]
+        reader.consumer.close()
+        self._lookup.release(reader.node)
+
+    def _stand(self, reader: _Reader) -> dict[int, Mark]:
+        try:
+            marks = reader.consumer.marks(self.topic)
+        except ClosedError:
+            marks = {}
+        return {**self._marks.get(reader.node.id, {}), **marks}
+
+    async def _follow_one(self, reader: _Reader) -> None:
+        try:
+            await reader.consumer.assign(self.topic, start=self._start_at(reader.node))
+        except TinyMQError as error:
+            # A node may announce a topic before it can serve it; the next round comes.
+            self._log.debug(
+                "{node} cannot be read yet: {error}", node=reader.node.name, error=error
+            )
+            self._leave(reader)
+            return
+        while True:
+            batch, wrong = None, None
+            try:
+                batch = await reader.consumer.next_batch()
+            except ClosedError:
+                return
+            except TinyMQError as error:
+                wrong = error
+            offer = _Offer(batch, wrong, Deferred())
+            if batch is not None:
+                batch.node = reader.node
+            if wrong is not None:
+                self._blame(reader, wrong)
+            self._line.append(offer)
+            self._serve()
+            await offer.taken
+            if wrong is not None:
+                self._leave(reader)
+                return
+
+    def _blame(self, reader: _Reader, error: TinyMQError) -> None:
+        """Name the node; a topic made anew there is read from its start next time."""
+        if isinstance(error, WireError):
+            error.data.setdefault("node", reader.node.name)
+        if isinstance(error, MOVED):
+            self._leave(reader)
+            self._marks.pop(reader.node.id, None)
+
+    def _start_at(self, node: Node) -> dict[int, Start] | Start:
+        marks = self._marks.get(node.id)
+        if marks:
+            return dict(marks)
+        if self._start == LATEST and self._met:
+            return At(self._since_ms)  # what came there before we heard of it counts
+        return self._start
+
+    def _serve(self) -> None:
+        while self._line and self._waiters:
+            offer = self._line.popleft()
+            waiter = self._pop(self._waiters[0])
+            if offer.error is not None:
+                waiter.deferred.errback(offer.error)
+            else:
+                waiter.deferred.callback(offer.batch)
+            offer.taken.callback(None)
+
+    def _pop(self, waiter: _Waiter) -> _Waiter:
+        self._waiters.remove(waiter)
+        if waiter.timer is not None and waiter.timer.active():
+            waiter.timer.cancel()
+        return waiter
+
+    def _timed_out(self, waiter: _Waiter) -> None:
+        self._pop(waiter).deferred.callback(None)
+
+    def _cancelled(self, deferred: Deferred[ConsumerBatch | None]) -> None:
+        for waiter in self._waiters:
+            if waiter.deferred is deferred:
+                self._pop(waiter)
+                return
