@@ -89,6 +89,7 @@ class Operation:
         text: What it does, in one sentence.
         http: Where it is in the HTTP API; None for what is not for people.
         cli: The words of the command; None for what is not for people.
+        usage: What follows them, where that is not the required parameters.
         result: The fields of what it gives, as JSON Schema; nothing for what is not for people.
     """
 
@@ -101,12 +102,20 @@ class Operation:
     text: str = field(default="", kw_only=True)
     http: Http | None = field(default=None, kw_only=True)
     cli: tuple[str, ...] | None = field(default=None, kw_only=True)
+    usage: str | None = field(default=None, kw_only=True)
     result: Mapping[str, JsonSchema] = field(factory=dict, kw_only=True)
 
     @property
     def public(self) -> bool:
         """Whether it is for people and their programs."""
         return self.role != "cluster"
+
+    @property
+    def command(self) -> str:
+        """The command line that carries it out, with its arguments in capitals."""
+        needed = [each.name.upper() for each in self.parameters if each.required]
+        usage = needed if self.usage is None else [self.usage]
+        return " ".join(("tinymq", *(self.cli or ()), *usage))
 
     def by(self, run: Callable[..., Result | Awaitable[Result]]) -> Operation:
         """

@@ -92,6 +92,7 @@ CLUSTER: Final[dict[str, Operation]] = table(
         text="Describe a broker, and whether it takes publishing.",
         http=Http("GET", _ONE_BROKER),
         cli=("node", "info"),
+        usage="BROKER",
         result={
             "broker": BROKER,
             "ready": said(TRUTH, "Whether it takes publishing."),
@@ -136,6 +137,7 @@ CLUSTER: Final[dict[str, Operation]] = table(
         text="Describe one client.",
         http=Http("GET", _ONE_CLIENT),
         cli=("clients", "info"),
+        usage="BROKER/ID",
         result={"client": CLIENT},
     ),
     Operation(
@@ -156,6 +158,7 @@ CLUSTER: Final[dict[str, Operation]] = table(
         text="Tell a client why, and end its connection; it may come back by itself.",
         http=Http("POST", f"{_ONE_CLIENT}:kick"),
         cli=("clients", "kick"),
+        usage="BROKER/ID",
         result={"client": CLIENT, "dry_run": DRY_RUN},
     ),
     Operation(
