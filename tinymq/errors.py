@@ -333,6 +333,13 @@ class BrokerSilent(StateError):
     code = 55
 
 
+class ForeignCluster(StateError):
+    """The broker's data folder and the MetaServer are of different clusters."""
+
+    code = 56
+    retriable = False
+
+
 # --- the disk said no --------------------------------------------------------
 
 
