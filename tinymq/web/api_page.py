@@ -66,7 +66,8 @@ def curl(route: Route, origin: str) -> str:
 def _optional(route: Route) -> list[str]:
     body: Mapping[str, object] = (route.body or {}).get("properties", {})
     names = [each.name for each in (*route.in_query, *route.in_body) if not each.required]
-    return [*names, *(name for name in body if name not in (route.body or {})["required"])]
+    names += [name for name in body if name not in (route.body or {})["required"]]
+    return list(dict.fromkeys(names))
 
 
 class ApiPage(Base):
