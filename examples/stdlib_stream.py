@@ -108,7 +108,7 @@ def consume(url: str, topic: str, lines: int) -> None:
     """Read until so many records have come, and see that no more follow."""
     digest = Digest()
     with Client(url, CLIENT) as client:
-        consumer = client.consumer(ConsumerConfig(deadline_s=PATIENCE))
+        consumer = client.consumer(ConsumerConfig(deadline_s=PATIENCE, give_up_s=PATIENCE))
         consumer.assign(topic)
         while digest.lines < lines:
             take(digest, consumer.next_batch())

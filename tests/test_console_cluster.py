@@ -311,6 +311,13 @@ class TestPeople:
         page = done(two, two.console.clients(ClientQuery()))
         assert (len(page.items), page.silent) == (1, ("two",))
 
+    def test_known_silence(self, two: TwoBrokers) -> None:
+        """A broker that is known to be silent is named once, where its clients are wanted."""
+        silence(two)
+        assert done(two, two.console.clients(ClientQuery())).silent == ("two",)
+        assert done(two, two.console.clients(ClientQuery(broker=2))).silent == ("two",)
+        assert done(two, two.console.clients(ClientQuery(broker=1))).silent == ()
+
 
 class TestUploads:
     def test_given_up(self, two: TwoBrokers, topic: Topic) -> None:

@@ -287,6 +287,12 @@ class UnknownBroker(RequestError):
     code = 38
 
 
+class Forbidden(RequestError):
+    """The role of the caller does not allow this."""
+
+    code = 39
+
+
 # --- the right request at the wrong moment -----------------------------------
 
 

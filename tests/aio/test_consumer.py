@@ -262,6 +262,27 @@ def test_assign_again_after_a_cancelled_one(turn: int, again: list[int] | None) 
 
 
 @in_loop
+async def test_a_consumer_waits_for_ever() -> None:
+    """Unless told otherwise a waiting call outlives any pause of the broker."""
+    async with Stage() as stage:
+        stage.puppet.make("t")
+        consumer = stage.client.consumer()
+        await consumer.assign("t")
+        waiting = asyncio.create_task(consumer.next_batch())
+        await turns()
+        stage.up = False
+        stage.cut()
+        await asyncio.sleep(1000)
+        assert not waiting.done()
+        stage.up = True
+        await stage.client.producer().send("t", b"a")
+        batch = await waiting
+
+        assert batch is not None
+        assert batch.values == [b"a"]
+
+
+@in_loop
 async def test_silent_broker_ends_the_wait() -> None:
     """When no broker answers for too long, a waiting call says so; the next goes on."""
     async with Stage() as stage:

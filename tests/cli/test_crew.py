@@ -131,6 +131,18 @@ def test_start_and_stop_in_order(world: World, crew: Crew) -> None:
     ]  # fmt: skip
 
 
+def test_one_after_the_other(world: World) -> None:
+    """A member that is to come after others waits for them, and stops with them."""
+    late = Member("broker-2", ("run",), Path("x"), Path("log", "x"), after=True)
+    crew = Crew([[member("broker-1"), late, member("broker-3")]], world, lambda: world.asked)
+    world.slow.add("broker-1")
+    world.at |= {0.9: lambda: world.events.append("still alone"), 1.0: world.slow.clear}
+    assert crew.begin() is True
+    assert world.events == ["start broker-1", "still alone", "start broker-2", "start broker-3"]
+    assert crew.stop() is True
+    assert world.events[-3:] == ["stop broker-1", "stop broker-2", "stop broker-3"]
+
+
 def test_one_that_ends_at_its_start(world: World, crew: Crew) -> None:
     """A failed start says why, and stops those that had started."""
     world.ending["broker-2"] = 1

@@ -300,6 +300,11 @@ def test_a_cluster(tmp_path: Path) -> None:
             assert process.stderr is not None
             facts = json.loads(process.stdout.readline())
             with Client(facts["url"]) as client:
+                rows = client.admin.operate("broker.list")["brokers"]
+                assert [(row["id"], row["name"]) for row in rows] == [
+                    (1, "broker-1"),
+                    (2, "broker-2"),
+                ]
                 client.admin.create_topic("t", 2)
                 producer = client.producer()
                 for partition in range(2):

@@ -448,6 +448,19 @@ def test_watch() -> None:
     stage.end()
 
 
+def test_an_address_is_named_once() -> None:
+    """The error of a broker that cannot be reached names its address once, and the reason."""
+    stage = Stage(deadline_s=2)
+    stage.up = False
+    results = Results(stage.client.admin.broker_info())
+    stage.advance(3)
+    (error,) = results.errors
+
+    assert str(error).count("127.0.0.1:7800") == 1
+    assert "refused" in str(error)
+    stage.end()
+
+
 def test_a_consumer_waits_for_ever() -> None:
     """Unless told otherwise a waiting call outlives any pause of the broker, and logs it."""
     stage = Stage()

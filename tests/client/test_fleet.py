@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tests.client.test_consumer_core import Reader
 from tests.client.test_core import Outcome
 from tests.client.test_producer_core import Sender
 from tinymq.client.core.address import Address
+from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import ClientConfig
 from tinymq.client.core.offsets import OffsetSearch
 from tinymq.client.core.partitioners import key_partition
@@ -112,6 +114,24 @@ def test_the_death_of_the_only_seed_is_survived() -> None:
     assert fleet.net.dialed[-1].host in {"b2", "b3"}
 
 
+def test_a_broker_that_was_away_is_remembered() -> None:
+    """When all are dead, the first that comes back is found, though it was given up before."""
+    fleet = Fleet()
+    fleet.make("t", 1, 2, 3)
+    made = sender(fleet)
+    fleet.kill(2)
+    fleet.net.advance(3)
+    fleet.kill(1)
+    fleet.kill(3)
+    fleet.net.advance(3)
+    fleet.start(2)
+    outcome = Outcome()
+    made.cluster.ask(InitProducer(), fleet.net.now + 20, outcome.done, fleet.net.now)
+    fleet.net.advance(10)
+
+    assert len(outcome.replies) == 1
+
+
 def test_a_living_link_is_used_while_the_seed_is_away() -> None:
     """Questions to any broker take a link that is up, without waiting for the seed."""
     fleet = Fleet()
@@ -149,6 +169,85 @@ def test_a_broker_that_moved_is_followed() -> None:
     made.go()
     fleet.net.advance(5)
     assert made.stored[-1] == (b"seed", 0, 1)
+
+
+def test_a_lone_broker_is_reached_where_the_user_said() -> None:
+    """The address that a broker tells of itself is not tried instead: a relay may be between."""
+    fleet = Fleet(1)
+    fleet.make("t", 1)
+    fleet.net.puppets = {Address("relay", 1): fleet.puppets[1]}
+    cluster = Cluster([Address("relay", 1)], ClientConfig(), fleet.net, lambda: 0.5)
+    fleet.net.made = cluster
+    made = Sender(cluster=(fleet.net, cluster))
+    made.send(b"a")
+    made.go()
+    fleet.net.up = False
+    fleet.cut(1)
+    made.send(b"b")
+    made.go()
+    fleet.net.advance(5)
+    fleet.net.up = True
+    fleet.net.advance(5)
+
+    assert len(made.stored) == 2
+    assert set(fleet.net.dialed) == {Address("relay", 1)}
+
+
+def test_another_broker_at_an_old_address() -> None:
+    """A broker that took over the place of another is not taken for it."""
+    fleet = Fleet()
+    fleet.make("t", 1, 2, 3)
+    made = sender(fleet)
+    fleet.kill(2)
+    fleet.kill(3)
+    made.send(b"waits", partition=1)
+    made.go()
+    fleet.net.puppets[fleet.places[2]] = fleet.puppets[3]
+    fleet.net.advance(5)
+    assert fleet.puppets[3].kinds_of(Produce) == 1
+    fleet.start(2, Address("elsewhere", 2))
+    fleet.start(3, Address("b2", 7800))
+    fleet.net.advance(5)
+    made.send(b"x", partition=2)
+    made.go()
+    fleet.net.advance(5)
+
+    assert made.stored[3:] == [(b"waits", 1, 1), (b"x", 2, 1)]
+    assert fleet.puppets[3].kinds_of(Produce) == 2
+
+
+def test_a_broker_that_moves_while_its_link_is_up() -> None:
+    """The client goes to the address that the metadata name, and repeats what was on its way."""
+    fleet = Fleet()
+    fleet.make("t", 1, 2)
+    made = sender(fleet)
+    fleet.puppets[2].deaf = {int(Produce.type)}
+    made.send(b"x", partition=1)
+    made.go()
+    fleet.start(2, Address("elsewhere", 2))
+    made.cluster.refresh(fleet.net.now)
+    fleet.puppets[2].deaf = set()
+    fleet.net.advance(3)
+
+    assert made.stored[2:] == [(b"x", 1, 1)]
+    assert fleet.net.dialed[-1] == Address("elsewhere", 2)
+
+
+@pytest.mark.parametrize("acks", ["leader", "none"])
+def test_what_waits_for_the_seed_goes_to_nobody_else(acks: str) -> None:
+    """Records for the dead seed wait for it, also when another broker takes its part."""
+    fleet = Fleet(2)
+    fleet.make("t", 1)
+    made = sender(fleet, acks=acks)
+    fleet.kill(1, noticed=False)
+    made.send(b"x", partition=0)
+    made.go()
+    fleet.net.advance(3)
+    assert fleet.puppets[2].kinds_of(Produce) == 0
+    fleet.start(1)
+    fleet.net.advance(5)
+
+    assert fleet.puppets[1].values("t") == [b"first", b"x"]
 
 
 # --- producers -----------------------------------------------------------------
@@ -533,3 +632,47 @@ def test_a_topic_made_anew_is_told() -> None:
 
     with pytest.raises(UnknownTopicId):
         made.take()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_brokers_that_come_and_go(seed: int) -> None:
+    """Whoever dies, moves or is cut off, and when: each record is stored once and read once."""
+    rng = random.Random(seed)
+    fleet = Fleet()
+    fleet.make("t", 1, 2, 3, 1, 2, 3)
+    cluster = fleet.cluster()
+    writer = Sender(cluster=(fleet.net, cluster), deadline_s=10_000)
+    consumer = Reader(cluster=(fleet.net, cluster))
+    consumer.assign()
+    sent: list[bytes] = []
+    found: list[bytes | None] = []
+    for step in range(40):
+        number = rng.randint(1, 3)
+        up = number in fleet.live and fleet.places[number] in fleet.net.puppets
+        match rng.randint(0, 4):
+            case 0 if up:
+                fleet.kill(number, noticed=rng.random() < 0.5)
+            case 1 if up:
+                fleet.cut(number)
+            case 2 if not up:
+                moved = Address(f"b{number}", 8000 + step)
+                fleet.start(number, rng.choice([None, moved]) if number > 1 else None)
+        for _ in range(rng.randint(0, 3)):
+            sent.append(b"%d" % len(sent))
+            writer.send(sent[-1], key=rng.choice([None, b"k", b"l", b"m"]))
+        writer.core.drain(fleet.net.now)
+        fleet.net.advance(rng.random() * 3)
+        found += consumer.drain()
+    for number in fleet.puppets:
+        if fleet.places[number] not in fleet.net.puppets or number not in fleet.live:
+            fleet.start(number)
+    for _ in range(20):
+        fleet.net.advance(2)
+        for puppet in fleet.puppets.values():
+            puppet.wake(empty=True)
+        found += consumer.drain()
+
+    assert writer.failed == []
+    assert sorted(value for value, _, _ in writer.stored) == sorted(sent)
+    stored = [value for log in fleet.topics["t"].logs for value in log.values()]
+    assert sorted(map(str, stored)) == sorted(map(str, sent)) == sorted(map(str, found))

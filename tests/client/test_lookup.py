@@ -21,6 +21,7 @@ from tinymq.errors import (
     ClosedError,
     OffsetOutOfRange,
     TooFewCopies,
+    UnknownTopicId,
     UnreachableError,
     UsageError,
     ValueTooLarge,
@@ -206,6 +207,56 @@ def test_an_error_at_one_node() -> None:
     town.end()
 
 
+def test_a_topic_is_announced_before_it_can_be_read() -> None:
+    """A node that does not know its topic yet is tried again in the next round."""
+    town = Town(refresh_s=5)
+    town.announce("t", "n1")
+    reading = Reading(town, town.lookup.consumer("t"))
+    assert reading.consumer.nodes == []
+    put(town, "n1", b"a")
+    town.advance(6)
+
+    assert [reading.take(), reading.errors] == [[("n1", b"a")], []]
+    town.end()
+
+
+def test_a_topic_made_anew_at_a_node() -> None:
+    """It is told, and read from its start afterwards."""
+    town = Town(refresh_s=5)
+    put(town, "n1", b"a")
+    town.announce("t", "n1")
+    reading = Reading(town, town.lookup.consumer("t"))
+    reading.take()
+    town.nodes["n1"].make("t")
+    town.nodes["n1"].wake()
+    town.advance(1)
+    (error,) = reading.errors
+    assert isinstance(error, UnknownTopicId)
+    put(town, "n1", b"b")
+    town.advance(6)
+
+    assert reading.take() == [("n1", b"b")]
+    town.end()
+
+
+def test_batches_nobody_took() -> None:
+    """What lies ready when the consumer is closed is left at its node, and its mark before it."""
+    town = Town()
+    put(town, "n1", b"a")
+    put(town, "n2", b"b")
+    town.announce("t", "n1", "n2")
+    consumer = town.lookup.consumer("t")
+    batch = town.done(consumer.next_batch())
+    assert batch is not None
+    iterated: Deferred[list[ConsumerBatch]] = Deferred.fromCoroutine(_all(consumer))
+    town.pump()
+    put(town, "n1", b"c")
+    put(town, "n2", b"d")
+    town.end()
+
+    assert len(town.done(iterated)) == 3
+
+
 def test_next_batch_waits() -> None:
     """A call ends with its time-out, can be cancelled, and ends when the consumer is closed."""
     town = Town()
@@ -272,6 +323,29 @@ def test_fails_over() -> None:
     assert {stored.node.name for (stored,) in sent.values} == {"n3"}
     assert len(values(town, "n3")) == 6
     town.nodes["n2"].mute = set()
+    town.end()
+
+
+def test_follows_a_node() -> None:
+    """A node that is announced at another address is found there; one that is gone is let go."""
+    town = Town(refresh_s=5)
+    town.announce("t", "n1")
+    producer = town.lookup.producer()
+    town.done(producer.send("t", b"a"))
+    town.kill("n1")
+    place = town.places["n1"] = town.places["n1"]._replace(port=9)
+    town.nodes["n1"].brokers = [(1, place.host, place.port, "n1")]
+    town.start("n1")
+    town.advance(6)
+    town.done(producer.send("t", b"b"))
+    assert values(town, "n1") == [b"a", b"b"]
+    town.kill("n1")
+    town.announce("t", "n2")
+    town.advance(6)
+    (stored,) = town.done(producer.send("t", b"c"))
+
+    assert stored.node.name == "n2"
+    town.advance(6)
     town.end()
 
 

@@ -38,12 +38,14 @@ class Member:
         command: What is run.
         data: Its data folder.
         log: The file that has its log.
+        after: Whether it starts only when those before it in its stage are ready.
     """
 
     name: str
     command: tuple[str, ...]
     data: Path
     log: Path
+    after: bool = False
 
 
 class Running(Protocol):
@@ -140,16 +142,18 @@ class Crew:
         Raises:
             Failed: A process ended at its start. The others were stopped.
         """
-        for stage in self._stages:
-            for berth in stage:
-                self._start(berth)
-            try:
-                if not self._gather(stage):
-                    return False
-            except Failed:
-                self.stop()
-                raise
-        return True
+        try:
+            return all(map(self._begin_stage, self._stages))
+        except Failed:
+            self.stop()
+            raise
+
+    def _begin_stage(self, stage: Sequence[_Berth]) -> bool:
+        for place, berth in enumerate(stage):
+            if berth.member.after and not self._gather(stage[:place]):
+                return False
+            self._start(berth)
+        return self._gather(stage)
 
     def _start(self, berth: _Berth) -> None:
         berth.process = self._means.start(berth.member)

@@ -195,7 +195,8 @@ def _member(layout: Layout, name: str, arguments: list[str], extra: Extra) -> Me
         *(f"--set={setting}" for setting in extra.settings),
         *(["--insecure"] if extra.insecure else []),
     )
-    return Member(name, command, data, log)
+    # New brokers come one after the other, so that broker-3 gets the number 3.
+    return Member(name, command, data, log, after=not (data / "broker.id").exists())
 
 
 def _welcome(crew: Crew, layout: Layout, output: str) -> None:

@@ -15,10 +15,11 @@ from tinymq.client.admin import Admin
 from tinymq.client.consumer import Consumer
 from tinymq.client.core.address import parse_url, url_from
 from tinymq.client.core.admin import operate
-from tinymq.client.core.cluster import Cluster, LinkWatch
+from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import ClientConfig, ConsumerConfig, ProducerConfig
 from tinymq.client.core.fork import Home
 from tinymq.client.core.metadata import TopicInfo
+from tinymq.client.core.parts import LinkWatch
 from tinymq.client.core.results import Result
 from tinymq.client.network import EndpointFor, TwistedNetwork
 from tinymq.client.producer import Producer

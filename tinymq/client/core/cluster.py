@@ -9,65 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import Any, Protocol
+from typing import Any
 
 from tinymq.client.core.address import Address
 from tinymq.client.core.config import ClientConfig
 from tinymq.client.core.connection import Done
-from tinymq.client.core.link import Link, Network, Phase
+from tinymq.client.core.link import Link, Phase
 from tinymq.client.core.lookups import Found, Lookups, may_repeat
 from tinymq.client.core.metadata import MetadataCache
+from tinymq.client.core.parts import Part
+from tinymq.client.core.ports import Network
 from tinymq.errors import ClosedError, TinyMQError, UnreachableError
 from tinymq.limits import Limits
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import Message
-
-
-class Part(Protocol):
-    """A producer or consumer as the cluster sees it."""
-
-    @property
-    def wake_at(self) -> float:
-        """When `tick` has something to do."""
-
-    def tick(self, now: float) -> None:
-        """Do what is due."""
-
-    def link_changed(self, now: float) -> None:
-        """A link came up, went down or takes more."""
-
-    def topics_changed(self, now: float) -> None:
-        """The metadata was read anew."""
-
-    def cluster_closed(self, now: float) -> None:
-        """Nothing works any more; end every pending call."""
-
-
-class LinkWatch:
-    """
-    A part that is told of links and of nothing else.
-
-    Args:
-        changed: Called when one changed.
-    """
-
-    wake_at = inf
-
-    def __init__(self, changed: Callable[[], None]) -> None:
-        self._changed = changed
-
-    def tick(self, now: float) -> None:
-        """Do nothing."""
-
-    def link_changed(self, now: float) -> None:
-        """Tell."""
-        self._changed()
-
-    def topics_changed(self, now: float) -> None:
-        """Do nothing."""
-
-    def cluster_closed(self, now: float) -> None:
-        """Do nothing."""
 
 
 class _Again:
@@ -171,6 +126,7 @@ class Cluster:
         if broker == self.seed.broker_id or place is None:
             return self.seed
         made = self._others[broker] = self._link([place])
+        made.expected = broker
         return made
 
     def reach(self, topic: str, partition: int) -> Link | None:
@@ -413,12 +369,18 @@ class Cluster:
     def _move_links(self, now: float) -> None:
         """Follow brokers that have another address now."""
         places = self.metadata.brokers
-        self.seed.spares = [one for one in places.values() if one not in self.seed.addresses]
+        seed = self.seed
+        # Its own broker was reached where the user said, perhaps through a relay.
+        seed.spares = [
+            place
+            for broker, place in self.metadata.places.items()
+            if broker != seed.broker_id and place not in seed.addresses
+        ]
         for broker, link in self._others.items():
             if broker in places:
                 link.move([places[broker]], now)
             link.wanted = broker in places and bool(self._parts)
-        self.seed.wanted = len(places) > 1 and self.seed.broker_id in places and bool(self._parts)
+        seed.wanted = len(places) > 1 and seed.broker_id in places and bool(self._parts)
 
     def _link_changed(self, link: Link, now: float) -> None:
         if link.failing:

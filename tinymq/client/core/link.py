@@ -19,11 +19,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from math import inf
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from tinymq.client.core.address import Address, url_of
 from tinymq.client.core.config import ClientConfig
 from tinymq.client.core.connection import Connection, Done
+from tinymq.client.core.ports import Network, Wire
 from tinymq.errors import (
     ClosedError,
     ConnectionLost,
@@ -36,35 +37,13 @@ from tinymq.errors import (
 )
 from tinymq.limits import DEFAULT_LIMITS, Limits
 from tinymq.wire.frames import Bytes
+from tinymq.wire.header import MessageType
+from tinymq.wire.messages import HelloReply
 
+#: Requests that only the leader of a partition can carry out.
+_FOR_LEADERS: Final = frozenset({MessageType.PRODUCE, MessageType.FETCH, MessageType.OFFSETS})
 #: Seconds between looks for a broker that fell silent and whom nobody asks.
 _PROBE_S: Final = 10.0
-
-
-class Wire(Protocol):
-    """What a face gives a link to write to."""
-
-    def write(self, pieces: Sequence[Bytes]) -> None:
-        """Send bytes, now or later, in order."""
-
-    def close(self) -> None:
-        """Close the connection; nothing more is reported about it."""
-
-
-class Network(Protocol):
-    """What a face does for the core."""
-
-    def dial(self, link: Link, address: Address, now: float) -> None:
-        """Connect, and tell by `Link.connected` or `Link.failed`, now or later."""
-
-    def hang_up(self, link: Link) -> None:
-        """Give up connecting; nothing more is reported about it."""
-
-    def report(self, what: str, error: Exception) -> None:
-        """Log an error of the caller's own code, which is nobody else's concern."""
-
-    def say(self, text: str) -> None:
-        """Log a line for people, who may want to act."""
 
 
 class Phase(Enum):
@@ -105,6 +84,7 @@ class Link:
             down or takes more.
         broker_id: Who answered HELLO last, or None before it.
         cluster_id: The id of that broker's cluster.
+        expected: Which broker must answer, or None for any.
         patient: Whether requests wait for a broker that has never answered.
         wanted: Whether a broker that fell silent is looked for now and then,
             though nobody asks it for anything: it is spared while it fails.
@@ -125,6 +105,7 @@ class Link:
         self.watchers: list[Callable[[Link, float], None]] = []
         self.broker_id: int | None = None
         self.cluster_id: bytes | None = None
+        self.expected: int | None = None
         self.patient = True
         self.wanted = False
         self._config = config
@@ -173,11 +154,16 @@ class Link:
         if self.addresses == list(addresses):
             return
         self.addresses = list(addresses)
+        moved = ConnectionLost("the broker has another address now")
+        if self.phase is Phase.DIALING:
+            self._network.hang_up(self)
+            self._down(moved, now)
+        else:
+            self.lost(moved, now)
         self._next_address = 0
-        if self.phase is Phase.DOWN:
-            self._retry_at = now
-            if self._waiting:
-                self._dial(now)
+        self._retry_at = now
+        if self._waiting:
+            self._dial(now)
 
     # --- asking ----------------------------------------------------------------
 
@@ -268,7 +254,7 @@ class Link:
             self.lost(error, now)
             return
         if self.phase is Phase.GREETING and connection.hello is not None:
-            self._up(now)
+            self._greeted(connection.hello, now)
         self.flush()
 
     def lost(self, error: TinyMQError, now: float) -> None:
@@ -363,15 +349,30 @@ class Link:
         places = [*self.addresses, *self.spares]
         self._network.dial(self, places[self._next_address % len(places)], now)
 
-    def _up(self, now: float) -> None:
-        assert self.connection is not None
-        assert self.connection.hello is not None
+    def _greeted(self, hello: HelloReply, now: float) -> None:
+        if self.expected is not None and hello.broker_id != self.expected:
+            places = ", ".join(map(str, self.addresses))
+            text = f"broker {hello.broker_id} answers at {places}, not broker {self.expected}"
+            self.lost(UnreachableError(text), now)
+            return
+        strays = self._strays() if self.broker_id not in (None, hello.broker_id) else []
+        self._up(hello, now)
+        error = UnreachableError(f"broker {hello.broker_id} answers, which does not lead this")
+        for one in strays:
+            one.done(None, b"", error, now)
+
+    def _strays(self) -> list[_Waiting]:
+        """Take out the requests that wait for a leader, and not for any broker."""
+        found = [key for key, one in self._waiting.items() if one.kind in _FOR_LEADERS]
+        return [self._waiting.pop(key) for key in found]
+
+    def _up(self, hello: HelloReply, now: float) -> None:
         self.phase = Phase.UP
         self._failures = 0
         self._why = None
-        self._session = self.connection.hello.session
-        self.broker_id = self.connection.hello.broker_id
-        self.cluster_id = self.connection.hello.cluster
+        self._session = hello.session
+        self.broker_id = hello.broker_id
+        self.cluster_id = hello.cluster
         waiting, self._waiting = self._waiting, {}
         for one in waiting.values():
             self._send(one, now)

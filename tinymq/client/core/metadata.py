@@ -41,6 +41,7 @@ class MetadataCache:
     Attributes:
         revision: The newest revision seen.
         brokers: Where each broker can be reached.
+        places: The same with those that are away, where they were last.
         zones: The zone of each broker that has one.
         lagging: Whether the last answer was older than what was known before.
     """
@@ -48,6 +49,7 @@ class MetadataCache:
     def __init__(self) -> None:
         self.revision = -1
         self.brokers: dict[int, Address] = {}
+        self.places: dict[int, Address] = {}
         self.zones: dict[int, str] = {}
         self.lagging = False
         self._by_name: dict[str, TopicInfo] = {}
@@ -199,6 +201,7 @@ class MetadataCache:
         self.brokers = {
             number: Address(host, port) for number, host, port, _ in reply.brokers if port
         }
+        self.places.update(self.brokers)
         self._broker_names.update({number: name for number, _, _, name in reply.brokers})
         self.zones = {
             int(number): zone for number, zone in (reply.zones or {}).items() if number.isdecimal()
