@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
-from tinymq.errors import MetaUnavailable, TinyMQError
+from tinymq.errors import DeadlineExceeded, MetaUnavailable, TinyMQError
 from tinymq.verify import crowd, verdict
 from tinymq.verify.beats import Beats
 from tinymq.verify.checker import Checker
@@ -172,6 +172,10 @@ class ClusterTrial:
             self._probe_meta(case, entry)
         else:
             self._probe_named(case, entry)
+        if case.how == "pause":
+            # What was written to a broker that only stands still may be stored.
+            self._probe_refused(case, entry, in_doubt=True)
+            _sleep_until(began + case.seconds - PROBE_DEADLINE)
         self._probe_refused(case, entry)
         _sleep_until(began + case.seconds)
         entry.away = self._beats.now() - began
@@ -262,7 +266,7 @@ class ClusterTrial:
             missing.append(f"the MetaServer says {error!r}")
         return missing
 
-    def _probe_refused(self, case: Case, entry: Entry) -> None:
+    def _probe_refused(self, case: Case, entry: Entry, *, in_doubt: bool = False) -> None:
         """See that a call to a dead broker's partition ends in time and says what is wrong."""
         # A blocking client notices only within a call that a connection has ended.
         # What it wrote there before it noticed may be stored, and so is not retriable.
@@ -275,7 +279,8 @@ class ClusterTrial:
             except TinyMQError as error:
                 text = str(error)
                 words = (place.topic, f"partition {place.partition}", broker)
-                if not getattr(error, "retriable", False):
+                doubtful = in_doubt and isinstance(error, DeadlineExceeded)
+                if not (doubtful or getattr(error, "retriable", False)):
                     self.report.problem(f"{case.name}: not retriable: {error!r}")
                 if missing := [word for word in words if word not in text]:
                     self.report.problem(f"{case.name}: {error!r} does not name {missing}")
