@@ -237,35 +237,16 @@ class ClusterTrial:
         """See that the partitions of dead brokers are named, and how soon."""
         since = self._beats.now()
         within = NAMED_STILL_WITHIN if case.how == "pause" else NAMED_WITHIN
-        while missing := self._unnamed(case.brokers):
-            if self._beats.now() - since > within:
-                self.report.problem(
-                    f"{case.name}: not named within {within:.0f} s: {'; '.join(missing)}"
-                )
-                return
-            time.sleep(_GLANCE)
+        # A client that may ask a broker that stands still would itself have to wait.
+        with crowd.connect(f"tinymq://{self._fleet.meta}", within) as asking:
+            while missing := _unnamed(asking, case.brokers):
+                if self._beats.now() - since > within:
+                    self.report.problem(
+                        f"{case.name}: not named within {within:.0f} s: {'; '.join(missing)}"
+                    )
+                    return
+                time.sleep(_GLANCE)
         entry.named = self._beats.now() - since
-
-    def _unnamed(self, dead: Sequence[str]) -> list[str]:
-        """Say what should be named and is not."""
-        missing = []
-        try:
-            for topic, _ in crowd.TOPICS:
-                for row in _rows(self._admin, topic):
-                    if row["leader"] not in dead:
-                        continue
-                    if row["state"] != "offline" or row["leader"] not in row["reason"]:
-                        missing.append(
-                            f"{topic}/{row['partition']} of {row['leader']} is {row['state']} "
-                            f"({row['reason']})"
-                        )
-            states = {row["name"]: row["state"] for row in self._broker_rows()}
-            missing += [
-                f"{name} is {states.get(name)}" for name in dead if states.get(name) != "silent"
-            ]
-        except TinyMQError as error:
-            missing.append(f"the MetaServer says {error!r}")
-        return missing
 
     def _probe_refused(self, case: Case, entry: Entry, *, in_doubt: bool = False) -> None:
         """See that a call to a dead broker's partition ends in time and says what is wrong."""
@@ -356,7 +337,7 @@ class ClusterTrial:
             time.sleep(_GLANCE)
 
     def _broker_rows(self) -> list[dict[str, Any]]:
-        return list(self._admin.admin.operate("broker.list")["brokers"])
+        return _broker_rows(self._admin)
 
     def _compare(self, case: Case, before: dict[str, Any], after: dict[str, Any]) -> None:
         """See that numbers stay and incarnations rise."""
@@ -414,6 +395,32 @@ class ClusterTrial:
 
 def _rows(client: Client, topic: str) -> list[dict[str, Any]]:
     return list(client.admin.operate("topic.info", name=topic)["topic"]["partitions"])
+
+
+def _broker_rows(client: Client) -> list[dict[str, Any]]:
+    return list(client.admin.operate("broker.list")["brokers"])
+
+
+def _unnamed(client: Client, dead: Sequence[str]) -> list[str]:
+    """Say what should be named and is not."""
+    missing = []
+    try:
+        for topic, _ in crowd.TOPICS:
+            for row in _rows(client, topic):
+                if row["leader"] not in dead:
+                    continue
+                if row["state"] != "offline" or row["leader"] not in row["reason"]:
+                    missing.append(
+                        f"{topic}/{row['partition']} of {row['leader']} is {row['state']} "
+                        f"({row['reason']})"
+                    )
+        states = {row["name"]: row["state"] for row in _broker_rows(client)}
+        missing += [
+            f"{name} is {states.get(name)}" for name in dead if states.get(name) != "silent"
+        ]
+    except TinyMQError as error:
+        missing.append(f"the MetaServer says {error!r}")
+    return missing
 
 
 def _is_up(row: dict[str, Any], least: int) -> bool:
