@@ -312,9 +312,12 @@ class BrokerService(Service):
         if self.web_port is not None:
             http = "http://{}:{}".format(*self._address(self.web_port))
         facts = {"pid": os.getpid(), "listen": listen, "http": http, "version": __version__}
-        self._folder.disk.replace_file(
-            f"{self._folder.path}/{ADDRESS_FILE}", json.dumps(facts).encode() + b"\n"
-        )
+        try:
+            self._folder.disk.replace_file(
+                f"{self._folder.path}/{ADDRESS_FILE}", json.dumps(facts).encode() + b"\n"
+            )
+        except (OSError, TinyMQError) as error:  # a full disk can still be read from
+            self._log.error("{file} is not written: {error}", file=ADDRESS_FILE, error=error)
         self._log.info(
             "tinymq {version} is ready after {seconds:.2f} s with {topics} topics",
             version=__version__,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any, Final
 
+from attrs import evolve
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
@@ -12,11 +13,12 @@ from twisted.logger import Logger
 from tinymq.broker.broker import Broker
 from tinymq.client.client import Client
 from tinymq.client.core.config import ClientConfig
+from tinymq.cluster.asking import Asking
 from tinymq.cluster.forwarding import Forwarding
 from tinymq.cluster.identity import REPLICA_FILE, read_number, write_number
 from tinymq.cluster.remote import RemoteMeta
 from tinymq.config import Config
-from tinymq.errors import ConfigError, MetaUnavailable, StateError
+from tinymq.errors import ConfigError, MetaUnavailable, Overloaded, StateError, StorageError
 from tinymq.meta.replica import Replica
 from tinymq.node import Node
 from tinymq.storage.folder import DataFolder
@@ -37,6 +39,7 @@ _CONFIG: Final = ClientConfig(
     deadline_s=8,
     wait_for_broker=False,
 )
+_WORK: Final = evolve(_CONFIG, client_id="tinymq-forward")
 
 
 class FarMeta:
@@ -69,13 +72,16 @@ class FarMeta:
         url = "tinymq://" + ",".join(config.cluster.meta)
         self.directory = RemoteMeta(
             reactor,
-            Client(reactor, url, _CONFIG),
+            Asking(reactor, Client(reactor, url, _CONFIG), self._places),
+            Asking(reactor, Client(reactor, url, _WORK), self._places),
             self._replica,
             config,
             self._load,
             self._save,
         )
         self._broker: Broker | None = None
+        #: Why the replica could not be kept, as it was logged.
+        self._unkept = ""
 
     def _check_folder(self) -> None:
         disk, path = self._folder.disk, self._folder.path
@@ -127,9 +133,14 @@ class FarMeta:
             try:
                 member = await self.directory.register(broker.id, broker.address)
                 await self.directory.catch_up()
-            except MetaUnavailable as error:
+            except (MetaUnavailable, Overloaded, StorageError) as error:
                 if self._number and not self._replica.is_empty:
-                    self._log.warn("{error}; starting with what is known from before", error=error)
+                    self._log.warn(
+                        "the MetaServer at {places} cannot register this broker: {error}; "
+                        "starting with what is known from before",
+                        places=self._places,
+                        error=error,
+                    )
                     return
                 if seconds() - reminded >= REMIND_SECONDS:
                     reminded = seconds()
@@ -181,5 +192,9 @@ class FarMeta:
     def _save(self) -> None:
         try:
             self._replica.save(self._folder.disk, self._path)
-        except OSError as error:
-            self._log.error("the replica cannot be kept: {error}", error=error)
+        except (OSError, StorageError) as error:
+            if str(error) != self._unkept:
+                self._log.error("the replica cannot be kept: {error}", error=error)
+            self._unkept = str(error)
+        else:
+            self._unkept = ""

@@ -52,4 +52,7 @@ class Forwarding:
             return await run_on_node(self._node, _HERE[name], rest)
         if name.startswith("node."):
             return await run_on_node(self._node, name, arguments, caller)
+        if name == "cluster.watch":
+            checked = OPERATIONS[name].arguments(arguments)
+            return await self._meta.changes(checked["revision"], checked["wait_ms"] / 1000, caller)
         return await self._meta.ask(name, **forwarded(arguments))

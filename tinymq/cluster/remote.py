@@ -9,6 +9,7 @@ answers, the replica serves, also across a restart of the broker.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from attrs import define
@@ -19,15 +20,15 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from tinymq import __version__
-from tinymq.client.client import Client
+from tinymq.caller import Caller
+from tinymq.cluster.asking import Asking
 from tinymq.config import Config
 from tinymq.errors import (
-    ClientError,
     ClosedError,
     MetaUnavailable,
     StateError,
+    StorageError,
     TinyMQError,
-    UnknownTopic,
     WireError,
 )
 from tinymq.meta.changes import Changes
@@ -69,7 +70,8 @@ class RemoteMeta:
 
     Args:
         reactor: The clock.
-        client: Connects to the MetaServers, whichever answers.
+        own: The link that it lives by: nothing else waits there.
+        work: The link for what is made on first use and for what clients ask.
         replica: What was known when the broker ran last.
         config: The broker's settings.
         load: Tells how much the broker has to do, for placement.
@@ -81,14 +83,16 @@ class RemoteMeta:
     def __init__(
         self,
         reactor: IReactorTime,
-        client: Client,
+        own: Asking,
+        work: Asking,
         replica: Replica,
         config: Config,
         load: Callable[[], dict[str, Any]],
         save: Callable[[], None],
     ) -> None:
         self._reactor = reactor
-        self._client = client
+        self._own = own
+        self._work = work
         self._replica = replica
         self._config = config
         self._load = load
@@ -99,6 +103,8 @@ class RemoteMeta:
         self._following: Deferred[None] | None = None
         self._spare: range | None = None
         self._reached = True
+        #: Why the MetaServer refused the last question, as it was logged.
+        self._refusal = ""
         #: Told when another process has this broker's number: why, or None when it is over.
         self.refused: Callable[[StateError | None], None] = lambda error: None
 
@@ -123,21 +129,23 @@ class RemoteMeta:
         ensureDeferred(self._ensure(name)).addBoth(_told, done)
 
     async def _ensure(self, name: str) -> Topic:
-        result = await self.ask("meta.ensure_topic", name=name)
-        await self._arrived(result["revision"])
-        found = self.registry.by_name.get(name)
-        if found is None:
-            raise UnknownTopic(f"the topic {name} was deleted as soon as it was made", topic=name)
-        return found
+        await self.ask("meta.ensure_topic", name=name)
+        await self._arrived(name)
+        return self.registry.topic(name)
 
-    async def _arrived(self, revision: int) -> None:
-        """Wait until a revision is known here."""
-        if self.registry.revision >= revision:
+    async def _arrived(self, name: str) -> None:
+        """
+        Wait until a topic is known here.
+
+        Not for a revision: a MetaServer restored from a backup begins at a lower
+        one than is known here.
+        """
+        if name in self.registry.by_name:
             return
         arrived: Deferred[None] = Deferred()
 
         def look(before: Registry, after: Registry) -> None:
-            if after.revision >= revision and not arrived.called:
+            if name in after.by_name and not arrived.called:
                 arrived.callback(None)
 
         cancel = self.watch(look)
@@ -145,7 +153,7 @@ class RemoteMeta:
             await arrived.addTimeout(ARRIVAL_SECONDS, self._reactor)
         except defer.TimeoutError as error:
             raise MetaUnavailable(
-                f"the MetaServer at {self._places} made the topic, but does not tell of it"
+                f"the MetaServer at {self._places} made the topic {name}, but does not tell of it"
             ) from error
         finally:
             cancel()
@@ -160,12 +168,15 @@ class RemoteMeta:
             ensureDeferred(self._block()).addBoth(_told, done)
 
     async def _block(self) -> range:
-        result = await self.ask("meta.producer_ids")
+        result = await self._own.ask("meta.producer_ids")
         return range(result["first"], result["first"] + result["count"])
 
     async def _fill(self) -> None:
         if self._spare is None:
-            self._spare = await self._block()
+            try:
+                self._spare = await self._block()
+            except StorageError as error:  # of the MetaServer's disk: ids are there later
+                self._log.debug("no producer ids in store: {error}", error=error)
 
     async def ask(self, operation: str, /, **arguments: Any) -> Result:
         """
@@ -179,13 +190,39 @@ class RemoteMeta:
             MetaUnavailable: It does not answer.
             WireError: What the operation can fail with.
         """
-        try:
-            return await self._client.admin.operate(operation, **arguments)
-        except ClientError as error:
-            raise MetaUnavailable(
-                f"the MetaServer at {self._places} does not answer ({error}); publishing and "
-                "reading go on, but topics cannot be made, changed or listed until it is back"
-            ) from error
+        return await self._work.ask(operation, **arguments)
+
+    async def changes(self, revision: int | None, seconds: float, caller: Caller) -> Result:
+        """
+        Tell what has changed since a revision, as `cluster.watch` does.
+
+        The waiting is done here, where every change arrives anyway: there may be more
+        who wait than operations that the MetaServer takes of one connection.
+
+        Args:
+            revision: Since when; None only asks which revision it is.
+            seconds: How long to wait for a change.
+            caller: Who asks; nothing is waited for when they are gone.
+
+        Raises:
+            MetaUnavailable: It does not answer.
+            WireError: What the operation can fail with.
+        """
+        until = self._reactor.seconds() + seconds
+        while True:
+            news: Deferred[None] = Deferred()
+            # Before it is asked: what changes meanwhile must not be missed.
+            ignore, stay = self.watch(partial(_fire, news)), caller.on_gone(partial(_fire, news))
+            try:
+                result = await self.ask("cluster.watch", **_since(revision))
+                left = until - self._reactor.seconds()
+                if result["changes"] or revision is None or left <= 0 or caller.is_gone:
+                    return result
+                revision = result["revision"]
+                await news.addTimeout(left, self._reactor, lambda *_: None)
+            finally:
+                ignore()
+                stay()
 
     # --- being a member -----------------------------------------------------------
 
@@ -207,7 +244,7 @@ class RemoteMeta:
         """
         host, port = address
         config = self._config
-        result = await self.ask(
+        result = await self._own.ask(
             "meta.register",
             id=broker_id,
             name=config.broker.name,
@@ -258,10 +295,11 @@ class RemoteMeta:
         member, self._member = self._member, None
         if member is not None and self._reached:
             try:
-                await self.ask("meta.leave", id=member.id, lease=member.lease)
+                await self._own.ask("meta.leave", id=member.id, lease=member.lease)
             except TinyMQError as error:
                 self._log.info("leaving failed: {error}", error=error)
-        await self._client.close()
+        await self._own.close()
+        await self._work.close()
 
     async def _follow(self, broker_id: int) -> None:
         pause = FIRST_PAUSE
@@ -284,7 +322,7 @@ class RemoteMeta:
                     self.refused(error)
                 self._member = None
             except WireError as error:
-                self._log.error("the MetaServer refuses this broker: {error}", error=error)
+                self._note_refusal(error)
             await deferLater(self._reactor, pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -294,7 +332,7 @@ class RemoteMeta:
         if member is None:
             raise StateError("this broker is not registered")
         page = Changes.from_mapping(
-            await self.ask(
+            await self._own.ask(
                 "meta.watch",
                 id=member.id,
                 lease=member.lease,
@@ -311,7 +349,13 @@ class RemoteMeta:
             self._save()
         return page.more
 
+    def _note_refusal(self, error: WireError) -> None:
+        if error.text != self._refusal:
+            self._log.error("the MetaServer refuses this broker: {error}", error=error)
+        self._refusal = error.text
+
     def _note_reached(self) -> None:
+        self._refusal = ""
         if not self._reached:
             self._log.info("the MetaServer at {places} answers again", places=self._places)
         self._reached = True
@@ -320,6 +364,15 @@ class RemoteMeta:
         if self._reached:
             self._log.warn("{error}", error=error)
         self._reached = False
+
+
+def _fire(news: Deferred[None], *_: object) -> None:
+    if not news.called:
+        news.callback(None)
+
+
+def _since(revision: int | None) -> dict[str, Any]:
+    return {"wait_ms": 0} if revision is None else {"wait_ms": 0, "revision": revision}
 
 
 def _told(result: Any, done: Callable[[Any], None]) -> None:

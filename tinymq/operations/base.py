@@ -12,7 +12,7 @@ from twisted.logger import Logger
 
 from tinymq.board import Board
 from tinymq.broker.broker import Broker
-from tinymq.caller import Caller
+from tinymq.caller import LOCAL, Caller
 from tinymq.errors import (
     ClientError,
     InvalidRequest,
@@ -99,10 +99,10 @@ class Base:
 
     # --- waiting ----------------------------------------------------------------
 
-    async def _changed_since(self, revision: int, seconds: float) -> None:
-        """Wait until the registry is newer than a revision, or time is up."""
+    async def _changed_since(self, revision: int, seconds: float, caller: Caller) -> None:
+        """Wait until the registry is newer than a revision, time is up, or the caller is gone."""
         if self._meta.registry.revision <= revision:
-            await self._until(self._meta.watch, lambda: self._revision > revision, seconds)
+            await self._until(self._meta.watch, lambda: self._revision > revision, seconds, caller)
 
     @property
     def _revision(self) -> int:
@@ -134,6 +134,7 @@ class Base:
         watch: Callable[[Callable[..., None]], Callable[[], None]],
         holds: Callable[[], bool],
         seconds: float,
+        caller: Caller = LOCAL,
     ) -> None:
         waiting: Deferred[None] = Deferred()
 
@@ -147,10 +148,12 @@ class Base:
 
         cancel = watch(look)
         timer = self._broker.scheduler.callLater(seconds, over)
+        stay = caller.on_gone(over)
         try:
             await waiting
         finally:
             cancel()
+            stay()
             if timer.active():
                 timer.cancel()
 

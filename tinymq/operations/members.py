@@ -65,8 +65,10 @@ class Members(Base):
         """Tell a broker what has changed since a cursor, waiting for something if need be."""
         info = self._meta.member(told["id"], told["lease"])
         self._heard(info, caller, Load.from_mapping(told["load"]))
-        self._has_followed(info.id, told["revision"])
-        await self._changed_since(told["revision"], told["wait_ms"] / 1000)
+        # Revisions of another history say nothing here, and all of this one is news.
+        if self._meta.knows_cursor(told["cursor"]):
+            self._has_followed(info.id, told["revision"])
+            await self._changed_since(told["revision"], told["wait_ms"] / 1000, caller)
         return self._meta.changes(told["cursor"]).to_mapping()
 
     def leave(self, id: int, lease: int) -> Result:  # noqa: A002 - the wire's word
