@@ -17,7 +17,7 @@ import attrs
 from attrs import define, field, frozen
 
 from tinymq.errors import InvalidRequest, Overloaded
-from tinymq.names import valid_name
+from tinymq.names import valid_host, valid_name
 
 #: Seconds of silence after which a node is forgotten.
 SILENT_SECONDS: Final = 15.0
@@ -29,7 +29,6 @@ LOST_SECONDS: Final = 3.0
 CALL_TOPICS: Final = 500
 
 _ID_BYTES: Final = 16
-_MOST_HOST: Final = 255
 
 
 @frozen
@@ -79,7 +78,7 @@ class Node:
         """
         if len(self.id) != _ID_BYTES:
             raise InvalidRequest(f"a node's id is {_ID_BYTES} bytes", field="node")
-        if not 0 < len(self.host) <= _MOST_HOST or not 0 < self.port < 1 << 16:
+        if not valid_host(self.host) or not 0 < self.port < 1 << 16:
             raise InvalidRequest(f"{self.host[:40]!a}:{self.port} is no address", field="host")
         valid_name(self.name)
         if self.zone:

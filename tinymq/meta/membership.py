@@ -19,7 +19,7 @@ from tinymq.meta.following import Clocks, Following
 from tinymq.meta.placement import Load, Standing
 from tinymq.meta.registry import BrokerInfo
 from tinymq.meta.store import Store
-from tinymq.names import valid_name
+from tinymq.names import valid_host, valid_name
 
 #: Seconds after which a broker that says nothing is taken for dead.
 BROKER_SECONDS: Final = 15.0
@@ -28,7 +28,8 @@ BROKER_SECONDS: Final = 15.0
 LOST_SECONDS: Final = 3.0
 
 _MOST_BROKER: Final = 2**31 - 1
-_MOST_HOST: Final = 255
+#: How far a number may be ahead of those given out, which a backup may have forgotten.
+_MOST_AHEAD: Final = 10_000
 _MOST_VERSION: Final = 100
 
 
@@ -101,6 +102,12 @@ class Membership(Following):
             self._refuse_id(broker_id)
         last = self._count("brokers")
         number = broker_id or last + 1
+        if number > min(last + _MOST_AHEAD, _MOST_BROKER):
+            raise InvalidRequest(
+                f"{number} cannot be the number of a broker here: the last one is {last}; "
+                "give the broker an empty data folder",
+                field="id",
+            )
         if valid_name(name) == DEFAULT_CONFIG.broker.name and not takeover:
             name = f"broker-{number}"
         self._check_free(number, name)
@@ -294,7 +301,7 @@ def _checked(broker_id: int, address: tuple[str, int], zone: str) -> tuple[str, 
     host, port = address
     if not 0 <= broker_id <= _MOST_BROKER:
         raise InvalidRequest(f"{broker_id} is no broker's number", field="id")
-    if not 0 < len(host) <= _MOST_HOST or not 0 <= port < 1 << 16:
+    if not valid_host(host) or not 0 <= port < 1 << 16:
         raise InvalidRequest(f"{host[:40]!a}:{port} is no address", field="host")
     if zone:
         valid_name(zone)

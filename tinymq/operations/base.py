@@ -16,6 +16,8 @@ from tinymq.caller import LOCAL, Caller
 from tinymq.errors import (
     ClientError,
     InvalidRequest,
+    Overloaded,
+    ShuttingDown,
     UnknownBroker,
     UnknownTopicId,
 )
@@ -198,7 +200,8 @@ class Base:
     ) -> None:
         try:
             answers.results[broker_id] = await self._nodes.ask(broker_id, operation, arguments)
-        except ClientError as error:
+        except (ClientError, Overloaded, ShuttingDown) as error:
+            # What the others know is told all the same.
             answers.silent[broker_id] = str(error)
         except UnknownTopicId:
             answers.silent[broker_id] = "it has not heard of this topic yet"
