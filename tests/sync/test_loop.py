@@ -84,7 +84,7 @@ def test_nothing_is_due() -> None:
 
 
 def test_what_came_between_two_calls() -> None:
-    """Before anything is written it is read what came meanwhile, such as the end of a connection."""
+    """Before anything is written the news are read, such as the end of a connection."""
     clock = Clock()
     loop = loop_of(clock, Due(clock, 1.0))
     sockets = cast("Sockets", loop.network)
