@@ -29,8 +29,13 @@ PAUSE_SECONDS: Final = 0.5
 #: Seconds between two lines about a MetaServer that does not answer.
 REMIND_SECONDS: Final = 10.0
 
+#: A MetaServer that never answered is not waited for: the replica serves at once.
 _CONFIG: Final = ClientConfig(
-    client_id="tinymq-broker", connect_timeout_s=3, request_timeout_s=8, deadline_s=8
+    client_id="tinymq-broker",
+    connect_timeout_s=3,
+    request_timeout_s=8,
+    deadline_s=8,
+    wait_for_broker=False,
 )
 
 
