@@ -50,7 +50,7 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "verify-cluster": (
         "tinymq.cli.siege:verify_cluster",
-        "Kill the processes of a cluster and prove that the others go on.",
+        "Kill the processes of a cluster and prove that all go on.",
     ),
     "config": ("tinymq.cli.about:config", "Print the default configuration."),
     "version": ("tinymq.cli.about:version", "Print the version."),
