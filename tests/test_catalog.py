@@ -13,6 +13,7 @@ from tests.fakes.broker import BrokerFixture, Connection, error_of, outcome_of
 from tinymq.caller import Caller
 from tinymq.catalog import PUBLIC
 from tinymq.catalog.shapes import shape
+from tinymq.client.core.admin import HARMLESS
 from tinymq.cluster.forwarding import Forwarding
 from tinymq.errors import Forbidden, InvalidRequest, WireError
 from tinymq.node import NODE_OPERATIONS
@@ -69,6 +70,11 @@ def test_ways_in_differ() -> None:
     routes = [operation.http for operation in PUBLIC.values()]
     verbs = [operation.cli for operation in PUBLIC.values()]
     assert (len(set(routes)), len(set(verbs))) == (len(PUBLIC), len(PUBLIC))
+
+
+def test_what_may_be_repeated() -> None:
+    """Clients repeat exactly the operations that change nothing."""
+    assert {name for name, each in PUBLIC.items() if not each.changes} == HARMLESS
 
 
 def test_results_have_the_shape_that_is_told(fixture: BrokerFixture) -> None:
