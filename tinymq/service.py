@@ -13,9 +13,7 @@ import os
 import resource
 import signal
 import sys
-import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -42,57 +40,18 @@ from tinymq.cluster.own import OwnMeta
 from tinymq.config import Config, is_local
 from tinymq.console import BrokerConsole
 from tinymq.errors import ShuttingDown, TinyMQError
+from tinymq.ground import Ground, RealGround
 from tinymq.logs import Logs
 from tinymq.node import Node
 from tinymq.operations import Operations
 from tinymq.protocol import BrokerFactory
-from tinymq.storage.disk import Disk, RecordingDisk
 from tinymq.storage.folder import DataFolder
-from tinymq.storage.sync import PoolSyncer
 
-#: Names a file that gets every write and sync, for `tinymq verify-crash`.
-RECORD_VARIABLE = "TINYMQ_RECORD_WRITES"
 #: File in the data folder that says where a running broker listens.
 ADDRESS_FILE = "broker.json"
 #: How long a stop waits for peers to take its goodbye.
 GOODBYE_SECONDS = 1.0
 _ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - recognised, not bound
-
-
-class ThreadBackground:
-    """
-    Runs calls that wait for the disk in a few threads.
-
-    Args:
-        reactor: Twisted's reactor.
-    """
-
-    _log = Logger()
-
-    def __init__(self, reactor: Any) -> None:
-        self._reactor = reactor
-        self._pool = ThreadPoolExecutor(2, thread_name_prefix="tinymq-read")
-
-    def submit(self, work: Callable[[], None], done: Callable[[], None]) -> None:
-        """Run `work` in a thread, then, however it ended, `done` on the reactor's."""
-
-        def run() -> None:
-            try:
-                work()
-            except OSError:
-                pass  # who reads again on the reactor's thread hears of it
-            except Exception as error:  # noqa: BLE001 - a reader waits for `done`
-                self._reactor.callFromThread(self._told, Failure(error))
-            self._reactor.callFromThread(done)
-
-        self._pool.submit(run)
-
-    def _told(self, failure: Failure) -> None:
-        self._log.failure("work in the background failed", failure)
-
-    def stop(self) -> None:
-        """End the threads."""
-        self._pool.shutdown(wait=True)
 
 
 class NotStarted(SystemExit, Exception):
@@ -120,16 +79,24 @@ class BrokerService(Service):
         reactor: Twisted's reactor.
         config: All settings.
         logs: Where log lines go.
+        ground: Makes what the process stands on, of reactor and settings.
     """
 
     _log = Logger()
     #: Whether a failing start is told by its exception alone, and not to the terminal.
     quiet = False
 
-    def __init__(self, reactor: Any, config: Config, logs: Logs | None = None) -> None:
+    def __init__(
+        self,
+        reactor: Any,
+        config: Config,
+        logs: Logs | None = None,
+        ground: Callable[[Any, Config], Ground] = RealGround,
+    ) -> None:
         self._reactor = reactor
         self._config = config
         self._logs = logs
+        self._make_ground = ground
         self._ports: list[IListeningPort] = []
         self._entering: Deferred[None] | None = None
         #: What a start that fails has to close again.
@@ -192,21 +159,17 @@ class BrokerService(Service):
         self._reactor.stop()
 
     def _open(self) -> None:
-        config, reactor = self._config, self._reactor
-        record = os.environ.get(RECORD_VARIABLE)
-        disk = RecordingDisk(record, config.storage.data) if record else Disk()
-        self._folder = DataFolder.open(config.storage.data, disk, self._open_files())
+        config = self._config
+        self._ground = ground = self._make_ground(self._reactor, config)
+        self._opened.callback(ground.close)
+        self._folder = DataFolder.open(config.storage.data, ground.disk, self._open_files())
         self._opened.callback(self._folder.close)
         make = FarMeta if config.cluster.role == "broker" else OwnMeta
-        self._meta: FarMeta | OwnMeta = make(reactor, config, self._folder, self._opened)
+        self._meta: FarMeta | OwnMeta = make(ground, config, self._folder, self._opened)
         self._new = self._meta.is_new
-        self._background = ThreadBackground(reactor)
-        self._opened.callback(self._background.stop)
-        self._syncer = PoolSyncer(disk, reactor.callFromThread, config.storage.sync_threads)
-        self._opened.callback(self._syncer.close)
-        world = World(reactor, _wall, self._background)
+        world = World(self._reactor, ground.wall, ground.background)
         store = PartitionStore(self._folder, config.limits, config.producers)
-        self.broker = Broker(config, self._meta.directory, store, world, self._syncer)
+        self.broker = Broker(config, self._meta.directory, store, world, ground.syncer)
         self._node = Node(self.broker, self._logs)
         self.operations = self._meta.join(self.broker, self._node)
         self.factory = self._node.connected = BrokerFactory(self.broker, self.operations)
@@ -411,8 +374,7 @@ class BrokerService(Service):
 
     async def _close(self) -> None:
         self.broker.committer.stop()
-        self._syncer.close()
-        self._background.stop()
+        self._ground.close()
         partitions = self.broker.partitions()
         self.broker.close()
         for partition in partitions:
@@ -422,11 +384,6 @@ class BrokerService(Service):
             self.broker.store.close(partitions)
         finally:
             await self._meta.leave()
-
-
-def _wall() -> int:
-    """The wall clock in milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
 
 
 async def _settled(result: Deferred[Any] | Awaitable[Any] | None) -> None:

@@ -10,13 +10,13 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from tinymq.broker.broker import Broker
-from tinymq.client.client import Client
 from tinymq.client.core.config import ClientConfig
 from tinymq.cluster.forwarding import Forwarding
 from tinymq.cluster.identity import REPLICA_FILE, read_number, write_number
 from tinymq.cluster.remote import RemoteMeta
 from tinymq.config import Config
 from tinymq.errors import ConfigError, MetaUnavailable, StateError
+from tinymq.ground import Ground
 from tinymq.meta.replica import Replica
 from tinymq.node import Node
 from tinymq.storage.folder import DataFolder
@@ -39,7 +39,7 @@ class FarMeta:
     The MetaServer as a process of the role ``broker`` has it.
 
     Args:
-        reactor: Twisted's reactor.
+        ground: What the process stands on.
         config: All settings.
         folder: The data folder.
         opened: Closes what was opened, if the start fails.
@@ -53,8 +53,10 @@ class FarMeta:
 
     _log = Logger()
 
-    def __init__(self, reactor: Any, config: Config, folder: DataFolder, opened: ExitStack) -> None:
-        self._reactor = reactor
+    def __init__(
+        self, ground: Ground, config: Config, folder: DataFolder, opened: ExitStack
+    ) -> None:
+        self._reactor = ground.reactor
         self._folder = folder
         self._path = f"{folder.path}/{REPLICA_FILE}"
         self._check_folder()
@@ -63,8 +65,8 @@ class FarMeta:
         self._places = ", ".join(config.cluster.meta)
         url = "tinymq://" + ",".join(config.cluster.meta)
         self.directory = RemoteMeta(
-            reactor,
-            Client(reactor, url, _CONFIG),
+            ground.reactor,
+            ground.client(url, _CONFIG),
             self._replica,
             config,
             self._load,
