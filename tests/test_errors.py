@@ -80,6 +80,7 @@ def test_codes_do_not_change() -> None:
         36: "NothingToUndo",
         37: "UnknownClient",
         38: "UnknownBroker",
+        39: "Forbidden",
         50: "StateError",
         51: "ShuttingDown",
         52: "NotLeader",

@@ -61,7 +61,7 @@ def test_headers_are_on_every_answer(client: Client, method: str, path: str, sta
     assert_headed(reply.headers, kept=path in {"/", "/topics", "/clients"})
 
 
-@pytest.mark.parametrize("path", ["/", "/topics/x", "/api/v1/topics/x"])
+@pytest.mark.parametrize("path", ["/", "/topics/x", "/api/v1/pages/topics/x"])
 def test_headers_are_on_internal_errors(
     client: Client, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -199,9 +199,8 @@ CALLS = [
     ("PATCH", "/api/v1/topics/orders.created", b'{"config":{"retention.time":"1 d"}}'),
     ("DELETE", "/api/v1/topics/orders.created", b"{}"),
     ("POST", "/api/v1/topics/orders.created:purge", b"{}"),
-    ("POST", "/api/v1/topics/orders.created:undo", b"{}"),
+    ("POST", "/api/v1/topics/orders.created:undo_purge", b"{}"),
     ("POST", "/api/v1/brokers/2:drain", b"{}"),
-    ("POST", "/api/v1/brokers/2:undrain", b"{}"),
     ("POST", "/api/v1/clients/1/1000:kick", b'{"reason":"x"}'),
 ]
 

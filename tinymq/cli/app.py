@@ -48,6 +48,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "tinymq.cli.crash:verify_crash",
         "Kill a broker again and again and prove that nothing is lost.",
     ),
+    "verify-cluster": (
+        "tinymq.cli.siege:verify_cluster",
+        "Kill the processes of a cluster and prove that the others go on.",
+    ),
     "config": ("tinymq.cli.about:config", "Print the default configuration."),
     "version": ("tinymq.cli.about:version", "Print the version."),
 }

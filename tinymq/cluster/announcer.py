@@ -84,6 +84,8 @@ class Telling:
         self._woken: Deferred[None] | None = None
         self._unwatch = meta.watch(self._changed)
         self._heard = True
+        #: Whether topics came or went since the server was told last.
+        self._news = False
 
     def start(self) -> None:
         """Begin."""
@@ -103,11 +105,15 @@ class Telling:
         await self._client.close()
 
     def _changed(self, before: Registry, after: Registry) -> None:
-        if after.touched and self._woken is not None and not self._woken.called:
+        if not after.touched:
+            return
+        self._news = True
+        if self._woken is not None and not self._woken.called:
             self._woken.callback(None)
 
     async def _run(self) -> None:
         while True:
+            self._news = False
             try:
                 await self._tell()
             except (ClientError, WireError) as error:
@@ -115,9 +121,9 @@ class Telling:
                 await self._pause(PAUSE_SECONDS)
                 continue
             self._note_answer()
-            self._woken = Deferred()
-            self._woken.addTimeout(BEAT_SECONDS, self._reactor, lambda *_: None)
-            await self._woken
+            if not self._news:
+                self._woken = Deferred()
+                await self._woken.addTimeout(BEAT_SECONDS, self._reactor, lambda *_: None)
             await self._pause(GATHER_SECONDS)
 
     async def _pause(self, seconds: float) -> None:

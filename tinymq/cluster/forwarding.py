@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from tinymq.caller import LOCAL, Caller
 from tinymq.cluster.remote import RemoteMeta, forwarded
-from tinymq.node import Node
-from tinymq.operation import Result
-from tinymq.operations import run_on_node
+from tinymq.node import NODE_OPERATIONS, Node
+from tinymq.operation import ROLES, Result, require
+from tinymq.operations import OPERATIONS, run_on_node
 
 #: Operations that are about the process that is asked, unless they name another.
 _HERE: Final = {"broker.info": "node.info", "broker.log_level": "node.log_level"}
@@ -40,12 +40,16 @@ class Forwarding:
             caller: Who asks.
 
         Raises:
+            Forbidden: The caller's role does not allow it; then nothing was looked at.
             MetaUnavailable: It is the MetaServer's, which does not answer.
             WireError: What the operation itself can fail with.
         """
+        # The MetaServer sees this broker as its caller, so the role is checked here.
+        known = OPERATIONS.get(name) or NODE_OPERATIONS.get(name)
+        require(known.role if known else ROLES[-1], caller.role, name[:100])
         if name in _HERE and arguments.get("broker") is None:
             rest = {key: value for key, value in arguments.items() if key != "broker"}
-            return await run_on_node(self._node, _HERE[name], rest, caller)
+            return await run_on_node(self._node, _HERE[name], rest)
         if name.startswith("node."):
             return await run_on_node(self._node, name, arguments, caller)
         return await self._meta.ask(name, **forwarded(arguments))

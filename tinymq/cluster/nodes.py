@@ -10,7 +10,7 @@ from attrs import frozen
 from tinymq.client.client import Client
 from tinymq.client.core.address import Address, url_of
 from tinymq.client.core.config import ClientConfig
-from tinymq.errors import BrokerSilent
+from tinymq.errors import BrokerSilent, ClosedError, ConnectionLost
 from tinymq.meta.registry import Registry
 from tinymq.meta.server import MetaServer
 from tinymq.node import Node
@@ -80,7 +80,10 @@ class ClusterNodes:
         if broker_id == self._own:
             return await self._here.ask(broker_id, operation, arguments)
         client = self._client(broker_id)
-        return await client.admin.operate(operation, **arguments)
+        try:
+            return await client.admin.operate(operation, **arguments)
+        except ClosedError as error:  # by `_drop`, while it was asked
+            raise ConnectionLost("it was taken for dead while it was asked") from error
 
     def _client(self, broker_id: int) -> Client:
         live = self._meta.registry.brokers.get(broker_id)

@@ -215,6 +215,7 @@ class RemoteMeta:
             port=port,
             zone=config.cluster.zone,
             version=__version__,
+            cluster="" if self._replica.is_empty else self.registry.cluster.hex(),
         )
         self._replica.check_cluster(bytes.fromhex(result["cluster"]))
         self._address = address

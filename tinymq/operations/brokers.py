@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from tinymq import __version__
+from tinymq.catalog import PUBLIC
 from tinymq.errors import BrokerSilent
 from tinymq.meta.registry import BrokerInfo
-from tinymq.node.process import LEVEL
-from tinymq.operation import BROKER, DRY, THE_BROKER, Operation, Parameter, Result, table
+from tinymq.operation import Operation, Result, table
 from tinymq.operations.base import Answers, Base
-from tinymq.wire.fields import boolean
 
 
 class Brokers(Base):
@@ -79,14 +78,8 @@ class Brokers(Base):
 
 
 BROKER_OPERATIONS: Final[dict[str, Operation]] = table(
-    Operation("broker.list", "viewer", False, (), Brokers.brokers),
-    Operation(
-        "broker.drain",
-        "admin",
-        True,
-        (THE_BROKER, Parameter("undo", boolean, default=False), DRY),
-        Brokers.drain,
-    ),
-    Operation("broker.info", "viewer", False, (BROKER,), Brokers.broker_info),
-    Operation("broker.log_level", "admin", True, (LEVEL, BROKER, DRY), Brokers.log_level),
+    PUBLIC["broker.list"].by(Brokers.brokers),
+    PUBLIC["broker.drain"].by(Brokers.drain),
+    PUBLIC["broker.info"].by(Brokers.broker_info),
+    PUBLIC["broker.log_level"].by(Brokers.log_level),
 )

@@ -8,6 +8,7 @@ from typing import Any, Final
 from tinymq.caller import Caller
 from tinymq.meta.placement import Load
 from tinymq.meta.registry import BrokerInfo
+from tinymq.meta.replica import foreign
 from tinymq.operation import Operation, Parameter, Result, table
 from tinymq.operations.base import Base
 from tinymq.wire.fields import I32, I64, integer, mapping, text
@@ -26,7 +27,16 @@ class Members(Base):
     """
 
     def register(self, caller: Caller, **told: Any) -> Result:
-        """Let a broker be live, as it describes itself."""
+        """
+        Let a broker be live, as it describes itself.
+
+        Raises:
+            ForeignCluster: Its data folder is another cluster's; its number means
+                nothing here, and may even be that of one of ours.
+        """
+        own = self._registry.cluster.hex()
+        if told["cluster"] and told["cluster"] != own:
+            raise foreign(told["cluster"], own)
         info = self._meta.register(
             told["id"],
             told["name"],
@@ -105,6 +115,7 @@ MEMBER_OPERATIONS: Final[dict[str, Operation]] = table(
             Parameter("port", integer(1, 65_535)),
             Parameter("zone", text(200), default=""),
             Parameter("version", text(100), default=""),
+            Parameter("cluster", text(32), default=""),
         ),
         Members.register,
         caller=True,

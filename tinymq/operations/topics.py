@@ -6,26 +6,12 @@ import fnmatch
 from bisect import bisect_right
 from typing import Any, Final
 
+from tinymq.catalog import PUBLIC
 from tinymq.errors import BrokerSilent, ShuttingDown
 from tinymq.meta.registry import Topic
 from tinymq.node.partitions import Rows, check_partition, nothing_to_undo
-from tinymq.operation import (
-    AFTER,
-    BEFORE,
-    DRY,
-    FILTER,
-    LIMIT,
-    NUMBER,
-    PARTITION,
-    TOPIC,
-    WHICH,
-    Operation,
-    Parameter,
-    Result,
-    table,
-)
+from tinymq.operation import WHICH, Operation, Result, table
 from tinymq.operations.base import Answers, Base, only_one
-from tinymq.wire.fields import mapping, optional
 
 
 class Topics(Base):
@@ -238,16 +224,13 @@ def _listed(numbers: list[int]) -> str:
     return ", ".join(str(number) for number in numbers)
 
 
-_COUNT: Final = Parameter("partitions", optional(NUMBER), default=None)
-_CONFIG: Final = Parameter("config", mapping, default={})
-
 TOPIC_OPERATIONS: Final[dict[str, Operation]] = table(
-    Operation("topic.create", "operator", True, (WHICH, _COUNT, _CONFIG, DRY), Topics.create),
-    Operation("topic.alter", "operator", True, (WHICH, TOPIC, _COUNT, _CONFIG, DRY), Topics.alter),
-    Operation("topic.delete", "admin", True, (WHICH, TOPIC, DRY), Topics.delete),
-    Operation("topic.list", "viewer", False, (FILTER, AFTER, LIMIT), Topics.search),
-    Operation("topic.info", "viewer", False, (WHICH,), Topics.info),
-    Operation("topic.purge", "admin", True, (WHICH, TOPIC, PARTITION, *BEFORE, DRY), Topics.purge),
-    Operation("topic.undo_purge", "admin", True, (WHICH, TOPIC, PARTITION, DRY), Topics.undo_purge),
+    PUBLIC["topic.create"].by(Topics.create),
+    PUBLIC["topic.alter"].by(Topics.alter),
+    PUBLIC["topic.delete"].by(Topics.delete),
+    PUBLIC["topic.list"].by(Topics.search),
+    PUBLIC["topic.info"].by(Topics.info),
+    PUBLIC["topic.purge"].by(Topics.purge),
+    PUBLIC["topic.undo_purge"].by(Topics.undo_purge),
     Operation("meta.ensure_topic", "cluster", True, (WHICH,), Topics.ensure),
 )

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from tinymq.operation import Operation, Parameter, Result, table
+from tinymq.catalog import PUBLIC
+from tinymq.operation import Operation, Result, table
 from tinymq.operations.base import Base
-from tinymq.wire.fields import I64, integer, optional
-
-#: Longest wait for a change.
-MOST_WAIT_MS: Final = 60_000
 
 
 class Watching(Base):
@@ -26,14 +23,5 @@ class Watching(Base):
 
 
 WATCH_OPERATIONS: Final[dict[str, Operation]] = table(
-    Operation(
-        "cluster.watch",
-        "viewer",
-        False,
-        (
-            Parameter("revision", optional(integer(0, I64)), default=None),
-            Parameter("wait_ms", integer(0, MOST_WAIT_MS), default=30_000),
-        ),
-        Watching.changes,
-    ),
+    PUBLIC["cluster.watch"].by(Watching.changes),
 )

@@ -7,6 +7,7 @@ taken back asks for the name to be typed.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -45,6 +46,17 @@ def purge_of(fields: Mapping[str, Any]) -> tuple[int | None, At | Since | None]:
     if ms is None:
         raise BadInput("at", "name the time before which records go")
     return partition, Since(ms)
+
+
+def purge_arguments(fields: Mapping[str, str]) -> dict[str, int]:
+    """Say what a form wants to purge in the words of the operation."""
+    partition, before = purge_of(fields)
+    found = {} if partition is None else {"partition": partition}
+    if isinstance(before, At):
+        found["before"] = before.offset
+    elif isinstance(before, Since):
+        found["before_ms"] = before.ms
+    return found
 
 
 def settings_of(given: str) -> dict[str, str]:
@@ -166,6 +178,7 @@ class Actions(Base):
             query={},
             plan=plan,
             fields=fields,
+            arguments=json.dumps(purge_arguments(fields)) if plan.action == "purge" else "",
             error=error,
         )
 

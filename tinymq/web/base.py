@@ -28,6 +28,7 @@ _STATUS: Final[tuple[tuple[type[errors.TinyMQError], int], ...]] = (
     (errors.UnknownClient, 404),
     (errors.UnknownBroker, 404),
     (errors.OffsetOutOfRange, 404),
+    (errors.Forbidden, 403),
     (errors.TopicExists, 409),
     (errors.NothingToUndo, 409),
     (errors.BatchTooLarge, 413),

@@ -12,8 +12,8 @@ from twisted.web.http import Request
 from twisted.web.resource import Resource
 from typing_extensions import override
 
+from tinymq.web.api import Api
 from tinymq.web.assets import packaged
-from tinymq.web.cluster_api import ClusterApi
 from tinymq.web.config import WebConfig
 from tinymq.web.dashboard import Dashboard
 from tinymq.web.port import Console
@@ -68,7 +68,7 @@ class Gate(Resource):
         self._recent = Recent(seconds)
         self._config = config
         self._assets = packaged()
-        self._api = ClusterApi(console, config).app.resource()
+        self._api = Api(console, config).app.resource()
         self._pages = Dashboard(console, config, self._recent).app.resource()
 
     @override

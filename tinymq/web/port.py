@@ -10,10 +10,11 @@ counted and no offset moves because somebody looked.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from attrs import frozen
 
+from tinymq.caller import Caller
 from tinymq.stats import ClientSnapshot, ClusterSnapshot, TopicSnapshot
 from tinymq.web.lists import (
     ClientPage,
@@ -415,6 +416,26 @@ class Console(Protocol):
 
         Raises:
             NothingToUndo: The window has passed.
+        """
+
+    async def operate(
+        self, name: str, arguments: Mapping[str, Any], caller: Caller
+    ) -> dict[str, Any]:
+        """
+        Carry out an operation by its name.
+
+        Args:
+            name: As in `tinymq.catalog`.
+            arguments: By name.
+            caller: Who asks.
+
+        Returns:
+            Its result, which JSON can hold.
+
+        Raises:
+            Forbidden: The caller's role does not allow it.
+            InvalidRequest: An argument is wrong; `data["field"]` names it.
+            WireError: What the operation itself can fail with.
         """
 
     async def clients(self, query: ClientQuery) -> ClientPage:

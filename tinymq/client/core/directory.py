@@ -277,7 +277,8 @@ class Directory:
         if subject.answers:
             subject.known = dict(subject.named)
             subject.fresh_until = now + self._config.refresh_s
-        pause = self._config.refresh_s if subject.answers else _CALM_S
+        # Who waits for the first node of a topic wants to hear of it soon.
+        pause = self._config.refresh_s if subject.answers and subject.known else _CALM_S
         if subject.again:
             subject.next_at = max(now, subject.began + _CALM_S)
         elif subject.watched > 0:
