@@ -39,7 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "protocol": {"wire", "broker", "meta", "stats", "operations"}
     | {"caller", "connection", "connections"},
     "cluster": {"wire", "storage", "meta", "broker", "client", "stats"}
-    | {"node", "operation", "operations", "caller", "ground"},
+    | {"node", "operation", "operations", "caller", "ground", "clockwork"},
     "ground": {"storage", "broker", "client"},
     "client": {"wire"},
     "aio": {"wire", "client"},

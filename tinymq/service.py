@@ -12,6 +12,7 @@ import json
 import os
 import resource
 import signal
+import socket
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, suppress
@@ -34,7 +35,7 @@ from tinymq.broker.broker import Broker
 from tinymq.broker.housekeeping import Housekeeping
 from tinymq.broker.partitions import PartitionStore
 from tinymq.broker.ports import World
-from tinymq.client.core.address import parse_url
+from tinymq.client.core.address import Address, parse_url, url_of
 from tinymq.cluster.far import FarMeta
 from tinymq.cluster.own import OwnMeta
 from tinymq.config import Config, is_local
@@ -99,6 +100,8 @@ class BrokerService(Service):
         self._make_ground = ground
         self._ports: list[IListeningPort] = []
         self._entering: Deferred[None] | None = None
+        #: Whether the partitions were opened, so that the stop has something to bring to the disk.
+        self._began = False
         #: What a start that fails has to close again.
         self._opened = ExitStack()
 
@@ -130,14 +133,14 @@ class BrokerService(Service):
         except OSError as error:
             self._give_up(f"the data folder cannot be used: {error}")
         if entering is not None:
+            self._entering = entering
             entering.addCallback(lambda _: self._begin(started))
             entering.addErrback(self._failed)
-            self._entering = entering
 
     def _begin(self, started: float) -> None:
         """Open the partitions and take clients, now that the MetaServer knows this broker."""
         self._recover()
-        self._entering = None
+        self._began, self._entering = True, None
         self.factory.accept()
         self._housekeeping.start()
         self._meta.start()
@@ -219,7 +222,8 @@ class BrokerService(Service):
     def _listen(self) -> None:
         for endpoint in self._config.network.listen:
             self._ports.append(self._bind(endpoint, self.factory))
-        self.broker.address = self._advertised(self._address(self._ports[0]))
+        # Others find nothing at their own loopback.
+        self.broker.address = self._advertised(self._address(self._ports[0], socket.gethostname()))
         self.web_port: IListeningPort | None = None
         if self._config.web.listen and self._console is not None:
             self.web_port = self._bind(self._config.web.listen, self._site(self._console))
@@ -264,17 +268,18 @@ class BrokerService(Service):
         return host, port if named else listening[1]
 
     @staticmethod
-    def _address(port: IListeningPort) -> tuple[str, int]:
+    def _address(port: IListeningPort, anywhere: str = "127.0.0.1") -> tuple[str, int]:
+        """Where a port listens; `anywhere` names this machine if it does so at every interface."""
         address: Any = port.getHost()
         host = getattr(address, "host", "127.0.0.1")
-        return ("127.0.0.1" if host in _ANYWHERE else host), getattr(address, "port", 0)
+        return (anywhere if host in _ANYWHERE else host), getattr(address, "port", 0)
 
     def _announce(self, seconds: float) -> None:
-        host, port = self.broker.address
-        listen, http = f"tinymq://{host}:{port}", ""
+        listen, http = self._url(*self.broker.address), ""
         if self.web_port is not None:
             http = "http://{}:{}".format(*self._address(self.web_port))
-        facts = {"pid": os.getpid(), "listen": listen, "http": http, "version": __version__}
+        local = self._url(*self._advertised(self._address(self._ports[0])))
+        facts = {"pid": os.getpid(), "listen": local, "http": http, "version": __version__}
         self._folder.disk.replace_file(
             f"{self._folder.path}/{ADDRESS_FILE}", json.dumps(facts).encode() + b"\n"
         )
@@ -288,6 +293,10 @@ class BrokerService(Service):
         if http:
             self._log.info("dashboard: {http}", http=http)
         self._log.info("try: tinymq --url {listen} pub greetings hello", listen=listen)
+
+    @staticmethod
+    def _url(host: str, port: int) -> str:
+        return url_of([Address(host, port)])
 
     def _withdraw(self) -> None:
         """Take back what `_announce` wrote."""
@@ -313,8 +322,7 @@ class BrokerService(Service):
                 signal.signal(number, again)
 
     async def _stop(self) -> None:
-        if self._entering is not None:
-            self._entering.cancel()
+        if not self._began:
             await self._never_began()
             return
         self._log.info("stopping: no new connections, no new work")
@@ -327,6 +335,8 @@ class BrokerService(Service):
 
     async def _never_began(self) -> None:
         """Stop before the partitions were opened: nothing of theirs may be written."""
+        if self._entering is not None:
+            self._entering.cancel()
         for port in self._ports:
             await _settled(port.stopListening())
         await self._meta.leave()

@@ -93,7 +93,7 @@ class Port:
     def __init__(self, machine: Machine, port: int, factory: Any, interface: str) -> None:
         self.machine = machine
         self.factory = factory
-        self._address = IPv4Address("TCP", interface or "0.0.0.0", port)  # noqa: S104
+        self._address = IPv4Address("TCP", interface or "0.0.0.0", port)
         ports = machine.cluster.ports
         if port in ports:
             raise CannotListenError(interface, port, OSError(errno.EADDRINUSE, "in use"))
@@ -472,7 +472,9 @@ class WholeCluster:
             "network.listen": (f"tcp:{_PORT + len(self.processes)}:interface=127.0.0.1",),
             "web.listen": None,
         }
-        given = {key.replace("__", "."): value for key, value in {**self.settings, **settings}.items()}
+        given = {
+            key.replace("__", "."): value for key, value in {**self.settings, **settings}.items()
+        }
         process = Process(self, name, DEFAULT_CONFIG.changed({**values, **given}))
         self.processes[name] = process
         return process

@@ -12,7 +12,9 @@ from tinymq.web.routes import ROUTES
 FILE: Final = Path(__file__).parents[2] / "docs" / "http.md"
 _BEGIN: Final = "<!-- table: routes -->\n"
 _END: Final = "<!-- end of table: routes -->\n"
-_HEAD: Final = "| address | role | what it does | query | body | command |\n|---|---|---|---|---|---|\n"
+_HEAD: Final = (
+    "| address | role | what it does | query | body | command |\n|---|---|---|---|---|---|\n"
+)
 
 
 def names(parameters: list[Parameter]) -> str:

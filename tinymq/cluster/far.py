@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred
@@ -29,8 +30,13 @@ PAUSE_SECONDS: Final = 0.5
 #: Seconds between two lines about a MetaServer that does not answer.
 REMIND_SECONDS: Final = 10.0
 
+#: A MetaServer that never answered is not waited for: the replica serves at once.
 _CONFIG: Final = ClientConfig(
-    client_id="tinymq-broker", connect_timeout_s=3, request_timeout_s=8, deadline_s=8
+    client_id="tinymq-broker",
+    connect_timeout_s=3,
+    request_timeout_s=8,
+    deadline_s=8,
+    wait_for_broker=False,
 )
 
 
@@ -66,13 +72,14 @@ class FarMeta:
         url = "tinymq://" + ",".join(config.cluster.meta)
         self.directory = RemoteMeta(
             ground.reactor,
-            ground.client(url, _CONFIG),
+            partial(ground.client, url, _CONFIG),
             self._replica,
             config,
             self._load,
             self._save,
         )
         self._broker: Broker | None = None
+        self._reminded_at: float | None = None
 
     def _check_folder(self) -> None:
         disk, path = self._folder.disk, self._folder.path
@@ -104,7 +111,7 @@ class FarMeta:
         if known is not None:
             broker.name = known.name
         self.directory.refused = self._refused
-        return Forwarding(node, self.directory)
+        return Forwarding(broker, node, self.directory)
 
     def enter(self) -> Deferred[None]:
         """
@@ -117,37 +124,41 @@ class FarMeta:
         return Deferred.fromCoroutine(self._enter())
 
     async def _enter(self) -> None:
-        broker, seconds = self._broker, self._reactor.seconds
-        assert broker is not None
-        began, reminded = seconds(), -REMIND_SECONDS
+        refused_at: float | None = None
         while True:
             try:
-                member = await self.directory.register(broker.id, broker.address)
-                await self.directory.catch_up()
+                await self._register()
             except MetaUnavailable as error:
                 if self._number and not self._replica.is_empty:
                     self._log.warn("{error}; starting with what is known from before", error=error)
                     return
-                if seconds() - reminded >= REMIND_SECONDS:
-                    reminded = seconds()
-                    self._log.warn(
-                        "waiting for the MetaServer at {places}: {error}",
-                        places=self._places,
-                        error=error,
-                    )
+                self._remind("waiting for the MetaServer at {places}: {error}", error)
             except StateError as error:
-                if not error.retriable or seconds() - began > HELD_SECONDS:
+                refused_at = refused_at or self._reactor.seconds()
+                if not error.retriable or self._reactor.seconds() - refused_at > HELD_SECONDS:
                     raise ConfigError(error.text) from error
-                if seconds() - reminded >= REMIND_SECONDS:
-                    reminded = seconds()
-                    self._log.warn("the MetaServer says: {error}; trying again", error=error)
+                self._remind("the MetaServer at {places} says: {error}; trying again", error)
             else:
-                broker.name = member.name
-                if member.id != self._number:
-                    self._number = broker.id = member.id
-                    write_number(self._folder, member.id)
                 return
             await deferLater(self._reactor, PAUSE_SECONDS)
+
+    async def _register(self) -> None:
+        """Be a member, with a number that is this data folder's, and know what there is."""
+        broker = self._broker
+        assert broker is not None
+        member = await self.directory.register(broker.id, broker.address)
+        broker.name = member.name
+        if member.id != self._number:  # kept at once, or the next attempt would get another one
+            self._number = broker.id = member.id
+            write_number(self._folder, member.id)
+        await self.directory.catch_up()
+
+    def _remind(self, text: str, error: Exception) -> None:
+        """Log why the start takes so long, now and then."""
+        now = self._reactor.seconds()
+        if self._reminded_at is None or now - self._reminded_at >= REMIND_SECONDS:
+            self._reminded_at = now
+            self._log.warn(text, places=self._places, error=error)
 
     def start(self) -> None:
         """Follow the MetaServer."""
@@ -165,12 +176,8 @@ class FarMeta:
 
     def _refused(self, error: StateError | None) -> None:
         """Publish nothing while another process may have the same partitions."""
-        broker = self._broker
-        assert broker is not None
-        if error is not None:
-            broker.refuse(error)
-        elif isinstance(broker.refusing, StateError):
-            broker.refuse(None)
+        assert self._broker is not None
+        self._broker.refuse(error, "cluster")
 
     def _load(self) -> dict[str, Any]:
         return {} if self._broker is None else self._broker.load
