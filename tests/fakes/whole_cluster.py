@@ -72,6 +72,12 @@ class MachineClock(Clock):
                 call.func(*call.args, **call.kw)
         return bool(due)
 
+    def die(self) -> None:
+        """Forget every call; what Python cleans up may still want to cancel its own."""
+        for call in self.calls:
+            call.cancelled = 1
+        self.calls.clear()
+
     def listenTCP(  # noqa: N802 - Twisted's name
         self, port: int, factory: Any, backlog: int = 50, interface: str = ""
     ) -> Port:
@@ -199,7 +205,7 @@ class Process(Machine):
             unheard: The machine died: nobody hears of the ends of its connections.
         """
         service, self._service = self.service, None
-        self.reactor.calls.clear()
+        self.reactor.die()
         for wire in self.cluster.wires_of(self.name):
             wire.dies(self, unheard=unheard)
         for number, port in tuple(self.cluster.ports.items()):
@@ -666,6 +672,24 @@ class WholeCluster:
     def operate(self, process: str, operation: str, /, **arguments: Any) -> dict[str, Any]:
         """Ask a process for an operation, over the wire, and wait for the answer."""
         return self.run(self.ask(process, operation, **arguments))
+
+    def publish(self, client: Client, topic: str, *values: bytes, **place: Any) -> None:
+        """Publish records and wait until they are stored."""
+        producer = client.producer()
+        for value in values:
+            self.run(producer.send(topic, value, **place))
+        self.run(producer.close())
+
+    def read(self, client: Client, topic: str, count: int) -> list[bytes | None]:
+        """Read so many records from the beginning of a topic."""
+        consumer, found = client.consumer(), list[bytes | None]()
+        self.run(consumer.assign(topic))
+        while len(found) < count:
+            batch = self.run(consumer.next_batch())
+            assert batch is not None
+            found += [record.value for record in batch]
+        consumer.close()
+        return found
 
 
 def result_of(outcome: list[Any]) -> Any:

@@ -15,6 +15,7 @@ from tinymq.client.core.config import ClientConfig
 from tinymq.cluster.forwarding import Forwarding
 from tinymq.cluster.identity import REPLICA_FILE, read_number, write_number
 from tinymq.cluster.remote import RemoteMeta
+from tinymq.cluster.spare import SpareIds
 from tinymq.config import Config
 from tinymq.errors import ConfigError, MetaUnavailable, StateError
 from tinymq.ground import Ground
@@ -55,6 +56,7 @@ class FarMeta:
 
     Attributes:
         directory: What the broker of this process asks.
+        spare: Producer ids put by.
     """
 
     _log = Logger()
@@ -67,6 +69,7 @@ class FarMeta:
         self._path = f"{folder.path}/{REPLICA_FILE}"
         self._check_folder()
         self._replica = Replica.load(folder.disk, self._path)
+        self.spare = SpareIds(folder)
         self._number = read_number(folder) or 0
         self._places = ", ".join(config.cluster.meta)
         url = "tinymq://" + ",".join(config.cluster.meta)
@@ -75,8 +78,7 @@ class FarMeta:
             partial(ground.client, url, _CONFIG),
             self._replica,
             config,
-            self._load,
-            self._save,
+            self,
         )
         self._broker: Broker | None = None
         self._reminded_at: float | None = None
@@ -110,7 +112,6 @@ class FarMeta:
         known = self._replica.registry.brokers.get(self._number)
         if known is not None:
             broker.name = known.name
-        self.directory.refused = self._refused
         return Forwarding(broker, node, self.directory)
 
     def enter(self) -> Deferred[None]:
@@ -172,17 +173,20 @@ class FarMeta:
     async def leave(self) -> None:
         """Let the broker be gone."""
         await self.directory.stop()
-        self._save()
+        self.save()
 
-    def _refused(self, error: StateError | None) -> None:
+    def refused(self, error: StateError | None) -> None:
         """Publish nothing while another process may have the same partitions."""
         assert self._broker is not None
         self._broker.refuse(error, "cluster")
 
-    def _load(self) -> dict[str, Any]:
+    @property
+    def load(self) -> dict[str, Any]:
+        """How much the broker has to do."""
         return {} if self._broker is None else self._broker.load
 
-    def _save(self) -> None:
+    def save(self) -> None:
+        """Keep what is known, for the next start."""
         try:
             self._replica.save(self._folder.disk, self._path)
         except OSError as error:

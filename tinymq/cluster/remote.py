@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from attrs import define
 from twisted.internet.defer import CancelledError, Deferred, ensureDeferred
@@ -21,11 +21,13 @@ from twisted.logger import Logger
 from tinymq import __version__
 from tinymq.caller import LOCAL, Caller
 from tinymq.client.client import Client
+from tinymq.cluster.spare import SpareIds
 from tinymq.config import Config
 from tinymq.errors import (
     ClientError,
     ClosedError,
     MetaUnavailable,
+    ShuttingDown,
     StateError,
     TinyMQError,
     UnknownTopic,
@@ -67,6 +69,32 @@ class Member:
     lease: int
 
 
+class Home(Protocol):
+    """
+    The broker that asks.
+
+    Attributes:
+        spare: Producer ids put by.
+    """
+
+    spare: SpareIds
+
+    @property
+    def load(self) -> dict[str, Any]:
+        """How much the broker has to do, for placement."""
+
+    def save(self) -> None:
+        """Bring the replica, which has changed, to the disk."""
+
+    def refused(self, error: StateError | None) -> None:
+        """
+        Hear that another process has this broker's number.
+
+        Args:
+            error: Why; None when it is over.
+        """
+
+
 class RemoteMeta:
     """
     The MetaServer as a broker sees it: `tinymq.broker.ports.Directory` from afar.
@@ -76,8 +104,7 @@ class RemoteMeta:
         client: Makes clients of the MetaServers, whichever answers.
         replica: What was known when the broker ran last.
         config: The broker's settings.
-        load: Tells how much the broker has to do, for placement.
-        save: Called when the replica has changed, to bring it to the disk.
+        home: The broker.
     """
 
     _log = Logger()
@@ -88,25 +115,21 @@ class RemoteMeta:
         client: Callable[[], Client],
         replica: Replica,
         config: Config,
-        load: Callable[[], dict[str, Any]],
-        save: Callable[[], None],
+        home: Home,
     ) -> None:
         self._reactor = reactor
         #: A connection for being a member, and one for all else: there may be much of it.
         self._membership, self._client = client(), client()
         self._replica = replica
         self._config = config
-        self._load = load
-        self._save = save
+        self._home = home
         self._places = ", ".join(config.cluster.meta)
         self._member: Member | None = None
         self._address: tuple[str, int] | None = None
         self._following: Deferred[None] | None = None
-        self._spare: range | None = None
-        self._reached = True
+        #: Why nobody is asked; None while the MetaServer answers.
+        self._trouble: MetaUnavailable | None = None
         self._complaint = ""
-        #: Told when another process has this broker's number: why, or None when it is over.
-        self.refused: Callable[[StateError | None], None] = lambda error: None
 
     # --- the directory ------------------------------------------------------------
 
@@ -154,7 +177,7 @@ class RemoteMeta:
 
     def producer_ids(self, done: Callable[[range | WireError], None]) -> None:
         """Ask for producer ids; one block is kept for when the MetaServer is away."""
-        spare, self._spare = self._spare, None
+        spare = self._home.spare.take()
         if spare is None:
             ensureDeferred(_told(self._block(), done))
         else:
@@ -171,8 +194,8 @@ class RemoteMeta:
             await self._fill()
 
     async def _fill(self) -> None:
-        if self._spare is None:
-            self._spare = await self._block()
+        if not self._home.spare:
+            self._home.spare.put(await self._block())
 
     async def ask(self, operation: str, /, **arguments: Any) -> Result:
         """
@@ -183,9 +206,11 @@ class RemoteMeta:
             **arguments: By name.
 
         Raises:
-            MetaUnavailable: It does not answer.
+            MetaUnavailable: It does not answer, or did not a moment ago.
             WireError: What the operation can fail with.
         """
+        if self._trouble is not None:
+            raise self._trouble.with_traceback(None)
         return await self._answer(self._client, operation, arguments)
 
     async def _tell(self, operation: str, /, **arguments: Any) -> Result:
@@ -195,7 +220,7 @@ class RemoteMeta:
     async def _answer(self, client: Client, operation: str, arguments: dict[str, Any]) -> Result:
         try:
             result = await client.admin.operate(operation, **arguments)
-        except ClientError as error:
+        except (ClientError, ShuttingDown) as error:
             raise MetaUnavailable(
                 f"the MetaServer at {self._places} does not answer ({error}); publishing and "
                 "reading go on, but topics cannot be made, changed or listed until it is back"
@@ -272,7 +297,7 @@ class RemoteMeta:
         if following is not None:
             following.cancel()
         member, self._member = self._member, None
-        if member is not None and self._reached:
+        if member is not None and self._trouble is None:
             try:
                 await self._tell("meta.leave", id=member.id, lease=member.lease)
             except TinyMQError as error:
@@ -287,7 +312,7 @@ class RemoteMeta:
                 if self._member is None:
                     assert self._address is not None
                     await self.register(broker_id, self._address)
-                    self.refused(None)
+                    self._home.refused(None)
                 await self._follow_once(WAIT_MS)
                 await self._fill()
                 self._complaint, pause = "", FIRST_PAUSE
@@ -297,7 +322,7 @@ class RemoteMeta:
             except StateError as error:
                 # Taken for dead, or the MetaServer was restarted without knowing us.
                 if self._member is None:
-                    self.refused(error)
+                    self._home.refused(error)
                 self._member = None
             except WireError as error:
                 self._complain(error)
@@ -317,14 +342,14 @@ class RemoteMeta:
                 cursor=replica.cursor,
                 revision=-1 if replica.is_empty else replica.registry.revision,
                 wait_ms=wait_ms,
-                load=self._load(),
+                load=self._home.load,
             )
         )
         replica.apply(page)
         for note in replica.take_notes():
             self._log.warn("{note}", note=note)
         if replica.unsaved and not page.more:
-            self._save()
+            self._home.save()
         return page.more
 
     def _complain(self, error: WireError) -> None:
@@ -334,14 +359,14 @@ class RemoteMeta:
             self._log.error("the MetaServer refuses this broker: {error}", error=error)
 
     def _note_reached(self) -> None:
-        if not self._reached:
+        if self._trouble is not None:
             self._log.info("the MetaServer at {places} answers again", places=self._places)
-        self._reached = True
+        self._trouble = None
 
     def _note_unreached(self, error: MetaUnavailable) -> None:
-        if self._reached:
+        if self._trouble is None:
             self._log.warn("{error}", error=error)
-        self._reached = False
+        self._trouble = error
 
 
 async def _told(answer: Coroutine[Any, Any, T], done: Callable[[T | WireError], None]) -> None:
