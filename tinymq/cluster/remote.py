@@ -313,7 +313,8 @@ class RemoteMeta:
                     assert self._address is not None
                     await self.register(broker_id, self._address)
                     self._home.refused(None)
-                await self._follow_once(WAIT_MS)
+                # One that comes back says so at once.
+                await self._follow_once(WAIT_MS if self._trouble is None else 0)
                 await self._fill()
                 self._complaint, pause = "", FIRST_PAUSE
                 continue
