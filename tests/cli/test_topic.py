@@ -272,7 +272,7 @@ def test_purge_bounds(
     name, given = broker.calls[-1]
     assert (name, given) == (
         "topic.purge",
-        {"name": "orders", "partition": None, "dry_run": True} | arguments,
+        {"name": "orders", "dry_run": True} | arguments,
     )
 
 

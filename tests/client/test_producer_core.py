@@ -520,13 +520,14 @@ def test_full_disk() -> None:
 
 
 def test_mute_broker() -> None:
-    """Without any answer records fail with `DeadlineExceeded`."""
+    """Without any answer records fail with `DeadlineExceeded`, which says whose it should be."""
     sender = Sender(deadline_s=5)
     sender.net.puppet.deaf = {MessageType.PRODUCE}
     sender.send(b"a")
     sender.go()
     sender.net.advance(5)
     assert [DeadlineExceeded] == [type(error) for _, error in sender.failed]
+    assert "partition 0 of topic t on broker puppet (1): no answer" in str(sender.failed[0][1])
     sender.net.puppet.deaf = set()
     sender.send(b"b")
     sender.go()

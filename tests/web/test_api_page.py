@@ -15,7 +15,7 @@ from tests.web.content import lively
 from tinymq.catalog import PUBLIC
 from tinymq.web.routes import ROUTES, Route
 
-_COPY = re.compile(r'<pre class="mono" tabindex="0">(curl .*?)</pre>', re.DOTALL)
+_COPY = re.compile(r"<(?:code|pre[^>]*)>(curl .*?)</(?:code|pre)>", re.DOTALL)
 
 
 @pytest.fixture(name="client")

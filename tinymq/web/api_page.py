@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from attrs import frozen
@@ -27,10 +28,18 @@ _TITLES: Final = {
 
 @frozen
 class Listed:
-    """A route, and the command that uses it."""
+    """
+    A route on the page.
+
+    Attributes:
+        route: Which.
+        curl: The command that uses it.
+        takes: The names of what may be said beside what the command says.
+    """
 
     route: Route
     curl: str
+    takes: list[str]
 
 
 def curl(route: Route, origin: str) -> str:
@@ -54,6 +63,13 @@ def curl(route: Route, origin: str) -> str:
     return f"{command} \\\n  -H 'Content-Type: application/json' -d '{{{inside}}}'"
 
 
+def _optional(route: Route) -> list[str]:
+    body: Mapping[str, object] = (route.body or {}).get("properties", {})
+    names = [each.name for each in (*route.in_query, *route.in_body) if not each.required]
+    names += [name for name in body if name not in (route.body or {})["required"]]
+    return list(dict.fromkeys(names))
+
+
 class ApiPage(Base):
     """What programs can ask for."""
 
@@ -64,7 +80,7 @@ class ApiPage(Base):
         groups: dict[str, list[Listed]] = {title: [] for title in _TITLES.values()}
         for route in ROUTES.values():
             title = _TITLES[route.name.partition(".")[0]]
-            groups[title].append(Listed(route, curl(route, origin)))
+            groups[title].append(Listed(route, curl(route, origin), _optional(route)))
         return self._renderer.page(
             request,
             "api.html",

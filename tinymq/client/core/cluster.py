@@ -19,7 +19,7 @@ from tinymq.client.core.lookups import Found, Lookups, may_repeat
 from tinymq.client.core.metadata import MetadataCache
 from tinymq.client.core.parts import Part
 from tinymq.client.core.ports import Network
-from tinymq.errors import ClosedError, TinyMQError, UnreachableError
+from tinymq.errors import ClientError, ClosedError, TinyMQError
 from tinymq.limits import Limits
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import Message
@@ -158,7 +158,7 @@ class Cluster:
         if link is None:
             return self.metadata.leaderless(topic, partition)
         error = link.trouble
-        if isinstance(error, UnreachableError):
+        if isinstance(error, ClientError):
             return self.metadata.unreachable(topic, partition, error)
         return error
 
@@ -184,7 +184,8 @@ class Cluster:
         seed = self.seed
         if not seed.failing:
             return seed
-        up = (link for link in self._others.values() if link.phase is Phase.UP)
+        others = self._others.values()
+        up = (link for link in others if link.phase is Phase.UP and not link.failing)
         return next(up, seed)
 
     def say(self, text: str) -> None:
