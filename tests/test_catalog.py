@@ -128,17 +128,23 @@ class TestRoles:
     def test_at_a_broker(self, fixture: BrokerFixture, operation: Operation, role: Role) -> None:
         """A broker refuses what it would forward, as the MetaServer would."""
         asked: list[str] = []
-        forwarding = Forwarding(fixture.node, _Meta(asked))  # type: ignore[arg-type]
+        forwarding = Forwarding(fixture.broker, fixture.node, _Meta(asked))  # type: ignore[arg-type]
         refused = ROLES.index(role) < ROLES.index(operation.role)
         with pytest.raises(Forbidden if refused else InvalidRequest):
             outcome_of(forwarding.run(operation.name, {"?": 1}, Caller(role=role)))
         assert not (refused and asked)
 
+    def test_what_a_broker_does_itself(self, fixture: BrokerFixture) -> None:
+        """What a broker tells of itself needs the role of the operation, not that of its parts."""
+        forwarding = Forwarding(fixture.broker, fixture.node, _Meta([]))  # type: ignore[arg-type]
+        told = outcome_of(forwarding.run("broker.info", {}, Caller(role="viewer")))
+        assert told["ready"]
+
     def test_what_is_not_known(self, fixture: BrokerFixture) -> None:
-        """A broker forwards an operation that it does not know for the highest role only."""
+        """A broker does not forward an operation that it does not know."""
         asked: list[str] = []
-        forwarding = Forwarding(fixture.node, _Meta(asked))  # type: ignore[arg-type]
-        with pytest.raises(Forbidden):
+        forwarding = Forwarding(fixture.broker, fixture.node, _Meta(asked))  # type: ignore[arg-type]
+        with pytest.raises(InvalidRequest):
             outcome_of(forwarding.run("topic.explode", {}, Caller(role="admin")))
         assert asked == []
 
