@@ -128,7 +128,7 @@ class TestRoles:
     def test_at_a_broker(self, fixture: BrokerFixture, operation: Operation, role: Role) -> None:
         """A broker refuses what it would forward, as the MetaServer would."""
         asked: list[str] = []
-        forwarding = Forwarding(fixture.node, _Meta(asked))  # type: ignore[arg-type]
+        forwarding = Forwarding(fixture.broker, fixture.node, _Meta(asked))  # type: ignore[arg-type]
         refused = ROLES.index(role) < ROLES.index(operation.role)
         with pytest.raises(Forbidden if refused else InvalidRequest):
             outcome_of(forwarding.run(operation.name, {"?": 1}, Caller(role=role)))
@@ -137,7 +137,7 @@ class TestRoles:
     def test_what_is_not_known(self, fixture: BrokerFixture) -> None:
         """A broker forwards an operation that it does not know for the highest role only."""
         asked: list[str] = []
-        forwarding = Forwarding(fixture.node, _Meta(asked))  # type: ignore[arg-type]
+        forwarding = Forwarding(fixture.broker, fixture.node, _Meta(asked))  # type: ignore[arg-type]
         with pytest.raises(Forbidden):
             outcome_of(forwarding.run("topic.explode", {}, Caller(role="admin")))
         assert asked == []
