@@ -62,11 +62,6 @@ class Caller:
 
         return cancel
 
-    @property
-    def is_gone(self) -> bool:
-        """Whether the caller's connection ended."""
-        return self._ended
-
     def gone(self) -> None:
         """Tell everybody who wants to know that the connection ended."""
         self._ended = True

@@ -21,8 +21,8 @@ RULE: Final = (
 
 _ALLOWED: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _SHOWN: Final = 40
-#: What can stand in a URL of brokers, an IPv6 address with or without its zone.
-_HOST: Final = re.compile(r"[0-9A-Fa-f:.]+(?:%[\w.-]+)?|[^\s:/\[\]@?#,%]+")
+#: What can stand in a URL of brokers, or an IPv6 address.
+_HOST: Final = re.compile(r"[0-9A-Fa-f:.]+|[^\s:/\[\]@?#,%]+")
 _MOST_HOST: Final = 255
 
 

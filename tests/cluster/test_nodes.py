@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from twisted.python.failure import Failure
 
 from tests.fakes.broker import BrokerFixture, outcome_of
 from tests.fakes.two_brokers import TwoBrokers
+from tinymq.client import Client
 from tinymq.cluster.nodes import ClusterNodes
 from tinymq.errors import ConnectionLost, NoBroker, Overloaded, ShuttingDown
 
@@ -22,7 +24,7 @@ def test_taken_for_dead_while_it_is_asked(tmp_path: Path) -> None:
     """A broker that is taken for dead while it is asked is silent, and no mistake of the caller."""
     fixture = BrokerFixture(tmp_path / "data")
     reactor: Any = MemoryReactorClock()
-    nodes = ClusterNodes(reactor, fixture.meta, 1, fixture.node)
+    nodes = ClusterNodes(partial(Client, reactor), fixture.meta, 1, fixture.node)
     other = fixture.meta.register(0, "other", ("127.0.0.1", 7899))
     outcome: list[Any] = []
     Deferred.fromCoroutine(nodes.ask(other.id, "node.info", {})).addBoth(outcome.append)
@@ -40,7 +42,7 @@ def test_an_address_that_is_none(tmp_path: Path) -> None:
     other = fixture.meta.register(0, "other", ("127.0.0.1", 7899))
     brokers = {**fixture.meta.registry.brokers, other.id: attrs.evolve(other, host="a\nb")}
     fixture.meta.registry = attrs.evolve(fixture.meta.registry, brokers=brokers)
-    nodes = ClusterNodes(MemoryReactorClock(), fixture.meta, 1, fixture.node)
+    nodes = ClusterNodes(partial(Client, MemoryReactorClock()), fixture.meta, 1, fixture.node)
     with pytest.raises(NoBroker):
         outcome_of(nodes.ask(other.id, "node.info", {}))
 

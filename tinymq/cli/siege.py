@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 )
 def verify_cluster(folder: Path | None, output: str, seed: int | None, rounds: int) -> int:
     """
-    Kill the processes of a cluster and prove that the others go on.
+    Kill the processes of a cluster and prove that all go on.
 
     Starts a MetaServer and three brokers of its own on fresh folders, publishes
     and reads from several threads, and strikes: each broker, the MetaServer, two

@@ -12,8 +12,9 @@ from twisted.logger import Logger
 
 from tinymq.board import Board
 from tinymq.broker.broker import Broker
-from tinymq.caller import LOCAL, Caller
+from tinymq.caller import Caller
 from tinymq.errors import (
+    BrokerSilent,
     ClientError,
     InvalidRequest,
     Overloaded,
@@ -25,6 +26,7 @@ from tinymq.meta.lookup import Announcements
 from tinymq.meta.registry import Registry, Topic
 from tinymq.meta.server import MetaServer
 from tinymq.operation import Result
+from tinymq.operations.waiting import until
 
 #: Seconds that brokers have to open the partitions of a topic before its creator is answered.
 SPREAD_SECONDS: Final = 2.0
@@ -102,9 +104,9 @@ class Base:
     # --- waiting ----------------------------------------------------------------
 
     async def _changed_since(self, revision: int, seconds: float, caller: Caller) -> None:
-        """Wait until the registry is newer than a revision, time is up, or the caller is gone."""
-        if self._meta.registry.revision <= revision:
-            await self._until(self._meta.watch, lambda: self._revision > revision, seconds, caller)
+        """Wait until the registry is newer than a revision, or time is up, or the caller gone."""
+        meta, scheduler = self._meta, self._broker.scheduler
+        await until(meta.watch, lambda: self._revision > revision, seconds, scheduler, caller)
 
     @property
     def _revision(self) -> int:
@@ -118,46 +120,20 @@ class Base:
         def done() -> bool:
             return all(self._followed.get(each, revision) >= revision for each in leaders)
 
-        if not done():
-            await self._until(self._follow, done, SPREAD_SECONDS)
+        await until(self._follow, done, SPREAD_SECONDS, self._broker.scheduler)
 
     def _follow(self, callback: Callable[..., None]) -> Callable[[], None]:
         self._following.append(callback)
         return lambda: self._following.remove(callback)
 
-    def _has_followed(self, broker_id: int, revision: int) -> None:
-        """Note how far a broker has followed the registry."""
-        self._followed[broker_id] = revision
+    def _has_followed(self, broker_id: int, revision: int | None) -> None:
+        """Note how far a broker has followed the registry; None if it does so no more."""
+        if revision is None:
+            self._followed.pop(broker_id, None)
+        else:
+            self._followed[broker_id] = revision
         for callback in tuple(self._following):
             callback()
-
-    async def _until(
-        self,
-        watch: Callable[[Callable[..., None]], Callable[[], None]],
-        holds: Callable[[], bool],
-        seconds: float,
-        caller: Caller = LOCAL,
-    ) -> None:
-        waiting: Deferred[None] = Deferred()
-
-        def look(*_: object) -> None:
-            if holds() and not waiting.called:
-                waiting.callback(None)
-
-        def over() -> None:
-            if not waiting.called:
-                waiting.callback(None)
-
-        cancel = watch(look)
-        timer = self._broker.scheduler.callLater(seconds, over)
-        stay = caller.on_gone(over)
-        try:
-            await waiting
-        finally:
-            cancel()
-            stay()
-            if timer.active():
-                timer.cancel()
 
     # --- asking brokers -----------------------------------------------------------
 
@@ -200,7 +176,7 @@ class Base:
     ) -> None:
         try:
             answers.results[broker_id] = await self._nodes.ask(broker_id, operation, arguments)
-        except (ClientError, Overloaded, ShuttingDown) as error:
+        except (BrokerSilent, ClientError, Overloaded, ShuttingDown) as error:
             # What the others know is told all the same.
             answers.silent[broker_id] = str(error)
         except UnknownTopicId:

@@ -14,9 +14,10 @@ class Watching(Base):
     """What somebody who watches is told."""
 
     async def changes(self, caller: Caller, revision: int | None, wait_ms: int) -> Result:
-        """Tell what has changed since a revision, waiting for something while the caller is there."""
+        """Tell what has changed since a revision, waiting for something if need be."""
         if revision is None:
             return {"revision": self._revision, "changes": []}
+        self._meta.described_changes(revision)  # at once, if it is out of reach
         await self._changed_since(revision, wait_ms / 1000, caller)
         found = self._meta.described_changes(revision)
         rows = [{"what": each.what, "name": each.name, "change": each.change} for each in found]
