@@ -1,0 +1,91 @@
+"""What full disks, crowds and old backups do to a cluster."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from tests.fakes.whole_cluster import WholeCluster
+from tinymq.cluster.remote import MOST_ASKED
+from tinymq.errors import StorageFull
+
+
+def fill_meta(cluster: WholeCluster) -> None:
+    """Leave the MetaServer's store no room, not even for what is vital."""
+    store = cluster.meta._store
+    ((count,),) = store._sql("PRAGMA page_count")
+    store._sql(f"PRAGMA max_page_count = {count}")
+    for number in range(1000):
+        try:
+            cluster.meta._write([], [], vital=True)
+            store.put(f"filler/{number}", b"x" * 500)
+        except StorageFull:
+            break
+    for number in range(1000):
+        try:
+            store.put(f"small/{number}", b"x")
+        except StorageFull:
+            return
+    raise AssertionError("it was never full")
+
+
+class TestFullDisk:
+    def test_of_a_broker(self, cluster: WholeCluster) -> None:
+        """A broker on a full disk follows the MetaServer, and serves after a restart, too."""
+        b1 = cluster["b1"]
+        cluster.operate("meta", "topic.create", name="before", partitions=2)
+        cluster.publish(cluster.client("b1"), "before", b"v", partition=0)
+        b1.disk.room = 0
+        cluster.operate("meta", "topic.create", name="after", partitions=2)
+        cluster.advance(5)
+        b1.kill()
+        b1.start()
+        assert b1.entered
+        assert not b1.reactor.ended
+        assert sorted(b1.registry.by_name) == ["after", "before"]
+        assert cluster.read(cluster.client("b1"), "before", 1) == [b"v"]
+        cluster.advance(60)
+        assert cluster.said("the MetaServer refuses this broker") == 0
+        b1.disk.room = None
+        b1.restart()
+        cluster.publish(cluster.client("b1"), "after", b"w", partition=0)
+
+    def test_of_the_meta_server(self, cluster: WholeCluster) -> None:
+        """A broker whose MetaServer can write nothing starts with what it knows."""
+        cluster.operate("meta", "topic.create", name="t", partitions=2)
+        fill_meta(cluster)
+        cluster["b1"].restart()
+        cluster.advance(60)
+        assert cluster["b1"].entered
+        assert not cluster["b1"].reactor.ended
+        assert cluster.said("cannot take this broker") == 1
+        assert cluster.said("the MetaServer refuses this broker") <= 1
+        cluster.publish(cluster.client("b1"), "t", b"v", partition=0)
+
+
+def test_a_crowd_behind_one_broker(cluster: WholeCluster) -> None:
+    """Hundreds of topics made at once by their first use at one broker wait for their turn."""
+    names = [f"t{number}" for number in range(2 * MOST_ASKED)]
+    found = cluster.run(cluster.client("b1").metadata(names, create=True))
+    assert sorted(found) == sorted(names)
+    assert len(cluster.meta.registry.topics) == len(names)
+
+
+def test_first_use_after_an_older_backup(cluster: WholeCluster) -> None:
+    """A topic can be made by its first use although the MetaServer's revisions began anew."""
+    cluster["meta"].stop()
+    data = Path(cluster["meta"].config.storage.data)
+    shutil.copytree(data, data.with_name("backup"))
+    cluster["meta"].start()
+    cluster.advance(3)
+    for number in range(20):
+        cluster.operate("meta", "topic.create", name=f"lost{number}")
+    cluster["meta"].stop()
+    shutil.rmtree(data)
+    data.with_name("backup").rename(data)
+    cluster["meta"].start()
+    client = cluster.client("b1")
+    cluster.until(lambda: cluster.meta.registry.brokers)
+    cluster.publish(client, "new", b"v")
+    assert cluster.said("deleted as soon as it was made") == 0
+    assert cluster.read(client, "new", 1) == [b"v"]
