@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
 
+import pytest
+
 from tests.fakes.whole_cluster import WholeCluster
 from tinymq.cluster.remote import MOST_ASKED
-from tinymq.errors import StorageFull
+from tinymq.errors import StateError, StorageFull
 
 
 def fill_meta(cluster: WholeCluster) -> None:
@@ -61,6 +64,28 @@ class TestFullDisk:
         assert cluster.said("cannot take this broker") == 1
         assert cluster.said("the MetaServer refuses this broker") <= 1
         cluster.publish(cluster.client("b1"), "t", b"v", partition=0)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO])
+def test_what_cannot_be_opened_now(cluster: WholeCluster, number: int) -> None:
+    """A topic made while a broker can open no file is there without a restart, and says why not."""
+    b1 = cluster["b1"]
+    b1.disk.failing["read_file"] = number
+    for name in ("t", "u"):
+        cluster.operate("meta", "topic.create", name=name, partitions=2)
+    cluster.advance(20)
+    client = cluster.client("b1")
+    with pytest.raises(StateError, match="t/0 is not open yet: .*(open files|Input/output)"):
+        cluster.publish(client, "t", b"v", partition=0)
+    b1.disk.failing.clear()
+    for name in ("t", "u"):
+        cluster.publish(client, name, b"v", partition=0)
+    assert cluster.said("is not open yet") == 2
+    assert cluster.said("is open now") == 2
+    b1.disk.failing["read_file"] = number
+    cluster.operate("meta", "topic.create", name="gone", partitions=2)
+    cluster.operate("meta", "topic.delete", name="gone")
+    cluster.advance(20)
 
 
 def test_a_crowd_behind_one_broker(cluster: WholeCluster) -> None:
