@@ -215,3 +215,21 @@ class TestClients:
         cluster["b2"].still = True
         with pytest.raises(BrokerSilent, match="b2 does not answer"):
             cluster.operate("b1", "client.kick", **place)
+
+
+def test_another_broker_at_the_address(cluster: WholeCluster) -> None:
+    """A broker that starts at the address of a dead one is not taken for it."""
+    filled(cluster)
+    cluster.advance(KNOWN)
+    before = cluster.operate("meta", "topic.list")["topics"][0]["messages"]
+    one, two = cluster["b1"], cluster["b2"]
+    place = one.config.network.listen
+    one.kill()
+    two.kill()
+    two.config = two.config.changed({"network.listen": place})
+    two.start()
+    for _ in range(12):
+        cluster.advance(0.5)
+        rows = cluster.operate("meta", "broker.list")["brokers"]
+        assert [(row["name"], row["state"]) for row in rows] == [("b1", "silent"), ("b2", "ready")]
+        assert cluster.operate("meta", "topic.list")["topics"][0]["messages"] == before

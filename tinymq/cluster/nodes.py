@@ -97,6 +97,8 @@ class ClusterNodes:
                 client = self._make_client(url_of([address]), _CONFIG)
             except ConfigError as error:  # of one that an earlier version let in
                 raise NoBroker(str(error)) from error
+            # One that took the address of a dead broker must not be asked in its place.
+            client.expect(broker_id)
             reach = self._reaches[broker_id] = _Reach(address, client)
         return reach.client
 
