@@ -7,8 +7,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
-from tests.fakes.whole_cluster import WholeCluster
+from tests.cluster.conftest import Make
+from tests.fakes.broker import BrokerDisk
+from tests.fakes.whole_cluster import Process, WholeCluster
+from tinymq.cluster.identity import REPLICA_FILE
 from tinymq.cluster.remote import MOST_ASKED
 from tinymq.errors import StateError, StorageFull
 
@@ -88,9 +92,45 @@ def test_what_cannot_be_opened_now(cluster: WholeCluster, number: int) -> None:
     cluster.advance(20)
 
 
+class SlowDisk(BrokerDisk):
+    """A disk on which it takes a while to keep a replica."""
+
+    def __init__(self, machine: Process) -> None:
+        super().__init__()
+        self._machine = machine
+        self.kept = 0
+
+    @override
+    def replace_file(self, path: str, content: bytes, *, durable: bool = True) -> None:
+        super().replace_file(path, content, durable=durable)
+        if path.endswith(REPLICA_FILE):
+            self.kept += 1
+            self._machine.reactor.rightNow += 0.02
+
+
+def test_what_is_known_is_kept_in_time(make: Make) -> None:
+    """A broker with very many topics does not write all that it knows at each change."""
+    cluster = make(1)
+    b1 = cluster["b1"]
+    b1.disk = disk = SlowDisk(b1)
+    cluster.start()
+    cluster.advance(2)
+    began = disk.kept
+    for number in range(20):
+        cluster.operate("meta", "topic.create", name=f"t{number}")
+    assert disk.kept <= began + 2
+    cluster.advance(2)
+    cluster["meta"].kill()
+    b1.kill()
+    b1.start()
+    assert len(b1.registry.topics) == 20
+    cluster.advance(1)
+    b1.stop()
+
+
 def test_a_crowd_behind_one_broker(cluster: WholeCluster) -> None:
     """Hundreds of topics made at once by their first use at one broker wait for their turn."""
-    names = [f"t{number}" for number in range(2 * MOST_ASKED)]
+    names = [f"t{number}" for number in range(MOST_ASKED + 40)]
     found = cluster.run(cluster.client("b1").metadata(names, create=True))
     assert sorted(found) == sorted(names)
     assert len(cluster.meta.registry.topics) == len(names)

@@ -11,6 +11,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from tinymq.broker.broker import Broker
+from tinymq.broker.ports import Timer
 from tinymq.client.core.config import ClientConfig
 from tinymq.cluster.forwarding import Forwarding
 from tinymq.cluster.identity import REPLICA_FILE, read_number, write_number
@@ -30,6 +31,10 @@ HELD_SECONDS: Final = 20.0
 PAUSE_SECONDS: Final = 0.5
 #: Seconds between two lines about a MetaServer that does not answer.
 REMIND_SECONDS: Final = 10.0
+#: How many times as long as it took to keep the replica nobody waits for that again.
+SAVE_SHARE: Final = 50
+#: Most seconds between two times.
+MOST_SAVE_PAUSE: Final = 3.0
 
 #: A MetaServer that never answered is not waited for: the replica serves at once.
 _CONFIG: Final = ClientConfig(
@@ -82,6 +87,9 @@ class FarMeta:
         )
         self._broker: Broker | None = None
         self._reminded_at: float | None = None
+        #: From when on the replica may be kept again, and the timer that waits for it.
+        self._save_from = 0.0
+        self._saving: Timer | None = None
         #: Why the replica could not be kept, as it was logged.
         self._unkept = ""
 
@@ -180,7 +188,9 @@ class FarMeta:
     async def leave(self) -> None:
         """Let the broker be gone."""
         await self.directory.stop()
-        self.save()
+        if self._saving is not None and self._saving.active():
+            self._saving.cancel()
+        self._save()
 
     def refused(self, error: StateError | None) -> None:
         """Publish nothing while another process may have the same partitions."""
@@ -193,7 +203,20 @@ class FarMeta:
         return {} if self._broker is None else self._broker.load
 
     def save(self) -> None:
-        """Keep what is known, for the next start."""
+        """
+        Keep what is known, for the next start: soon, where it was kept a moment ago.
+
+        With thousands of topics it is megabytes, and everybody here waits meanwhile.
+        """
+        if self._saving is None or not self._saving.active():
+            left = self._save_from - self._reactor.seconds()
+            if left > 0:
+                self._saving = self._reactor.callLater(left, self._save)
+            else:
+                self._save()
+
+    def _save(self) -> None:
+        began = self._reactor.seconds()
         try:
             self._replica.save(self._folder.disk, self._path)
         except (OSError, StorageError) as error:
@@ -202,3 +225,5 @@ class FarMeta:
             self._unkept = str(error)
         else:
             self._unkept = ""
+        ended = self._reactor.seconds()
+        self._save_from = ended + min(SAVE_SHARE * (ended - began), MOST_SAVE_PAUSE)
