@@ -233,3 +233,17 @@ def test_another_broker_at_the_address(cluster: WholeCluster) -> None:
         rows = cluster.operate("meta", "broker.list")["brokers"]
         assert [(row["name"], row["state"]) for row in rows] == [("b1", "silent"), ("b2", "ready")]
         assert cluster.operate("meta", "topic.list")["topics"][0]["messages"] == before
+
+
+def test_a_namesake(cluster: WholeCluster) -> None:
+    """A broker that lost its data folder is another one; which of them is gone can be told."""
+    filled(cluster)
+    cluster["b2"].kill()
+    cluster.advance(KNOWN)
+    cluster.add("heir", role="broker", meta=("meta",), broker__name="b2").start()
+    cluster.advance(1)
+    assert cluster.said("b2 is broker 3 now; broker 2, which had this name, is gone") == 1
+    topic = cluster.operate("meta", "topic.info", name="t")["topic"]
+    assert topic["silent"] == ["b2 (broker 2)"]
+    assert topic["partitions"][1]["leader"] == "b2 (broker 2)"
+    assert topic["partitions"][1]["reason"].startswith("b2 (broker 2) does not answer")

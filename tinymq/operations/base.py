@@ -192,8 +192,13 @@ class Base:
         """Name a broker, live or not."""
         if broker_id == self._broker.id:
             return self._broker.name
-        known = self._registry.brokers.get(broker_id) or self._registry.known.get(broker_id)
-        return known.name if known is not None else f"broker {broker_id}"
+        live = self._registry.brokers
+        known = live.get(broker_id) or self._registry.known.get(broker_id)
+        if known is None:
+            return f"broker {broker_id}"
+        if broker_id not in live and any(each.name == known.name for each in live.values()):
+            return f"{known.name} (broker {broker_id})"  # whose data folder was lost
+        return known.name
 
     def _named_broker(self, broker: str) -> int:
         """

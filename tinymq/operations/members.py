@@ -53,6 +53,7 @@ class Members(Base):
             host=info.host,
             port=info.port,
         )
+        self._note_namesake(info)
         return {
             "id": info.id,
             "name": info.name,
@@ -61,6 +62,21 @@ class Members(Base):
             "cluster": self._registry.cluster.hex(),
             "revision": self._revision,
         }
+
+    def _note_namesake(self, info: BrokerInfo) -> None:
+        """Say it when a broker has come back without what it led."""
+        registry = self._registry
+        for other in registry.known.values():
+            led = registry.led.get(other.id, 0)
+            if other.name == info.name and other.id not in registry.brokers and led:
+                self._log.warn(
+                    "{name} is broker {id} now; broker {other}, which had this name, is gone and "
+                    "leads {led} partitions, which only its data folder can bring back",
+                    name=info.name,
+                    id=info.id,
+                    other=other.id,
+                    led=led,
+                )
 
     async def follow(self, caller: Caller, **told: Any) -> Result:
         """Tell a broker what has changed since a cursor, waiting for something if need be."""
