@@ -27,7 +27,7 @@ class TestMetaServerAway:
         assert cluster.said("starting with what is known from before") == 1
         client = cluster.client("b1", "b2")
         cluster.publish(client, "t", b"one", b"two", b"three", b"four")
-        assert sorted(cluster.read(client, "t", 4)) == [b"four", b"one", b"three", b"two"]
+        assert set(cluster.read(client, "t", 4)) == {b"four", b"one", b"three", b"two"}
 
     def test_start_is_not_delayed(self, cluster: WholeCluster) -> None:
         """A MetaServer that refuses is not waited for, one that says nothing not for long."""
@@ -40,7 +40,7 @@ class TestMetaServerAway:
         assert cluster.until(lambda: cluster["b1"].entered) <= 3
 
     def test_operations(self, cluster: WholeCluster) -> None:
-        """Without the MetaServer, operations fail with what goes on working, and may be repeated."""
+        """Without the MetaServer, operations fail with what goes on, and may be repeated."""
         cluster["meta"].kill()
         for operation, arguments in (
             ("topic.create", {"name": "t"}),

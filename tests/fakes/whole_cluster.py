@@ -29,17 +29,17 @@ from zope.interface import implementer
 
 from tests.fakes.broker import BEGIN_MS, BrokerDisk, LogKeeper
 from tinymq.broker.broker import Broker
-from tinymq.broker.ports import InlineBackground
+from tinymq.broker.ports import Background, InlineBackground
 from tinymq.client import Client, ClientConfig
 from tinymq.client.core.address import Address
 from tinymq.cluster.far import FarMeta
 from tinymq.cluster.own import OwnMeta
 from tinymq.config import DEFAULT_CONFIG, Config
-from tinymq.errors import UsageError
 from tinymq.meta.registry import Registry, Topic
 from tinymq.meta.server import MetaServer
 from tinymq.service import BrokerService
-from tinymq.storage.sync import InlineSyncer
+from tinymq.storage.disk import Disk
+from tinymq.storage.sync import InlineSyncer, Syncer
 from tinymq.testing.links import End
 
 T = TypeVar("T")
@@ -135,8 +135,6 @@ class Machine:
         self.still = False
         self.refuses = False
 
-    # --- the ground of a process ------------------------------------------------
-
     def client(self, url: str, config: ClientConfig | None = None) -> Client:
         """Make a client that lives on this machine."""
         return Client(
@@ -147,6 +145,38 @@ class Machine:
             chance=lambda: 0.5,
             environment={},
         )
+
+
+class MemoryGround:
+    """
+    What a process in memory stands on.
+
+    Args:
+        machine: Where it runs.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self.room = BrokerDisk()
+        self.disk: Disk = self.room
+        self.syncer: Syncer = InlineSyncer(self.disk)
+        self.background: Background = InlineBackground()
+
+    @property
+    def reactor(self) -> Any:
+        """The reactor of the machine as it runs now."""
+        return self._machine.reactor
+
+    def wall(self) -> int:
+        """The wall clock."""
+        return BEGIN_MS + round(self._machine.reactor.seconds() * 1000)
+
+    def client(self, url: str, config: ClientConfig) -> Client:
+        """Make a client that lives on the machine."""
+        return self._machine.client(url, config)
+
+    def close(self) -> None:
+        """Do nothing: there are no threads."""
 
 
 class Process(Machine):
@@ -162,17 +192,8 @@ class Process(Machine):
     def __init__(self, cluster: WholeCluster, name: str, config: Config) -> None:
         super().__init__(cluster, name)
         self.config = config
-        self.disk: Any = BrokerDisk()
-        self.syncer = InlineSyncer(self.disk)
-        self.background = InlineBackground()
+        self.ground = MemoryGround(self)
         self._service: BrokerService | None = None
-
-    def wall(self) -> int:
-        """The wall clock."""
-        return BEGIN_MS + round(self.reactor.seconds() * 1000)
-
-    def close(self) -> None:
-        """Do nothing: there are no threads."""
 
     # --- life -------------------------------------------------------------------
 
@@ -181,7 +202,7 @@ class Process(Machine):
         assert self._service is None, f"{self.name} runs already"
         self.reactor = MachineClock(self)
         self.reactor.rightNow = self.cluster.tester.reactor.rightNow
-        service = BrokerService(self.reactor, self.config, None, lambda reactor, config: self)
+        service = BrokerService(self.reactor, self.config, None, lambda *_: self.ground)
         service.quiet = True
         service.startService()
         self._service = service
@@ -596,10 +617,18 @@ class WholeCluster:
                 raise TimeoutError(f"no outcome within {timeout:g} s of the fake clock")
             self._move_to(due)
             self.settle()
-        return result_of(outcome)  # type: ignore[no-any-return]
+        return self.result(outcome)  # type: ignore[no-any-return]
+
+    @staticmethod
+    def result(outcome: list[Any]) -> Any:
+        """Return or raise the outcome of what `begin` began."""
+        (result,) = outcome
+        if isinstance(result, Failure):
+            result.raiseException()
+        return result
 
     def begin(self, waiting: Awaitable[Any]) -> list[Any]:
-        """Begin to wait, and return a list that gets the outcome; see `result_of`."""
+        """Begin to wait, and return a list that gets the outcome, for `result`."""
         outcome: list[Any] = []
 
         async def wait() -> Any:
@@ -690,13 +719,3 @@ class WholeCluster:
             found += [record.value for record in batch]
         consumer.close()
         return found
-
-
-def result_of(outcome: list[Any]) -> Any:
-    """Return the one outcome, or raise it."""
-    (result,) = outcome
-    if isinstance(result, Failure):
-        result.raiseException()
-    if isinstance(result, BaseException):
-        raise UsageError(str(result))
-    return result
