@@ -9,6 +9,7 @@ processes can be held, cut, or end for one of them only; ports can refuse.
 from __future__ import annotations
 
 import errno
+import json
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
@@ -37,7 +38,7 @@ from tinymq.cluster.own import OwnMeta
 from tinymq.config import DEFAULT_CONFIG, Config
 from tinymq.meta.registry import Registry, Topic
 from tinymq.meta.server import MetaServer
-from tinymq.service import BrokerService
+from tinymq.service import ADDRESS_FILE, BrokerService
 from tinymq.storage.disk import Disk
 from tinymq.storage.sync import InlineSyncer, Syncer
 from tinymq.testing.links import End
@@ -297,6 +298,13 @@ class Process(Machine):
         """A topic as this process knows it."""
         return self.registry.by_name[name]
 
+    def told(self) -> dict[str, Any]:
+        """What it tells tools on its machine."""
+        facts: dict[str, Any] = json.loads(
+            Path(self.config.storage.data, ADDRESS_FILE).read_text(encoding="utf-8")
+        )
+        return facts
+
     def folders(self) -> list[str]:
         """The folders of partitions on its disk."""
         return sorted(each.name for each in Path(self.config.storage.data, "topics").glob("*/*"))
@@ -473,6 +481,7 @@ class WholeCluster:
         self.clients: list[Client] = []
         self.logged = LogKeeper()
         globalLogPublisher.addObserver(self.logged)
+        self._observed = True
         self._asking: dict[str, Client] = {}
         self.add("meta", role="meta")
         for number in range(1, brokers + 1):
@@ -554,7 +563,8 @@ class WholeCluster:
 
     def abandon(self) -> None:
         """Let go of everything, however it stands."""
-        if self.logged in globalLogPublisher._observers:
+        if self._observed:
+            self._observed = False
             globalLogPublisher.removeObserver(self.logged)
         for process in self.processes.values():
             if process.running:

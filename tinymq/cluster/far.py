@@ -17,7 +17,7 @@ from tinymq.cluster.identity import REPLICA_FILE, read_number, write_number
 from tinymq.cluster.remote import RemoteMeta
 from tinymq.cluster.spare import SpareIds
 from tinymq.config import Config
-from tinymq.errors import ConfigError, MetaUnavailable, StateError
+from tinymq.errors import ConfigError, MetaUnavailable, StateError, TinyMQError
 from tinymq.ground import Ground
 from tinymq.meta.replica import Replica
 from tinymq.node import Node
@@ -81,6 +81,7 @@ class FarMeta:
             self,
         )
         self._broker: Broker | None = None
+        self._unkept = False
         self._reminded_at: float | None = None
 
     def _check_folder(self) -> None:
@@ -189,5 +190,9 @@ class FarMeta:
         """Keep what is known, for the next start."""
         try:
             self._replica.save(self._folder.disk, self._path)
-        except OSError as error:
-            self._log.error("the replica cannot be kept: {error}", error=error)
+        except (OSError, TinyMQError) as error:
+            if not self._unkept:
+                self._log.error("what is known of topics cannot be kept: {error}", error=error)
+            self._unkept = True
+        else:
+            self._unkept = False

@@ -6,6 +6,7 @@ from typing import Final
 
 from twisted.logger import Logger
 
+from tinymq.errors import TinyMQError
 from tinymq.storage.folder import DataFolder
 
 #: First id and number of ids, as text.
@@ -52,7 +53,7 @@ class SpareIds:
         self._ids = ids
         try:
             self._folder.disk.replace_file(self._path, b"%d %d\n" % (ids.start, len(ids)))
-        except OSError as error:
+        except (OSError, TinyMQError) as error:
             self._log.warn("producer ids cannot be put by: {error}", error=error)
 
     def take(self) -> range | None:
@@ -68,7 +69,7 @@ class SpareIds:
             if disk.exists(self._path):
                 disk.unlink(self._path)
                 disk.fsync_dir(self._folder.path)
-        except OSError as error:
+        except (OSError, TinyMQError) as error:
             self._log.warn("producer ids that were put by are lost: {error}", error=error)
             return None
         return ids
