@@ -207,6 +207,10 @@ class Process(Machine):
         service.quiet = True
         service.startService()
         self._service = service
+        if isinstance(service._meta, OwnMeta):
+            connection = service._meta._store._connection
+            assert connection is not None
+            connection.execute("PRAGMA synchronous = OFF")  # no test here cuts its power
         if settle:
             self.cluster.settle()
         return self
