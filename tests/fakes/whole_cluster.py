@@ -36,6 +36,7 @@ from tinymq.client.core.address import Address
 from tinymq.cluster.far import FarMeta
 from tinymq.cluster.own import OwnMeta
 from tinymq.config import DEFAULT_CONFIG, Config
+from tinymq.connection import LINGER
 from tinymq.meta.registry import Registry, Topic
 from tinymq.meta.server import MetaServer
 from tinymq.service import ADDRESS_FILE, BrokerService
@@ -220,8 +221,14 @@ class Process(Machine):
         service, self._service = self.service, None
         self.cluster.run(service.stopService())
         self.cluster.settle()
+        if self._wires:  # with peers that do not read what was said at last
+            self.cluster.advance(LINGER)
         assert self.reactor.getDelayedCalls() == [], self.name
-        assert not self.cluster.wires_of(self.name), self.name
+        assert not self._wires, self.name
+
+    @property
+    def _wires(self) -> list[Wire]:
+        return [wire for wire in self.cluster.wires if wire.open_at(self)]
 
     def kill(self, *, unheard: bool = False) -> None:
         """
@@ -359,6 +366,10 @@ class Wire:
     def alive(self) -> bool:
         """Whether somebody believes in it."""
         return any(end.connected for end in self._ends)
+
+    def open_at(self, machine: Machine) -> bool:
+        """Whether a machine believes in it."""
+        return any(end.connected for end in self._ends if end.machine is machine)
 
     def open(self, factory: IProtocolFactory) -> IProtocol:
         """Connect the near end; the far one when the process over there gets to it."""
@@ -583,15 +594,19 @@ class WholeCluster:
     def settle(self) -> None:
         """Let everything happen that needs no time."""
         for _ in range(_ROUNDS):
-            moved = False
-            for machine in self._machines():
-                moved |= not machine.still and machine.reactor.run_due()
-            for wire in tuple(self.wires):
-                moved |= wire.move()
-            self.wires = [wire for wire in self.wires if wire.alive]
-            if not moved:
+            if not self._move():
                 return
         raise RuntimeError("it never settles: something schedules itself without a delay")
+
+    def _move(self) -> bool:
+        """Let every machine have one turn, and every wire; say whether there was anything to do."""
+        moved = False
+        for machine in self._machines():
+            moved |= not machine.still and machine.reactor.run_due()
+        for wire in tuple(self.wires):
+            moved |= wire.move()
+        self.wires = [wire for wire in self.wires if wire.alive]
+        return moved
 
     def _next_due(self) -> float | None:
         times = (
@@ -652,15 +667,15 @@ class WholeCluster:
         return outcome
 
     def until(self, holds: Callable[[], object], timeout: float = PATIENCE) -> float:
-        """Let time pass until something holds, and return how long that took."""
+        """Let time pass until something holds, to the turn, and return how long that took."""
         began = self.now
-        self.settle()
         while not holds():
+            if self._move():
+                continue
             due = self._next_due()
             if due is None or due > began + timeout:
                 raise TimeoutError(f"it did not come to hold within {timeout:g} s")
             self._move_to(due)
-            self.settle()
         return self.now - began
 
     # --- breaking ---------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from attrs import define
 from twisted.internet.defer import CancelledError, Deferred, ensureDeferred
+from twisted.internet.defer import TimeoutError as DeferredTimeout
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
@@ -47,6 +48,8 @@ WAIT_MS: Final = 5_000
 #: Seconds between attempts while the MetaServer does not answer, first and longest.
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 2.0
+#: Seconds that the MetaServer has to take note that a broker leaves.
+LEAVE_SECONDS: Final = 2.0
 #: Seconds that a topic made elsewhere has to arrive here.
 ARRIVAL_SECONDS: Final = 5.0
 
@@ -298,9 +301,10 @@ class RemoteMeta:
             following.cancel()
         member, self._member = self._member, None
         if member is not None and self._trouble is None:
+            telling = self._tell("meta.leave", id=member.id, lease=member.lease)
             try:
-                await self._tell("meta.leave", id=member.id, lease=member.lease)
-            except TinyMQError as error:
+                await Deferred.fromCoroutine(telling).addTimeout(LEAVE_SECONDS, self._reactor)
+            except (TinyMQError, DeferredTimeout) as error:
                 self._log.info("leaving failed: {error}", error=error)
         await self._membership.close()
         await self._client.close()
