@@ -46,23 +46,24 @@ class Forwarding:
 
         Raises:
             InvalidRequest: There is no such operation here, or an argument is wrong.
-            Forbidden: The caller's role does not allow it.
+            Forbidden: The caller's role does not allow it; then nothing was looked at.
             MetaUnavailable: It is the MetaServer's, which does not answer.
             WireError: What the operation itself can fail with.
         """
         if name.startswith("node."):
             return await run_on_node(self._node, name, arguments, caller)
         operation = known_operation(name, OPERATIONS)
+        operation.permit(caller.role)
         if not operation.public:
             raise InvalidRequest(
                 f"{self._broker.name} is a broker, and {name} is for a MetaServer; "
                 "cluster.meta must name a process of the role meta or all",
                 field="name",
             )
-        operation.permit(caller.role)
         if name in _HERE and self._is_own(arguments.get("broker")):
             rest = {key: value for key, value in arguments.items() if key != "broker"}
-            return await run_on_node(self._node, _HERE[name], rest, caller)
+            # What it is made of here is for the processes of a cluster; the role was seen to.
+            return await run_on_node(self._node, _HERE[name], rest)
         if name == "cluster.watch":
             return await self._watch(caller, **operation.arguments(arguments))
         # None is what a missing argument means, and does not travel.
