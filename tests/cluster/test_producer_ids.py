@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -106,14 +108,35 @@ def test_full_disk(make: Make) -> None:
 
 
 def test_file_that_stays(make: Make) -> None:
-    """Ids whose file cannot be removed are not given out, for they would be again."""
+    """Ids whose file cannot be changed are not given out, for they would be again."""
     cluster = make(1, producers__id_block=10).start()
     first = set(take(cluster, "b1", 10))
-    cluster["b1"].ground.room.failing["unlink"] = errno.EIO
+    cluster["b1"].ground.room.failing["open"] = errno.EIO
     second = set(take(cluster, "b1", 10))
-    del cluster["b1"].ground.room.failing["unlink"]
+    del cluster["b1"].ground.room.failing["open"]
     cluster["meta"].kill()
     cluster["b1"].kill()
     cluster["b1"].start()
     third = set(take(cluster, "b1", 10))
     assert len(first | second | third) == 30
+
+
+def test_older_backup(make: Make) -> None:
+    """A MetaServer from an old backup gives out no id that a broker was given before."""
+    cluster = make(2, producers__id_block=10).start()
+    cluster["meta"].stop()
+    data = Path(cluster["meta"].config.storage.data)
+    shutil.copytree(data, data.with_name("backup"))
+    cluster["meta"].start()
+    cluster.advance(3)
+    given = take(cluster, "b1", 30) + take(cluster, "b2", 40)
+    cluster["b1"].kill()
+    cluster["meta"].stop()
+    shutil.rmtree(data)
+    data.with_name("backup").rename(data)
+    cluster["meta"].start()
+    cluster["b1"].start()
+    cluster.advance(10)
+    for name in ("b1", "b2", "meta"):
+        given += take(cluster, name, 30)
+    assert len(set(given)) == len(given)

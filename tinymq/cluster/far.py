@@ -13,7 +13,7 @@ from twisted.logger import Logger
 from tinymq.broker.broker import Broker
 from tinymq.client.core.config import ClientConfig
 from tinymq.cluster.forwarding import Forwarding
-from tinymq.cluster.identity import REPLICA_FILE, read_number, write_number
+from tinymq.cluster.identity import META_FILE, REPLICA_FILE, read_number, write_number
 from tinymq.cluster.remote import RemoteMeta
 from tinymq.cluster.spare import SpareIds
 from tinymq.config import Config
@@ -86,7 +86,7 @@ class FarMeta:
 
     def _check_folder(self) -> None:
         disk, path = self._folder.disk, self._folder.path
-        if disk.read_file(f"{path}/meta.sqlite") is not None:
+        if disk.read_file(f"{path}/{META_FILE}") is not None:
             raise ConfigError(
                 f"the data folder {path} belongs to a process with a MetaServer of its own; "
                 "start it with --role all (or meta), or give another folder"
@@ -153,6 +153,7 @@ class FarMeta:
         if member.id != self._number:  # kept at once, or the next attempt would get another one
             self._number = broker.id = member.id
             write_number(self._folder, member.id)
+        self.spare.take()  # in a folder that was copied or restored, it may have been used
         await self.directory.catch_up()
 
     def _remind(self, text: str, error: Exception) -> None:

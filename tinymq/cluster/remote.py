@@ -181,7 +181,7 @@ class RemoteMeta:
     def producer_ids(self, done: Callable[[range | WireError], None]) -> None:
         """Ask for producer ids; one block is kept for when the MetaServer is away."""
         spare = self._home.spare.take()
-        if spare is None:
+        if not spare:
             ensureDeferred(_told(self._block(), done))
         else:
             done(spare)
@@ -190,7 +190,9 @@ class RemoteMeta:
 
     async def _block(self) -> range:
         result = await self.ask("meta.producer_ids")
-        return range(result["first"], result["first"] + result["count"])
+        ids = range(result["first"], result["first"] + result["count"])
+        self._home.spare.given(ids)
+        return ids
 
     async def _refill(self) -> None:
         with suppress(TinyMQError):
@@ -259,6 +261,7 @@ class RemoteMeta:
             port=port,
             zone=config.cluster.zone,
             version=__version__,
+            producers=self._home.spare.end,
             cluster="" if self._replica.is_empty else self.registry.cluster.hex(),
         )
         self._replica.check_cluster(bytes.fromhex(result["cluster"]))
@@ -348,6 +351,7 @@ class RemoteMeta:
                 revision=-1 if replica.is_empty else replica.registry.revision,
                 wait_ms=wait_ms,
                 load=self._home.load,
+                producers=self._home.spare.end,
             )
         )
         replica.apply(page)
