@@ -279,7 +279,6 @@ class RemoteMeta:
         """
         while await self._follow_once(0):
             pass
-        await self._fill()
 
     def start(self, broker_id: int, address: tuple[str, int]) -> None:
         """
@@ -292,6 +291,7 @@ class RemoteMeta:
         self._address = address
         self._following = ensureDeferred(self._follow(broker_id))
         self._following.addErrback(self._ended)
+        ensureDeferred(self._refill())
 
     def _ended(self, failure: Any) -> None:
         if not failure.check(CancelledError, ClosedError):
