@@ -14,7 +14,7 @@ from tinymq.broker.broker import Broker
 from tinymq.client.core.config import ClientConfig
 from tinymq.cluster.forwarding import Forwarding
 from tinymq.cluster.identity import META_FILE, REPLICA_FILE, read_number, write_number
-from tinymq.cluster.remote import RemoteMeta
+from tinymq.cluster.remote import Member, RemoteMeta
 from tinymq.cluster.spare import SpareIds
 from tinymq.config import Config
 from tinymq.errors import ConfigError, MetaUnavailable, StateError, TinyMQError
@@ -149,7 +149,7 @@ class FarMeta:
         broker = self._broker
         assert broker is not None
         member = await self.directory.register(broker.id, broker.address)
-        broker.name = member.name
+        self.registered(member)
         if member.id != self._number:  # kept at once, or the next attempt would get another one
             self._number = broker.id = member.id
             write_number(self._folder, member.id)
@@ -177,7 +177,13 @@ class FarMeta:
         await self.directory.stop()
         self.save()
 
-    def refused(self, error: StateError | None) -> None:
+    def registered(self, member: Member) -> None:
+        """Take the name that the MetaServer gave, and publish again."""
+        assert self._broker is not None
+        self._broker.name = member.name
+        self._broker.refuse(None, "cluster")
+
+    def refused(self, error: StateError) -> None:
         """Publish nothing while another process may have the same partitions."""
         assert self._broker is not None
         self._broker.refuse(error, "cluster")
