@@ -279,3 +279,18 @@ def test_other_role(make: Make) -> None:
         with pytest.raises(SystemExit, match=hint):
             process.start()
         process.config = usual
+
+
+def test_other_role_without_replica(make: Make) -> None:
+    """So it does when the broker's replica is gone: its partitions are not taken for its own."""
+    cluster = make(1).start()
+    cluster.operate("b1", "topic.create", name="t")
+    cluster.publish(cluster.client("b1"), "t", b"v")
+    cluster["b1"].stop()
+    process = cluster["b1"]
+    usual = process.config
+    Path(usual.storage.data, "replica").unlink()
+    process.config = usual.changed({"cluster.role": "all", "cluster.meta": ()})
+    with pytest.raises(SystemExit, match="--role broker"):
+        process.start()
+    process.config = usual

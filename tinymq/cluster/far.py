@@ -86,7 +86,7 @@ class FarMeta:
 
     def _check_folder(self) -> None:
         disk, path = self._folder.disk, self._folder.path
-        if disk.read_file(f"{path}/{META_FILE}") is not None:
+        if disk.exists(f"{path}/{META_FILE}"):
             raise ConfigError(
                 f"the data folder {path} belongs to a process with a MetaServer of its own; "
                 "start it with --role all (or meta), or give another folder"
