@@ -13,6 +13,7 @@ from tests.fakes.broker import BrokerFixture, Connection, error_of, outcome_of
 from tinymq.caller import Caller
 from tinymq.catalog import PUBLIC
 from tinymq.catalog.shapes import shape
+from tinymq.client.core.admin import HARMLESS
 from tinymq.cluster.forwarding import Forwarding
 from tinymq.errors import Forbidden, InvalidRequest, WireError
 from tinymq.node import NODE_OPERATIONS
@@ -71,6 +72,11 @@ def test_ways_in_differ() -> None:
     assert (len(set(routes)), len(set(verbs))) == (len(PUBLIC), len(PUBLIC))
 
 
+def test_what_may_be_repeated() -> None:
+    """Clients repeat exactly the operations that change nothing."""
+    assert {name for name, each in PUBLIC.items() if not each.changes} == HARMLESS
+
+
 def test_results_have_the_shape_that_is_told(fixture: BrokerFixture) -> None:
     """Every public operation gives exactly the fields of the table."""
     fixture.connect()
@@ -122,17 +128,23 @@ class TestRoles:
     def test_at_a_broker(self, fixture: BrokerFixture, operation: Operation, role: Role) -> None:
         """A broker refuses what it would forward, as the MetaServer would."""
         asked: list[str] = []
-        forwarding = Forwarding(fixture.node, _Meta(asked))  # type: ignore[arg-type]
+        forwarding = Forwarding(fixture.broker, fixture.node, _Meta(asked))  # type: ignore[arg-type]
         refused = ROLES.index(role) < ROLES.index(operation.role)
         with pytest.raises(Forbidden if refused else InvalidRequest):
             outcome_of(forwarding.run(operation.name, {"?": 1}, Caller(role=role)))
         assert not (refused and asked)
 
+    def test_what_a_broker_does_itself(self, fixture: BrokerFixture) -> None:
+        """What a broker tells of itself needs the role of the operation, not that of its parts."""
+        forwarding = Forwarding(fixture.broker, fixture.node, _Meta([]))  # type: ignore[arg-type]
+        told = outcome_of(forwarding.run("broker.info", {}, Caller(role="viewer")))
+        assert told["ready"]
+
     def test_what_is_not_known(self, fixture: BrokerFixture) -> None:
-        """A broker forwards an operation that it does not know for the highest role only."""
+        """A broker does not forward an operation that it does not know."""
         asked: list[str] = []
-        forwarding = Forwarding(fixture.node, _Meta(asked))  # type: ignore[arg-type]
-        with pytest.raises(Forbidden):
+        forwarding = Forwarding(fixture.broker, fixture.node, _Meta(asked))  # type: ignore[arg-type]
+        with pytest.raises(InvalidRequest):
             outcome_of(forwarding.run("topic.explode", {}, Caller(role="admin")))
         assert asked == []
 

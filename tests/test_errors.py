@@ -10,6 +10,7 @@ from tinymq import errors
 from tinymq.errors import (
     BY_CODE,
     ClientError,
+    ForeignCluster,
     InternalError,
     OffsetOutOfRange,
     ProtocolError,
@@ -87,6 +88,7 @@ def test_codes_do_not_change() -> None:
         53: "Overloaded",
         54: "MetaUnavailable",
         55: "BrokerSilent",
+        56: "ForeignCluster",
         60: "StorageError",
         61: "StorageFull",
         62: "PartitionOffline",
@@ -100,8 +102,8 @@ def test_flags_follow_the_branch(cls: type[WireError]) -> None:
     assert cls.fatal == (issubclass(cls, (ProtocolError, InternalError)))
     if issubclass(cls, (ProtocolError, RequestError, InternalError)):
         assert not cls.retriable
-    if issubclass(cls, StateError):
-        assert cls.retriable
+    if issubclass(cls, StateError):  # no moment makes another cluster of one
+        assert cls.retriable == (cls is not ForeignCluster)
 
 
 @pytest.mark.parametrize("cls", WIRE)

@@ -39,7 +39,8 @@ ALLOWED: dict[str, set[str]] = {
     "protocol": {"wire", "broker", "meta", "stats", "operations"}
     | {"caller", "connection", "connections"},
     "cluster": {"wire", "storage", "meta", "broker", "client", "stats"}
-    | {"node", "operation", "operations", "caller"},
+    | {"node", "operation", "operations", "caller", "ground", "clockwork"},
+    "ground": {"storage", "broker", "client"},
     "client": {"wire"},
     "aio": {"wire", "client"},
     "sync": {"wire", "client"},
@@ -74,7 +75,7 @@ ALLOWED: dict[str, set[str]] = {
         "verify",
     },
     "service": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
-    | {"client", "gateways", "console", "sampling", "logs", "node", "cluster"},
+    | {"client", "gateways", "console", "sampling", "logs", "node", "cluster", "ground"},
     "testing": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol"}
     | {"client", "aio", "sync", "console", "logs", "service", "node", "cluster", "verify"},
     "embedded": {"service"},

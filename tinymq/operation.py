@@ -117,14 +117,17 @@ class Operation:
         usage = needed if self.usage is None else [self.usage]
         return " ".join(("tinymq", *(self.cli or ()), *usage))
 
-    def by(self, run: Callable[..., Result | Awaitable[Result]]) -> Operation:
+    def by(
+        self, run: Callable[..., Result | Awaitable[Result]], *, caller: bool = False
+    ) -> Operation:
         """
         Name who carries it out.
 
         Args:
             run: The method.
+            caller: Whether it wants to know who asks.
         """
-        return evolve(self, run=run)
+        return evolve(self, run=run, caller=caller)
 
     def permit(self, role: Role) -> None:
         """

@@ -32,6 +32,8 @@ class Sockets:
     patience = 0.0
 
     def __init__(self, clock: Clock) -> None:
+        self.found: list[Any] = []
+        self.read: list[Any] = []
         self._clock = clock
 
     def __len__(self) -> int:
@@ -39,11 +41,12 @@ class Sockets:
 
     def wait(self, timeout: float) -> list[Any]:
         """Find something at once."""
-        self._clock.advance(0.001)
-        return []
+        self._clock.advance(0.001 if timeout else 0.0)
+        return self.found
 
     def work(self, found: list[Any], now: float) -> None:
         """Read it."""
+        self.read += found
 
 
 def loop_of(clock: Clock, due: Due) -> Loop:
@@ -78,3 +81,15 @@ def test_nothing_is_due() -> None:
         assert loop.run(lambda: True, clock.seconds() + 1)
         clock.advance(0.1)
     assert due.done == 1
+
+
+def test_what_came_between_two_calls() -> None:
+    """Before anything is written the news are read, such as the end of a connection."""
+    clock = Clock()
+    loop = loop_of(clock, Due(clock, 1.0))
+    sockets = cast("Sockets", loop.network)
+    loop.hear()
+    assert sockets.read == []
+    sockets.found = ["the end"]
+    loop.hear()
+    assert sockets.read == ["the end"]

@@ -11,6 +11,7 @@ from attrs import evolve
 from tests.web.client import Client
 from tests.web.content import lively, troubled
 from tests.web.fleet import silenced, three
+from tinymq.web.routes import ROUTES
 
 
 @pytest.fixture(name="client")
@@ -24,6 +25,29 @@ def read(client: Client, path: str) -> Any:
     reply = client.get(path)
     assert reply.status == 200, reply.text
     return json.loads(reply.body)
+
+
+QUERIES = [
+    (route.path, each.name, value)
+    for route in ROUTES.values()
+    if route.operation is None and route.method == "GET"
+    for each in route.in_query
+    for value in each.check.schema.get("enum", [each.check.schema.get("minimum", "")])
+    if each.name not in {"start", "at"}
+]
+
+
+@pytest.mark.parametrize(("path", "name", "value"), QUERIES)
+def test_queries_are_taken_as_they_are_told(
+    client: Client, path: str, name: str, value: object
+) -> None:
+    """Each word that the description offers is taken, and no other."""
+    for part, word in {"name": "orders.created", "broker": 1, "id": 1000}.items():
+        path = path.replace(f"{{{part}}}", str(word))
+    path = path.replace("{partition}", "3").replace("{offset}", "20766255")
+    assert client.get(f"{path}?{name}={value}").status == 200
+    if isinstance(value, int) or name in {"sort", "reverse"}:
+        assert client.get(f"{path}?{name}=nothing").status == 400
 
 
 def test_brokers_are_told_with_their_state() -> None:

@@ -8,8 +8,11 @@ import pytest
 
 from tests.web.client import FORM, ORIGIN, Client
 from tests.web.content import lively
+from tinymq.caller import Caller
 from tinymq.errors import InternalError
+from tinymq.operation import ROLES, Role
 from tinymq.web.config import WebConfig
+from tinymq.web.routes import ROUTES
 from tinymq.web.security import HEADERS
 
 JSON = "application/json"
@@ -180,6 +183,34 @@ def test_session_cookie_is_out_of_reach(client: Client) -> None:
 
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
+
+
+#: The route that does the same as a form.
+SAME = {
+    "/topics/orders.created/publish": "messages.publish",
+    "/topics/orders.created/purge": "topic.purge",
+    "/topics/orders.created/delete": "topic.delete",
+    "/topics/orders.created/settings": "topic.alter",
+    "/topics/orders.created/undo": "topic.undo_purge",
+    "/new-topic": "topic.create",
+    "/brokers/2/drain": "broker.drain",
+    "/brokers/2/undrain": "broker.drain",
+    "/clients/1/1000/kick": "client.kick",
+}
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("path", SAME)
+def test_forms_need_the_role_of_their_operation(path: str, role: Role) -> None:
+    """A form is refused to whom the same route of the API is refused."""
+    assert {*SAME, "/view"} == {form for form, _ in FORMS}
+    client = Client(lively(), WebConfig(caller=lambda request: Caller(role=role)))
+
+    reply = client.post(path, **dict(FORMS)[path])
+
+    refused = ROLES.index(role) < ROLES.index(ROUTES[SAME[path]].role)
+    assert (reply.status == 403) == refused
+    assert not (refused and client.console.calls)
 
 
 @pytest.mark.parametrize("path", [path for path, _ in FORMS])

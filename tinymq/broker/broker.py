@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from twisted.logger import Logger
 
@@ -44,6 +44,9 @@ from tinymq.wire.messages import (
 
 if TYPE_CHECKING:
     from tinymq.meta.registry import Registry, Topic
+
+#: What keeps a broker from taking what is published: its disk, or that it is nobody's member.
+Cause = Literal["disk", "cluster"]
 
 #: Bytes of topic rows in one METADATA reply; a little under the limit of meta.
 METADATA_BYTES: Final = 48 * 1024
@@ -89,6 +92,7 @@ class Broker:
         self.dropped: Callable[[Partition], None] = lambda partition: None
         #: Why publishing is refused, or None.
         self.refusing: WireError | None = None
+        self._refusals: dict[Cause, WireError] = {}
         #: Bytes that may still be published before the disk's free space is looked at.
         self._unlooked = 0
         self._look: Callable[[], None] | None = None
@@ -384,7 +388,14 @@ class Broker:
         brokers: list[BrokerRow] = [
             (each.id, each.host, each.port, each.name) for each in registry.brokers.values()
         ]
-        return MetadataReply(revision=registry.revision, brokers=brokers, topics=rows, more=more)
+        zones = {str(each.id): each.zone for each in registry.brokers.values() if each.zone}
+        return MetadataReply(
+            revision=registry.revision,
+            brokers=brokers,
+            topics=rows,
+            more=more,
+            zones=zones or None,
+        )
 
     def _named(self, name: str, failed: dict[str, WireError]) -> TopicRow:
         try:
@@ -416,15 +427,22 @@ class Broker:
             "refusing": self.ready,
         }
 
-    def refuse(self, error: WireError | None) -> None:
+    def refuse(self, error: WireError | None, cause: Cause = "disk") -> None:
         """
-        Refuse publishing, or take it again.
+        Refuse publishing, or take it again once nothing else stands against it.
 
         Args:
-            error: What producers are told; None takes publishing again.
+            error: What producers are told; None if the cause is gone.
+            cause: Where the trouble is.
         """
         if isinstance(self.refusing, ShuttingDown):
             return
+        if error is None:
+            self._refusals.pop(cause, None)
+        else:
+            self._refusals[cause] = error
+        if not isinstance(error, ShuttingDown):
+            error = self._refusals.get("cluster") or self._refusals.get("disk")
         if type(error) is not type(self.refusing):
             if error is not None and not isinstance(error, ShuttingDown):
                 self._log.error("publishing is refused: {reason}", reason=error.text)

@@ -11,13 +11,12 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from twisted.internet.defer import CancelledError, Deferred, ensureDeferred
-from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from tinymq.broker.broker import Broker
-from tinymq.client.client import Client
 from tinymq.client.core.config import ClientConfig
 from tinymq.errors import ClientError, ClosedError, WireError
+from tinymq.ground import Ground
 from tinymq.meta.lookup import CALL_TOPICS
 from tinymq.meta.registry import Registry
 from tinymq.meta.server import MetaServer
@@ -39,14 +38,14 @@ class Announcer:
     Tells every lookup server.
 
     Args:
-        reactor: Time and connecting.
+        ground: What the process stands on.
         meta: Knows the topics.
         broker: Whose topics they are.
     """
 
-    def __init__(self, reactor: IReactorTime, meta: MetaServer, broker: Broker) -> None:
+    def __init__(self, ground: Ground, meta: MetaServer, broker: Broker) -> None:
         self._tellings = [
-            Telling(reactor, meta, broker, place) for place in broker.config.cluster.meta
+            Telling(ground, meta, broker, place) for place in broker.config.cluster.meta
         ]
 
     def start(self) -> None:
@@ -65,7 +64,7 @@ class Telling:
     Tells one lookup server.
 
     Args:
-        reactor: Time and connecting.
+        ground: What the process stands on.
         meta: Knows the topics.
         broker: Whose topics they are.
         place: The server, as HOST:PORT.
@@ -73,12 +72,12 @@ class Telling:
 
     _log = Logger()
 
-    def __init__(self, reactor: IReactorTime, meta: MetaServer, broker: Broker, place: str) -> None:
-        self._reactor = reactor
+    def __init__(self, ground: Ground, meta: MetaServer, broker: Broker, place: str) -> None:
+        self._reactor = ground.reactor
         self._meta = meta
         self._broker = broker
         self._place = place
-        self._client = Client(reactor, f"tinymq://{place}", _CONFIG)
+        self._client = ground.client(f"tinymq://{place}", _CONFIG)
         #: What the server knows of our topics; None if that is not sure.
         self._told: set[str] | None = None
         self._running: Deferred[None] | None = None

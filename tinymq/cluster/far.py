@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred
@@ -10,13 +11,14 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from tinymq.broker.broker import Broker
-from tinymq.client.client import Client
 from tinymq.client.core.config import ClientConfig
 from tinymq.cluster.forwarding import Forwarding
 from tinymq.cluster.identity import REPLICA_FILE, read_number, write_number
 from tinymq.cluster.remote import RemoteMeta
+from tinymq.cluster.spare import SpareIds
 from tinymq.config import Config
 from tinymq.errors import ConfigError, MetaUnavailable, StateError
+from tinymq.ground import Ground
 from tinymq.meta.replica import Replica
 from tinymq.node import Node
 from tinymq.storage.folder import DataFolder
@@ -44,7 +46,7 @@ class FarMeta:
     The MetaServer as a process of the role ``broker`` has it.
 
     Args:
-        reactor: Twisted's reactor.
+        ground: What the process stands on.
         config: All settings.
         folder: The data folder.
         opened: Closes what was opened, if the start fails.
@@ -54,28 +56,32 @@ class FarMeta:
 
     Attributes:
         directory: What the broker of this process asks.
+        spare: Producer ids put by.
     """
 
     _log = Logger()
 
-    def __init__(self, reactor: Any, config: Config, folder: DataFolder, opened: ExitStack) -> None:
-        self._reactor = reactor
+    def __init__(
+        self, ground: Ground, config: Config, folder: DataFolder, opened: ExitStack
+    ) -> None:
+        self._reactor = ground.reactor
         self._folder = folder
         self._path = f"{folder.path}/{REPLICA_FILE}"
         self._check_folder()
         self._replica = Replica.load(folder.disk, self._path)
+        self.spare = SpareIds(folder)
         self._number = read_number(folder) or 0
         self._places = ", ".join(config.cluster.meta)
         url = "tinymq://" + ",".join(config.cluster.meta)
         self.directory = RemoteMeta(
-            reactor,
-            Client(reactor, url, _CONFIG),
+            ground.reactor,
+            partial(ground.client, url, _CONFIG),
             self._replica,
             config,
-            self._load,
-            self._save,
+            self,
         )
         self._broker: Broker | None = None
+        self._reminded_at: float | None = None
 
     def _check_folder(self) -> None:
         disk, path = self._folder.disk, self._folder.path
@@ -106,8 +112,7 @@ class FarMeta:
         known = self._replica.registry.brokers.get(self._number)
         if known is not None:
             broker.name = known.name
-        self.directory.refused = self._refused
-        return Forwarding(node, self.directory)
+        return Forwarding(broker, node, self.directory)
 
     def enter(self) -> Deferred[None]:
         """
@@ -120,37 +125,41 @@ class FarMeta:
         return Deferred.fromCoroutine(self._enter())
 
     async def _enter(self) -> None:
-        broker, seconds = self._broker, self._reactor.seconds
-        assert broker is not None
-        began, reminded = seconds(), -REMIND_SECONDS
+        refused_at: float | None = None
         while True:
             try:
-                member = await self.directory.register(broker.id, broker.address)
-                await self.directory.catch_up()
+                await self._register()
             except MetaUnavailable as error:
                 if self._number and not self._replica.is_empty:
                     self._log.warn("{error}; starting with what is known from before", error=error)
                     return
-                if seconds() - reminded >= REMIND_SECONDS:
-                    reminded = seconds()
-                    self._log.warn(
-                        "waiting for the MetaServer at {places}: {error}",
-                        places=self._places,
-                        error=error,
-                    )
+                self._remind("waiting for the MetaServer at {places}: {error}", error)
             except StateError as error:
-                if not error.retriable or seconds() - began > HELD_SECONDS:
+                refused_at = refused_at or self._reactor.seconds()
+                if not error.retriable or self._reactor.seconds() - refused_at > HELD_SECONDS:
                     raise ConfigError(error.text) from error
-                if seconds() - reminded >= REMIND_SECONDS:
-                    reminded = seconds()
-                    self._log.warn("the MetaServer says: {error}; trying again", error=error)
+                self._remind("the MetaServer at {places} says: {error}; trying again", error)
             else:
-                broker.name = member.name
-                if member.id != self._number:
-                    self._number = broker.id = member.id
-                    write_number(self._folder, member.id)
                 return
             await deferLater(self._reactor, PAUSE_SECONDS)
+
+    async def _register(self) -> None:
+        """Be a member, with a number that is this data folder's, and know what there is."""
+        broker = self._broker
+        assert broker is not None
+        member = await self.directory.register(broker.id, broker.address)
+        broker.name = member.name
+        if member.id != self._number:  # kept at once, or the next attempt would get another one
+            self._number = broker.id = member.id
+            write_number(self._folder, member.id)
+        await self.directory.catch_up()
+
+    def _remind(self, text: str, error: Exception) -> None:
+        """Log why the start takes so long, now and then."""
+        now = self._reactor.seconds()
+        if self._reminded_at is None or now - self._reminded_at >= REMIND_SECONDS:
+            self._reminded_at = now
+            self._log.warn(text, places=self._places, error=error)
 
     def start(self) -> None:
         """Follow the MetaServer."""
@@ -164,21 +173,20 @@ class FarMeta:
     async def leave(self) -> None:
         """Let the broker be gone."""
         await self.directory.stop()
-        self._save()
+        self.save()
 
-    def _refused(self, error: StateError | None) -> None:
+    def refused(self, error: StateError | None) -> None:
         """Publish nothing while another process may have the same partitions."""
-        broker = self._broker
-        assert broker is not None
-        if error is not None:
-            broker.refuse(error)
-        elif isinstance(broker.refusing, StateError):
-            broker.refuse(None)
+        assert self._broker is not None
+        self._broker.refuse(error, "cluster")
 
-    def _load(self) -> dict[str, Any]:
+    @property
+    def load(self) -> dict[str, Any]:
+        """How much the broker has to do."""
         return {} if self._broker is None else self._broker.load
 
-    def _save(self) -> None:
+    def save(self) -> None:
+        """Keep what is known, for the next start."""
         try:
             self._replica.save(self._folder.disk, self._path)
         except OSError as error:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from attrs import frozen
-from twisted.internet.interfaces import IReactorTime
 
 from tinymq.client.client import Client
 from tinymq.client.core.address import Address, url_of
@@ -17,6 +16,9 @@ from tinymq.meta.server import MetaServer
 from tinymq.node import Node
 from tinymq.operation import Result
 from tinymq.operations import run_on_node
+
+#: Makes a client of a URL and settings.
+MakeClient = Callable[[str, ClientConfig], Client]
 
 #: Seconds that a broker has to answer before it counts as silent.
 ANSWER_SECONDS: Final = 3.0
@@ -59,14 +61,14 @@ class ClusterNodes:
     Every broker of a cluster, each by a client of its own.
 
     Args:
-        reactor: Time and connecting.
+        client: Makes a client of another process.
         meta: Knows where brokers are.
         own: The number of the broker in this process; 0 if it leads nothing.
         node: The broker of this process.
     """
 
-    def __init__(self, reactor: IReactorTime, meta: MetaServer, own: int, node: Node) -> None:
-        self._reactor = reactor
+    def __init__(self, client: MakeClient, meta: MetaServer, own: int, node: Node) -> None:
+        self._make_client = client
         self._meta = meta
         self._own = own
         self._here = LocalNode(node)
@@ -91,7 +93,7 @@ class ClusterNodes:
         reach = self._reaches.get(broker_id)
         if reach is None or reach.address != address:
             self._drop(broker_id)
-            client = Client(self._reactor, url_of([address]), _CONFIG)
+            client = self._make_client(url_of([address]), _CONFIG)
             reach = self._reaches[broker_id] = _Reach(address, client)
         return reach.client
 

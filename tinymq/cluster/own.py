@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tinymq.broker.broker import Broker
 from tinymq.broker.directory import LocalDirectory
@@ -14,7 +14,8 @@ from tinymq.cluster.keeping import Keeping
 from tinymq.cluster.nodes import ClusterNodes
 from tinymq.config import Config
 from tinymq.errors import ConfigError
-from tinymq.meta.server import MetaServer
+from tinymq.ground import Ground
+from tinymq.meta.server import Clocks, MetaServer
 from tinymq.meta.store import Store
 from tinymq.node import Node
 from tinymq.operations import Operations
@@ -29,7 +30,7 @@ class OwnMeta:
     The MetaServer of this process, of the role ``all`` or ``meta``.
 
     Args:
-        reactor: Twisted's reactor.
+        ground: What the process stands on.
         config: All settings.
         folder: The data folder.
         opened: Closes what was opened, if the start fails.
@@ -44,18 +45,20 @@ class OwnMeta:
         nodes: The way to all brokers, once that of this process was taken in.
     """
 
-    def __init__(self, reactor: Any, config: Config, folder: DataFolder, opened: ExitStack) -> None:
-        self._reactor = reactor
+    def __init__(
+        self, ground: Ground, config: Config, folder: DataFolder, opened: ExitStack
+    ) -> None:
+        self._ground = ground
         self._folder = folder
         self._leads = config.cluster.role == "all"
         self._check_folder()
         self._store = Store(
             Path(folder.path) / META_FILE,
             create=not folder.topics(),
-            monotonic=reactor.seconds,
+            monotonic=ground.reactor.seconds,
         )
         opened.callback(self._store.close)
-        self.meta = MetaServer(self._store, config)
+        self.meta = MetaServer(self._store, config, Clocks(wall=lambda: ground.wall() / 1000))
         self.directory = LocalDirectory(self.meta)
 
     def _check_folder(self) -> None:
@@ -93,8 +96,8 @@ class OwnMeta:
                 broker.id = self.meta.new_broker_id()
                 write_number(self._folder, broker.id)
         self._keeping = Keeping(self.meta, broker)
-        self._announcer = Announcer(self._reactor, self.meta, broker)
-        self.nodes = ClusterNodes(self._reactor, self.meta, broker.id, node)
+        self._announcer = Announcer(self._ground, self.meta, broker)
+        self.nodes = ClusterNodes(self._ground.client, self.meta, broker.id, node)
         return Operations(broker, self.meta, self.nodes)
 
     def enter(self) -> None:

@@ -8,23 +8,26 @@ answers, the replica serves, also across a restart of the broker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Final, Protocol, TypeVar
 
 from attrs import define
-from twisted.internet import defer
 from twisted.internet.defer import CancelledError, Deferred, ensureDeferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from tinymq import __version__
+from tinymq.caller import LOCAL, Caller
 from tinymq.client.client import Client
+from tinymq.cluster.spare import SpareIds
 from tinymq.config import Config
 from tinymq.errors import (
     ClientError,
     ClosedError,
     MetaUnavailable,
+    ShuttingDown,
     StateError,
     TinyMQError,
     UnknownTopic,
@@ -35,6 +38,9 @@ from tinymq.meta.observers import Observer
 from tinymq.meta.registry import Registry, Topic
 from tinymq.meta.replica import Replica
 from tinymq.operation import Result
+from tinymq.operations.waiting import until
+
+T = TypeVar("T")
 
 #: How long a question for changes waits, in milliseconds; also the longest silence of a broker.
 WAIT_MS: Final = 5_000
@@ -63,17 +69,42 @@ class Member:
     lease: int
 
 
+class Home(Protocol):
+    """
+    The broker that asks.
+
+    Attributes:
+        spare: Producer ids put by.
+    """
+
+    spare: SpareIds
+
+    @property
+    def load(self) -> dict[str, Any]:
+        """How much the broker has to do, for placement."""
+
+    def save(self) -> None:
+        """Bring the replica, which has changed, to the disk."""
+
+    def refused(self, error: StateError | None) -> None:
+        """
+        Hear that another process has this broker's number.
+
+        Args:
+            error: Why; None when it is over.
+        """
+
+
 class RemoteMeta:
     """
     The MetaServer as a broker sees it: `tinymq.broker.ports.Directory` from afar.
 
     Args:
         reactor: The clock.
-        client: Connects to the MetaServers, whichever answers.
+        client: Makes clients of the MetaServers, whichever answers.
         replica: What was known when the broker ran last.
         config: The broker's settings.
-        load: Tells how much the broker has to do, for placement.
-        save: Called when the replica has changed, to bring it to the disk.
+        home: The broker.
     """
 
     _log = Logger()
@@ -81,26 +112,24 @@ class RemoteMeta:
     def __init__(
         self,
         reactor: IReactorTime,
-        client: Client,
+        client: Callable[[], Client],
         replica: Replica,
         config: Config,
-        load: Callable[[], dict[str, Any]],
-        save: Callable[[], None],
+        home: Home,
     ) -> None:
         self._reactor = reactor
-        self._client = client
+        #: A connection for being a member, and one for all else: there may be much of it.
+        self._membership, self._client = client(), client()
         self._replica = replica
         self._config = config
-        self._load = load
-        self._save = save
+        self._home = home
         self._places = ", ".join(config.cluster.meta)
         self._member: Member | None = None
         self._address: tuple[str, int] | None = None
         self._following: Deferred[None] | None = None
-        self._spare: range | None = None
-        self._reached = True
-        #: Told when another process has this broker's number: why, or None when it is over.
-        self.refused: Callable[[StateError | None], None] = lambda error: None
+        #: Why nobody is asked; None while the MetaServer answers.
+        self._trouble: MetaUnavailable | None = None
+        self._complaint = ""
 
     # --- the directory ------------------------------------------------------------
 
@@ -109,63 +138,64 @@ class RemoteMeta:
         """What there is, as far as is known here."""
         return self._replica.registry
 
-    @property
-    def is_reached(self) -> bool:
-        """Whether the MetaServer answered the last time."""
-        return self._reached
-
     def watch(self, observer: Observer) -> Callable[[], None]:
         """Call an observer after every change that arrives here."""
         return self._replica.watch(observer)
 
     def ensure_topic(self, name: str, done: Callable[[Topic | WireError], None]) -> None:
         """Have a topic made for its first use, and wait until it is known here."""
-        ensureDeferred(self._ensure(name)).addBoth(_told, done)
+        ensureDeferred(_told(self._ensure(name), done))
 
     async def _ensure(self, name: str) -> Topic:
-        result = await self.ask("meta.ensure_topic", name=name)
-        await self._arrived(result["revision"])
+        revision = (await self.ask("meta.ensure_topic", name=name))["revision"]
+        if not await self.changed_since(revision - 1, ARRIVAL_SECONDS):
+            raise MetaUnavailable(
+                f"the MetaServer at {self._places} made the topic, but does not tell of it"
+            )
         found = self.registry.by_name.get(name)
         if found is None:
             raise UnknownTopic(f"the topic {name} was deleted as soon as it was made", topic=name)
         return found
 
-    async def _arrived(self, revision: int) -> None:
-        """Wait until a revision is known here."""
-        if self.registry.revision >= revision:
-            return
-        arrived: Deferred[None] = Deferred()
+    async def changed_since(self, revision: int, seconds: float, caller: Caller = LOCAL) -> bool:
+        """
+        Wait until something newer than a revision is known here.
 
-        def look(before: Registry, after: Registry) -> None:
-            if after.revision >= revision and not arrived.called:
-                arrived.callback(None)
+        Args:
+            revision: The revision.
+            seconds: For how long.
+            caller: Who wants to know.
 
-        cancel = self.watch(look)
-        try:
-            await arrived.addTimeout(ARRIVAL_SECONDS, self._reactor)
-        except defer.TimeoutError as error:
-            raise MetaUnavailable(
-                f"the MetaServer at {self._places} made the topic, but does not tell of it"
-            ) from error
-        finally:
-            cancel()
+        Returns:
+            Whether that is so.
+        """
+
+        def newer() -> bool:
+            return self.registry.revision > revision
+
+        return await until(self.watch, newer, seconds, self._reactor, caller)
 
     def producer_ids(self, done: Callable[[range | WireError], None]) -> None:
         """Ask for producer ids; one block is kept for when the MetaServer is away."""
-        if self._spare is not None:
-            spare, self._spare = self._spare, None
-            done(spare)
-            ensureDeferred(self._fill()).addErrback(lambda _: None)
+        spare = self._home.spare.take()
+        if spare is None:
+            ensureDeferred(_told(self._block(), done))
         else:
-            ensureDeferred(self._block()).addBoth(_told, done)
+            done(spare)
+            # Without a new one now, the next answer of the MetaServer will bring it.
+            ensureDeferred(self._refill())
 
     async def _block(self) -> range:
         result = await self.ask("meta.producer_ids")
         return range(result["first"], result["first"] + result["count"])
 
+    async def _refill(self) -> None:
+        with suppress(TinyMQError):
+            await self._fill()
+
     async def _fill(self) -> None:
-        if self._spare is None:
-            self._spare = await self._block()
+        if not self._home.spare:
+            self._home.spare.put(await self._block())
 
     async def ask(self, operation: str, /, **arguments: Any) -> Result:
         """
@@ -176,16 +206,27 @@ class RemoteMeta:
             **arguments: By name.
 
         Raises:
-            MetaUnavailable: It does not answer.
+            MetaUnavailable: It does not answer, or did not a moment ago.
             WireError: What the operation can fail with.
         """
+        if self._trouble is not None:
+            raise self._trouble.with_traceback(None)
+        return await self._answer(self._client, operation, arguments)
+
+    async def _tell(self, operation: str, /, **arguments: Any) -> Result:
+        """Ask as a member: over the connection whose end is the broker's."""
+        return await self._answer(self._membership, operation, arguments)
+
+    async def _answer(self, client: Client, operation: str, arguments: dict[str, Any]) -> Result:
         try:
-            return await self._client.admin.operate(operation, **arguments)
-        except ClientError as error:
+            result = await client.admin.operate(operation, **arguments)
+        except (ClientError, ShuttingDown) as error:
             raise MetaUnavailable(
                 f"the MetaServer at {self._places} does not answer ({error}); publishing and "
                 "reading go on, but topics cannot be made, changed or listed until it is back"
             ) from error
+        self._note_reached()
+        return result
 
     # --- being a member -----------------------------------------------------------
 
@@ -207,7 +248,7 @@ class RemoteMeta:
         """
         host, port = address
         config = self._config
-        result = await self.ask(
+        result = await self._tell(
             "meta.register",
             id=broker_id,
             name=config.broker.name,
@@ -256,11 +297,12 @@ class RemoteMeta:
         if following is not None:
             following.cancel()
         member, self._member = self._member, None
-        if member is not None and self._reached:
+        if member is not None and self._trouble is None:
             try:
-                await self.ask("meta.leave", id=member.id, lease=member.lease)
+                await self._tell("meta.leave", id=member.id, lease=member.lease)
             except TinyMQError as error:
                 self._log.info("leaving failed: {error}", error=error)
+        await self._membership.close()
         await self._client.close()
 
     async def _follow(self, broker_id: int) -> None:
@@ -270,21 +312,21 @@ class RemoteMeta:
                 if self._member is None:
                     assert self._address is not None
                     await self.register(broker_id, self._address)
-                    self.refused(None)
-                await self._follow_once(WAIT_MS)
+                    self._home.refused(None)
+                # One that comes back says so at once.
+                await self._follow_once(WAIT_MS if self._trouble is None else 0)
                 await self._fill()
-                self._note_reached()
-                pause = FIRST_PAUSE
+                self._complaint, pause = "", FIRST_PAUSE
                 continue
             except MetaUnavailable as error:
                 self._note_unreached(error)
             except StateError as error:
                 # Taken for dead, or the MetaServer was restarted without knowing us.
                 if self._member is None:
-                    self.refused(error)
+                    self._home.refused(error)
                 self._member = None
             except WireError as error:
-                self._log.error("the MetaServer refuses this broker: {error}", error=error)
+                self._complain(error)
             await deferLater(self._reactor, pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -294,42 +336,46 @@ class RemoteMeta:
         if member is None:
             raise StateError("this broker is not registered")
         page = Changes.from_mapping(
-            await self.ask(
+            await self._tell(
                 "meta.watch",
                 id=member.id,
                 lease=member.lease,
                 cursor=replica.cursor,
                 revision=-1 if replica.is_empty else replica.registry.revision,
                 wait_ms=wait_ms,
-                load=self._load(),
+                load=self._home.load,
             )
         )
         replica.apply(page)
         for note in replica.take_notes():
             self._log.warn("{note}", note=note)
         if replica.unsaved and not page.more:
-            self._save()
+            self._home.save()
         return page.more
 
+    def _complain(self, error: WireError) -> None:
+        """Log, once, what the MetaServer cannot do for this broker."""
+        if self._complaint != type(error).__name__:
+            self._complaint = type(error).__name__
+            self._log.error("the MetaServer refuses this broker: {error}", error=error)
+
     def _note_reached(self) -> None:
-        if not self._reached:
+        if self._trouble is not None:
             self._log.info("the MetaServer at {places} answers again", places=self._places)
-        self._reached = True
+        self._trouble = None
 
     def _note_unreached(self, error: MetaUnavailable) -> None:
-        if self._reached:
+        if self._trouble is None:
             self._log.warn("{error}", error=error)
-        self._reached = False
+        self._trouble = error
 
 
-def _told(result: Any, done: Callable[[Any], None]) -> None:
-    """Tell a callback how a Deferred ended."""
-    value = getattr(result, "value", result)
-    if isinstance(value, BaseException) and not isinstance(value, WireError):
-        value = MetaUnavailable(str(value))
-    done(value)
-
-
-def forwarded(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments that travel: None is what a missing one means."""
-    return {name: value for name, value in arguments.items() if value is not None}
+async def _told(answer: Coroutine[Any, Any, T], done: Callable[[T | WireError], None]) -> None:
+    """Tell a callback what a coroutine came to."""
+    try:
+        found: T | WireError = await answer
+    except WireError as error:
+        found = error.with_traceback(None)
+    except TinyMQError as error:  # the client was closed: this broker stops
+        found = MetaUnavailable(str(error))
+    done(found)

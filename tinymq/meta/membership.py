@@ -262,6 +262,10 @@ class Membership(Following):
         self._lost &= live
         self._links = {lease: link for lease, link in self._links.items() if lease in live}
 
+    def forgive(self) -> None:
+        """Let the time of all brokers begin anew: it was this process that did not listen."""
+        self._store.renew_all()
+
     def drain(self, broker_id: int, *, undo: bool = False, dry_run: bool = False) -> bool:
         """
         Give a broker no new partitions any more; what it leads stays where it is.

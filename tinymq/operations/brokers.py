@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from tinymq import __version__
 from tinymq.catalog import PUBLIC
 from tinymq.errors import BrokerSilent
 from tinymq.meta.registry import BrokerInfo
@@ -32,7 +31,7 @@ class Brokers(Base):
             "zone": info.zone,
             "host": info.host,
             "port": info.port,
-            "version": info.version or __version__,
+            "version": info.version,
             "incarnation": info.incarnation,
             "started_ms": info.started_ms,
             "partitions": registry.led.get(info.id, 0),

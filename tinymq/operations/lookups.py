@@ -31,6 +31,8 @@ class Lookups(Base):
             port=told["port"],
             zone=told["zone"],
         )
+        if node.id not in self._announcers:  # those who have gone must not take its place
+            self._announcements.expire()
         known = self._announcements.announce(
             node, told["topics"], told["gone"], replace=told["replace"], link=caller
         )

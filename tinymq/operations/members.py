@@ -45,6 +45,7 @@ class Members(Base):
             version=told["version"],
         )
         self._heard(info, caller, None)
+        self._has_followed(info.id, -1)
         self._log.info(
             "{name} (broker {id}) at {host}:{port} has registered",
             name=info.name,
@@ -66,13 +67,13 @@ class Members(Base):
         info = self._meta.member(told["id"], told["lease"])
         self._heard(info, caller, Load.from_mapping(told["load"]))
         self._has_followed(info.id, told["revision"])
-        await self._changed_since(told["revision"], told["wait_ms"] / 1000)
+        await self._changed_since(told["revision"], told["wait_ms"] / 1000, caller)
         return self._meta.changes(told["cursor"]).to_mapping()
 
     def leave(self, id: int, lease: int) -> Result:  # noqa: A002 - the wire's word
         """Let a broker be gone."""
         info = self._meta.member(id, lease)
-        self._followed.pop(id, None)
+        self._has_followed(id, None)
         self._meta.leave(info)
         self._log.info("{name} (broker {id}) has left", name=info.name, id=id)
         return {}
@@ -94,7 +95,7 @@ class Members(Base):
         if self._links.get(info.id) is not caller:
             return
         del self._links[info.id]
-        self._followed.pop(info.id, None)
+        self._has_followed(info.id, None)
         if self._registry.brokers.get(info.id) is not None:
             self._log.warn("{name} (broker {id}) has lost its link", name=info.name, id=info.id)
         self._meta.lost_link(info, caller)

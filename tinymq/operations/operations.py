@@ -76,7 +76,7 @@ class Operations(Topics, Brokers, Clients, Watching, Lookups, Members):
             WireError: What the operation itself can fail with.
             StorageError: The disk failed.
         """
-        operation = _known(name, OPERATIONS)
+        operation = known_operation(name, OPERATIONS)
         operation.permit(caller.role)
         checked = operation.arguments(arguments)
         if name.startswith("topic."):
@@ -108,7 +108,7 @@ async def run_on_node(
         WireError: What the operation itself can fail with.
         StorageError: The disk failed.
     """
-    operation = _known(name, NODE_OPERATIONS)
+    operation = known_operation(name, NODE_OPERATIONS)
     operation.permit(caller.role)
     return await carry_out(operation, node, operation.arguments(arguments), caller)
 
@@ -146,7 +146,17 @@ async def carry_out(
     return result
 
 
-def _known(name: str, operations: Mapping[str, Operation]) -> Operation:
+def known_operation(name: str, operations: Mapping[str, Operation]) -> Operation:
+    """
+    Find an operation.
+
+    Args:
+        name: Its name.
+        operations: Those there are, by name.
+
+    Raises:
+        InvalidRequest: There is none of this name.
+    """
     found = operations.get(name)
     if found is None:
         raise InvalidRequest(

@@ -189,12 +189,12 @@ class Topics(Base):
     def _missing(self, topic: Topic, index: int, answers: Answers) -> Result:
         """Describe a partition whose leader says nothing, as it was when that was heard last."""
         leader = topic.leaders[index]
-        why = answers.silent.get(leader, "it has not opened this partition yet")
+        name, why = self._broker_name(leader), answers.silent.get(leader)
+        reason = f"{name} does not answer: {why}" if why else f"{name} has not opened it yet"
         facts: Result = dict.fromkeys(("start", "end", "bytes", "oldest_ms", "newest_ms"))
         if self.board is not None:
             report = self.board.places(topic)[index].report
             facts = {name: getattr(report, name) for name in facts}
-        reason = f"{self._broker_name(leader)} does not answer: {why}"
         return {"partition": index, **facts, "dropped": 0, "state": "offline", "reason": reason}
 
     def _plan(self, topic: Topic, answers: Answers, *, dry_run: bool) -> Result:

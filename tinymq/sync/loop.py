@@ -88,6 +88,17 @@ class Loop:
             network.work(found, now)
         return True
 
+    def hear(self) -> None:
+        """
+        Read what came since the last call, above all that a connection has ended.
+
+        What is written to such a connection may be stored as far as anybody knows,
+        so that it could not go to another broker.
+        """
+        found = self.network.wait(0)
+        if found:
+            self.network.work(found, self.now())
+
     def glance(self) -> None:
         """Read what is there and do what is due, without waiting."""
         network = self.network

@@ -106,6 +106,7 @@ class Producer:
         answer = _Answer()
         with loop.lock:
             loop.check()
+            loop.hear()
             now = loop.now()
             strayed = False
             if headers is None and partition is None:
@@ -153,6 +154,7 @@ class Producer:
         ended: list[Group] = []
         with loop.lock:
             loop.check()
+            loop.hear()
             now = loop.now()
             core = self._core
             self._with_room(

@@ -110,7 +110,7 @@ class BrokerPages(Base):
         )
 
     async def _drain(self, request: Request, broker_id: int, *, undo: bool) -> bytes:
-        self._form(request)
+        self._form(request, "broker.drain")
         self._row(request, broker_id)
         await self._console.drain(broker_id, undo=undo, dry_run=False)
         done = "undrained" if undo else "drained"

@@ -116,7 +116,7 @@ class ClientPages(Base):
     @Base.app.route("/clients/<int:broker_id>/<int:client>/kick", methods=["POST"])
     async def kick(self, request: Request, broker_id: int, client: int) -> bytes:
         """End a client's connection."""
-        form = self._form(request)
+        form = self._form(request, "client.kick")
         found = await self._client(broker_id, client)
         try:
             reason = reason_of(form)

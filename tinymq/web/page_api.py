@@ -50,8 +50,11 @@ class PageApi(Serving):
         """Every broker, by id unless the query says otherwise."""
         query, cluster = query_of(request), self._console.cluster()
         found = rows(cluster, Times(cluster.taken_ms))
+        order = order_of(query)
         if query.get("sort"):
-            found = order_of(query).of(found)
+            found = order.of(found)
+        elif order.reverse:
+            found = found[::-1]
         return answer_json(request, describe.brokers(cluster, found))
 
     @serve(ROUTES["pages.broker"])
