@@ -340,6 +340,9 @@ class TestRefusals:
             )
         assert str(port) in line
         assert "--listen" in line
+        folder = DataFolder.open(str(tmp_path / "data"))
+        assert folder.clean  # nothing was opened, so that the next start has nothing to recover
+        folder.close()
 
     def test_in_the_background(self, daemon: BrokerProcess, tmp_path: Path) -> None:
         """Without -n the terminal hears of it too, and no pid file is left."""
