@@ -315,6 +315,20 @@ def test_error_reaches_the_caller() -> None:
     stage.end()
 
 
+def test_nothing_left_to_wait_for() -> None:
+    """Who waits while the last partition is taken away is told at once, as who comes later."""
+    stage = Stage()
+    stage.puppet.make("t", 2)
+    consumer = stage.client.consumer()
+    stage.done(consumer.assign("t"))
+    waiting = [Results(consumer.next_batch()) for _ in range(2)]
+    consumer.unassign("t", [0])
+    assert [each.errors for each in waiting] == [[], []]
+    consumer.unassign("t")
+    assert [type(error) for each in waiting for error in each.errors] == [UsageError] * 2
+    stage.end()
+
+
 def test_silent_broker_ends_the_wait() -> None:
     """When no broker answers for too long, a waiting call says so; the next goes on."""
     stage = Stage()
@@ -738,7 +752,7 @@ def test_no_leak_of_producers_and_consumers() -> None:
         producer, consumer = stage.client.producer(), stage.client.consumer()
         stage.done(consumer.assign("t", start=0))
         waiting = consumer.next_batch()
-        waiting.addErrback(lambda failure: failure.trap(ClosedError))
+        waiting.addErrback(lambda failure: failure.trap(UsageError))
         consumer.unassign("t")
         consumer.close()
         stage.done(producer.close())

@@ -174,7 +174,6 @@ class Consumer:
         """
         self._network.check()
         self._core.unassign(topic, partitions)
-        self._wake()
 
     async def next_batch(  # the same name in every face
         self,

@@ -123,7 +123,7 @@ class Consumer:
 
     def unassign(self, topic: str, partitions: Iterable[int] | None = None) -> None:
         """
-        Stop reading.
+        Stop reading; who waits hears `UsageError` when nothing is left to wait for.
 
         Args:
             topic: Name of the topic.
