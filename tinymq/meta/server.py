@@ -20,7 +20,7 @@ from typing import Final
 
 import attrs
 
-from tinymq.errors import InvalidRequest, Overloaded, TopicExists, UnknownTopicId
+from tinymq.errors import InvalidName, InvalidRequest, Overloaded, TopicExists, UnknownTopicId
 from tinymq.meta.entries import Compare, Delete, Put
 from tinymq.meta.following import ID_BYTES, Clocks
 from tinymq.meta.membership import BROKER_SECONDS, LOST_SECONDS, Membership
@@ -99,6 +99,7 @@ class MetaServer(Membership):
         if existing is not None:
             _check_same(existing, partitions, config, settings or {})
             return existing
+        self._check_length(name)
         most = self._config.topics.most
         if len(self.registry.topics) >= most:
             raise Overloaded(
@@ -211,6 +212,15 @@ class MetaServer(Membership):
             some = old[first : first + _MOST_WRITES]
             gone = [Delete(f"deleted/{topic_id.hex()}") for topic_id in some]
             self._write([], gone, vital=True)
+
+    def _check_length(self, name: str) -> None:
+        most = self._config.limits.name
+        if len(name) > most:
+            raise InvalidName(
+                f"the name {name[:40]!r}... has {len(name)} bytes, and limits.name allows {most}; "
+                "choose a shorter one, or raise the setting",
+                length=len(name),
+            )
 
     def _check_count(self, count: object) -> None:
         most = self._config.limits.partitions
