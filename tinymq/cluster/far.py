@@ -28,6 +28,8 @@ from tinymq.storage.folder import DataFolder
 HELD_SECONDS: Final = 20.0
 #: Seconds between attempts to register while starting.
 PAUSE_SECONDS: Final = 0.5
+#: Seconds after which the broker's load is looked at anew: that counts all its partitions.
+LOAD_SECONDS: Final = 1.0
 #: Seconds between two lines about a MetaServer that does not answer.
 REMIND_SECONDS: Final = 10.0
 
@@ -81,6 +83,8 @@ class FarMeta:
             self,
         )
         self._broker: Broker | None = None
+        self._load: dict[str, Any] = {}
+        self._loaded_at = -LOAD_SECONDS
         self._unkept = False
         self._reminded_at: float | None = None
 
@@ -190,8 +194,11 @@ class FarMeta:
 
     @property
     def load(self) -> dict[str, Any]:
-        """How much the broker has to do."""
-        return {} if self._broker is None else self._broker.load
+        """How much the broker has to do, as of the last second: it is told with every question."""
+        now = self._reactor.seconds()
+        if self._broker is not None and now >= self._loaded_at + LOAD_SECONDS:
+            self._load, self._loaded_at = self._broker.load, now
+        return self._load
 
     def save(self) -> None:
         """Keep what is known, for the next start."""

@@ -141,6 +141,7 @@ class RemoteMeta:
         #: Why nobody is asked; None while the MetaServer answers.
         self._trouble: MetaUnavailable | None = None
         self._complaint = ""
+        self._refilling = False
 
     # --- the directory ------------------------------------------------------------
 
@@ -193,7 +194,6 @@ class RemoteMeta:
             ensureDeferred(_told(self._block(), done))
         else:
             done(spare)
-            # Without a new one now, the next answer of the MetaServer will bring it.
             ensureDeferred(self._refill())
 
     async def _block(self) -> range:
@@ -203,12 +203,13 @@ class RemoteMeta:
         return ids
 
     async def _refill(self) -> None:
+        """Have a block in store; if that fails, the next answer of the MetaServer has it tried."""
+        if self._refilling or self._home.spare:
+            return
+        self._refilling = True
         with suppress(TinyMQError):
-            await self._fill()
-
-    async def _fill(self) -> None:
-        if not self._home.spare:
             self._home.spare.put(await self._block())
+        self._refilling = False
 
     async def ask(self, operation: str, /, **arguments: Any) -> Result:
         """
@@ -328,7 +329,7 @@ class RemoteMeta:
                     self._home.registered(await self.register(broker_id, self._address))
                 # One that comes back says so at once.
                 await self._follow_once(WAIT_MS if self._trouble is None else 0)
-                await self._fill()
+                ensureDeferred(self._refill())
                 self._complaint, pause = "", FIRST_PAUSE
                 continue
             except MetaUnavailable as error:
