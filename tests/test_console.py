@@ -84,7 +84,7 @@ class TestLooking:
         assert console.cluster().brokers[0].disk_free is None
 
     def test_ready(self, fixture: BrokerFixture, console: BrokerConsole) -> None:
-        """A refusal is told with its reason (D85)."""
+        """A refusal is told with its reason."""
         assert console.ready() is None
         fixture.broker.refuse(StorageFull("no space"))
         assert console.ready() == "no space"
@@ -183,7 +183,7 @@ class TestBrowsing:
         limit: int,
         offsets: list[int],
     ) -> None:
-        """Records are seen from any start, merged by time, and nothing moves (D142)."""
+        """Records are seen from any start, merged by time, and nothing moves."""
         page = done(fixture, console.browse("t", partition, start, limit, MANY))
         assert [record.offset for record in page.records] == offsets
         assert {each.counters.records_out for each in fixture.broker.partitions()} == {0}

@@ -13,7 +13,7 @@ from tests.fakes.cluster import Cluster, page, registry, report, topic
 from tinymq.board import Board
 from tinymq.errors import ConnectionLost, StateError
 from tinymq.feeds import LocalFeed, Poller, deadline
-from tinymq.reports import MOST_ROWS, Reporter
+from tinymq.reports import MOST_ROWS, SLICE, Reporter
 
 T = topic("t", 1, 2)
 
@@ -33,15 +33,48 @@ class TestLocalFeed:
         board.look()
         assert board.silent() == ()
 
-    def test_more_than_a_page(self, tmp_path: Path) -> None:
-        """However many partitions moved, all of them are seen."""
+    def test_more_than_a_slice(self, tmp_path: Path) -> None:
+        """However many partitions moved, a look takes a slice of them, and some looks all."""
         fixture = BrokerFixture(tmp_path / "data")
-        made = fixture.topic("t", partitions=MOST_ROWS + 1, storage="memory")
+        made = fixture.topic("t", partitions=2 * SLICE + 1, storage="memory")
         broker = fixture.broker
         board = Board(lambda: broker.meta.registry, fixture.clock, fixture.wall, broker.id)
         LocalFeed(Reporter(broker), board)
-        board.look()
-        assert all(board.report((made.id, each)) for each in range(made.partitions))
+
+        def known() -> int:
+            return sum(board.report((made.id, each)) is not None for each in range(made.partitions))
+
+        assert [(board.look(), known()) for _ in range(3)] == [
+            (True, SLICE),
+            (True, 2 * SLICE),
+            (False, 2 * SLICE + 1),
+        ]
+
+    def test_a_busy_broker_does_not_hold_who_looks(self, tmp_path: Path) -> None:
+        """What moves while slices are brought belongs to the next round."""
+        fixture = BrokerFixture(tmp_path / "data")
+        made = fixture.topic("t", partitions=SLICE + 1, storage="memory")
+        broker = fixture.broker
+        board = Board(lambda: broker.meta.registry, fixture.clock, fixture.wall, broker.id)
+        LocalFeed(Reporter(broker), board)
+        assert board.look()
+        broker.moved.update(broker.partitions())
+        assert not board.look()
+        assert board.report((made.id, SLICE)) is not None
+
+    def test_a_topic_is_exact_whatever_waits(self, tmp_path: Path) -> None:
+        """Who looks at one topic sees this moment, although much else has moved before."""
+        fixture = BrokerFixture(tmp_path / "data")
+        fixture.topic("many", partitions=2 * SLICE, storage="memory")
+        made = fixture.topic("t", partitions=2, storage="memory")
+        broker = fixture.broker
+        board = Board(lambda: broker.meta.registry, fixture.clock, fixture.wall, broker.id)
+        LocalFeed(Reporter(broker), board)
+        for count in (1, 2):
+            fixture.produce(b"a", partition=1)
+            assert board.look()
+            assert [each.report.end for each in board.places(made)] == [0, count]
+            broker.moved.update(broker.partitions())
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ ALLOWED: dict[str, set[str]] = {
     "clockwork": {"broker"},
     "vitals": {"broker", "meta", "stats", "clockwork"},
     "maps": {"stats"},
-    "reports": {"storage", "broker", "stats", "maps"},
+    "reports": {"storage", "broker", "meta", "stats", "maps"},
     "board": {"broker", "meta", "stats", "reports"},
     "feeds": {"broker", "meta", "stats", "reports", "board", "clockwork", "operations"},
     "listing": {"broker", "meta", "stats", "board", "sampling"},

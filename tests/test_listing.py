@@ -9,7 +9,7 @@ from tests.fakes.cluster import Cluster, registry, report, topic
 from tinymq.listing import Listing, _Entry
 from tinymq.meta.registry import Topic
 from tinymq.sampling import Sampler
-from tinymq.stats import Gap
+from tinymq.stats import Gap, TopicRow
 
 T, U = topic("t", 1, 2), topic("u", 1)
 
@@ -32,6 +32,12 @@ class CountedListing(Listing):
         super().__init__(cluster.board, sampler, lambda: cluster.registry, cluster.wall)
         self.sampler = sampler
         self.made: list[str] = []
+
+    @override
+    def rows(self) -> list[TopicRow]:
+        """Look first."""
+        self.look()
+        return super().rows()
 
     @override
     def _entry(self, topic: Topic) -> _Entry:
@@ -89,6 +95,7 @@ def test_silent_broker(cluster: Cluster) -> None:
     assert (offline.topic, offline.partition) == ("t", 1)
     assert offline.reason == "broker b2 does not answer since 15:06:40 UTC"
     cluster.say(2, 1)
+    listing.look()
     assert listing.offline() == []
 
 
@@ -97,6 +104,7 @@ def test_damage_and_deletion(cluster: Cluster) -> None:
     listing = CountedListing(cluster)
     gap = (Gap(first=0, end=1),)
     cluster.say(1, 2, (U, 0, report(9, gaps=gap)), (T, 0, report(9, gaps=gap)))
+    listing.look()
     assert listing.damaged() == ["t", "u"]
     cluster.registry = registry(U, brokers=(1, 2), revision=2)
     assert [each.name for each in listing.rows()] == ["u"]

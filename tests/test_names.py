@@ -109,7 +109,8 @@ def test_hosts(host: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["", "x\ny", "x y", "x:y", "a,b", "a/b", "[::1]", "u@h", "h?x", "\0", "\x1b[31m", "h" * 256]
+    "host",
+    ["", "x\ny", "x y", "x:y", "a,b", "a/b", "[::1]", "u@h", "h?x", "\0", "\x1b[31m", "h" * 256],
 )
 def test_no_hosts(host: str) -> None:
     """What would break the URL that is made of it is no host."""

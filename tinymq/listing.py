@@ -3,6 +3,7 @@ The list of all topics, kept by what moved.
 
 A dashboard asks for it every few seconds, and with ten thousand topics nearly
 all of them are what they were: only rows of topics that moved are made anew.
+Whoever reads looks first.
 """
 
 from __future__ import annotations
@@ -65,18 +66,15 @@ class Listing:
         self._busy: set[bytes] = set()
 
     def rows(self) -> list[TopicRow]:
-        """Every topic's row, as it is now, without series."""
-        self._refresh()
+        """Every topic's row, as of the last look, without series."""
         return [entry.row for entry in self._entries.values()]
 
     def offline(self) -> list[OfflinePartition]:
         """The partitions that are offline."""
-        self._refresh()
         return [each for entry in self._entries.values() for each in entry.offline]
 
     def damaged(self) -> list[str]:
         """The names of topics with damaged ranges, in order."""
-        self._refresh()
         return sorted(entry.row.name for entry in self._entries.values() if entry.damaged)
 
     def top(self, by: Literal["bytes", "messages_in"], most: int) -> tuple[TopicRow, ...]:
@@ -101,7 +99,8 @@ class Listing:
         series = self._sampler.history.series(topic.id, self._wall())
         return evolve(row, series=series)
 
-    def _refresh(self) -> None:
+    def look(self) -> None:
+        """Bring all rows up to date; call it before reading."""
         self._board.look()
         sampler, topics = self._sampler, self._registry().topics
         stale = {topic_id for topic_id, _ in self._moved}
@@ -119,7 +118,7 @@ class Listing:
                 self._busy.discard(topic_id)
 
     def _entry(self, topic: Topic) -> _Entry:
-        places = self._board.places(topic)
+        places = self._board.reported(topic)
         reports = [place.report for place in places]
         offline = tuple(
             OfflinePartition(topic=topic.name, partition=place.partition, reason=place.reason)

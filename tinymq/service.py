@@ -233,11 +233,11 @@ class BrokerService(Service):
 
     def _site(self, console: BrokerConsole) -> Any:
         """Make the dashboard; late, since Klein installs a reactor when it is imported."""
-        from tinymq.web.config import LOOPBACK, WebConfig  # noqa: PLC0415
+        from tinymq.web.config import LOOPBACK, SiteConfig  # noqa: PLC0415
         from tinymq.web.site import make_site  # noqa: PLC0415
 
         local = is_local(self._config.web.listen or "")
-        config = WebConfig(hosts=LOOPBACK if local else frozenset(), limits=self._config.limits)
+        config = SiteConfig(hosts=LOOPBACK if local else frozenset(), limits=self._config.limits)
         return make_site(console, self._reactor, config)
 
     def _bind(self, endpoint: str, factory: Any) -> IListeningPort:

@@ -42,7 +42,7 @@ class TestFullDisk:
         b1 = cluster["b1"]
         cluster.operate("meta", "topic.create", name="before", partitions=2)
         cluster.publish(cluster.client("b1"), "before", b"v", partition=0)
-        b1.disk.room = 0
+        b1.ground.room.room = 0
         cluster.operate("meta", "topic.create", name="after", partitions=2)
         cluster.advance(5)
         b1.kill()
@@ -53,7 +53,7 @@ class TestFullDisk:
         assert cluster.read(cluster.client("b1"), "before", 1) == [b"v"]
         cluster.advance(60)
         assert cluster.said("the MetaServer refuses this broker") == 0
-        b1.disk.room = None
+        b1.ground.room.room = None
         b1.restart()
         cluster.publish(cluster.client("b1"), "after", b"w", partition=0)
 
@@ -74,19 +74,19 @@ class TestFullDisk:
 def test_what_cannot_be_opened_now(cluster: WholeCluster, number: int) -> None:
     """A topic made while a broker can open no file is there without a restart, and says why not."""
     b1 = cluster["b1"]
-    b1.disk.failing["read_file"] = number
+    b1.ground.room.failing["read_file"] = number
     for name in ("t", "u"):
         cluster.operate("meta", "topic.create", name=name, partitions=2)
     cluster.advance(20)
     client = cluster.client("b1")
-    with pytest.raises(StateError, match="t/0 is not open yet: .*(open files|Input/output)"):
+    with pytest.raises(StateError, match=r"t/0 is not open yet: .*(open files|Input/output)"):
         cluster.publish(client, "t", b"v", partition=0)
-    b1.disk.failing.clear()
+    b1.ground.room.failing.clear()
     for name in ("t", "u"):
         cluster.publish(client, name, b"v", partition=0)
     assert cluster.said("is not open yet") == 2
     assert cluster.said("is open now") == 2
-    b1.disk.failing["read_file"] = number
+    b1.ground.room.failing["read_file"] = number
     cluster.operate("meta", "topic.create", name="gone", partitions=2)
     cluster.operate("meta", "topic.delete", name="gone")
     cluster.advance(20)
@@ -112,7 +112,7 @@ def test_what_is_known_is_kept_in_time(make: Make) -> None:
     """A broker with very many topics does not write all that it knows at each change."""
     cluster = make(1)
     b1 = cluster["b1"]
-    b1.disk = disk = SlowDisk(b1)
+    b1.ground.room = b1.ground.disk = disk = SlowDisk(b1)
     cluster.start()
     cluster.advance(2)
     began = disk.kept

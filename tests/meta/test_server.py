@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from tests.meta.fakes import FakeTime
-from tinymq.config import DEFAULT_CONFIG, TopicConfig
+from tinymq.config import DEFAULT_CONFIG, Config, TopicConfig
 from tinymq.errors import (
     InvalidName,
     InvalidRequest,
@@ -19,6 +19,7 @@ from tinymq.errors import (
     UnknownTopic,
     UnknownTopicId,
 )
+from tinymq.limits import Limits
 from tinymq.meta import MetaServer, Registry, Store, Topic
 
 
@@ -100,6 +101,19 @@ def test_bad_names(server: MetaServer) -> None:
     ):
         with pytest.raises(InvalidName):
             call("../x")
+
+
+def test_long_names(store: Store) -> None:
+    """A setting may allow shorter names of new topics only; those that are there stay."""
+    before = MetaServer(store)
+    before.register(before.new_broker_id(), "one", ("127.0.0.1", 7800))
+    made = before.create_topic("long-name", 1)
+    server = MetaServer(store, Config(limits=Limits(name=8)))
+    assert server.create_topic("long-name", 1) == made
+    assert server.create_topic("8-letter", 1).name == "8-letter"
+    with pytest.raises(InvalidName, match=r"limits\.name allows 8; choose") as caught:
+        server.create_topic("9-letters", 1)
+    assert caught.value.data["length"] == 9
 
 
 def test_bad_settings_create_nothing(server: MetaServer) -> None:

@@ -12,7 +12,7 @@ from tests.web.client import Client
 from tests.web.content import lively
 from tests.web.fakes import FakeConsole, FakePartition, FakeTopic
 from tinymq.stats import TopicRow
-from tinymq.web.config import WebConfig
+from tinymq.web.config import SiteConfig
 
 MESSAGES = "/api/v1/topics/orders.created/messages"
 
@@ -231,8 +231,8 @@ def test_long_json_is_413_with_the_limit(client: Client, size: int) -> None:
 
 def test_body_over_every_limit_is_not_kept() -> None:
     """A body longer than the longest value is thrown away as it comes in."""
-    client = Client(lively(), WebConfig(max_form=10))
-    body = b"x" * (client_limit := WebConfig().max_body + 1)
+    client = Client(lively(), SiteConfig(max_form=10))
+    body = b"x" * (client_limit := SiteConfig().max_body + 1)
 
     reply = client.call("POST", MESSAGES, body, {"Content-Type": "application/octet-stream"})
 

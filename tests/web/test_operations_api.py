@@ -16,7 +16,7 @@ from tinymq.caller import Caller
 from tinymq.console import BrokerConsole
 from tinymq.errors import ShuttingDown
 from tinymq.operation import ROLES, Role
-from tinymq.web.config import WebConfig
+from tinymq.web.config import SiteConfig
 from tinymq.web.openapi import document
 from tinymq.web.routes import ROUTES, Route
 
@@ -38,7 +38,7 @@ def client(fixture: BrokerFixture) -> Client:
     return client_of(fixture)
 
 
-def client_of(fixture: BrokerFixture, config: WebConfig | None = None) -> Client:
+def client_of(fixture: BrokerFixture, config: SiteConfig | None = None) -> Client:
     """A client of a broker's API."""
     broker = fixture
     console = BrokerConsole(broker.broker, broker.operations, broker.node, broker.nodes)
@@ -219,7 +219,7 @@ CASES = [
 @pytest.mark.parametrize(("route", "role"), CASES)
 def test_roles(route: Route, role: Role) -> None:
     """Over HTTP each route is refused or let in as its row of the table says."""
-    client = Client(lively(), WebConfig(caller=lambda request: Caller(role=role)))
+    client = Client(lively(), SiteConfig(caller=lambda request: Caller(role=role)))
     reply = client.send(route.method, filled(route), b"{}")
     refused = ROLES.index(role) < ROLES.index(route.role)
     assert (reply.status == 403) == refused

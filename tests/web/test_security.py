@@ -11,7 +11,7 @@ from tests.web.content import lively
 from tinymq.caller import Caller
 from tinymq.errors import InternalError
 from tinymq.operation import ROLES, Role
-from tinymq.web.config import WebConfig
+from tinymq.web.config import SiteConfig
 from tinymq.web.routes import ROUTES
 from tinymq.web.security import HEADERS
 
@@ -112,7 +112,7 @@ def test_loopback_names_are_accepted(client: Client, host: str) -> None:
 
 def test_any_host_is_accepted_where_the_operator_said_so() -> None:
     """An empty list of hosts turns the check off."""
-    client = Client(lively(), WebConfig(hosts=frozenset()))
+    client = Client(lively(), SiteConfig(hosts=frozenset()))
 
     assert client.call("GET", "/", headers={"Host": "mq.example"}).status == 200
 
@@ -204,7 +204,7 @@ SAME = {
 def test_forms_need_the_role_of_their_operation(path: str, role: Role) -> None:
     """A form is refused to whom the same route of the API is refused."""
     assert {*SAME, "/view"} == {form for form, _ in FORMS}
-    client = Client(lively(), WebConfig(caller=lambda request: Caller(role=role)))
+    client = Client(lively(), SiteConfig(caller=lambda request: Caller(role=role)))
 
     reply = client.post(path, **dict(FORMS)[path])
 

@@ -48,6 +48,8 @@ WAIT_MS: Final = 5_000
 #: Seconds between attempts while the MetaServer does not answer, first and longest.
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 2.0
+#: Seconds that the MetaServer has to take note that a broker leaves.
+LEAVE_SECONDS: Final = 2.0
 #: Seconds that a topic made elsewhere has to arrive here.
 ARRIVAL_SECONDS: Final = 5.0
 #: Questions on their way over one connection; the MetaServer refuses more than 100.
@@ -91,12 +93,20 @@ class Home(Protocol):
     def save(self) -> None:
         """Bring the replica, which has changed, to the disk."""
 
-    def refused(self, error: StateError | None) -> None:
+    def registered(self, member: Member) -> None:
         """
-        Hear that another process has this broker's number.
+        Hear that the broker is registered.
 
         Args:
-            error: Why; None when it is over.
+            member: As what.
+        """
+
+    def refused(self, error: StateError) -> None:
+        """
+        Hear that the broker cannot be registered: another process has its number or name.
+
+        Args:
+            error: Why.
         """
 
 
@@ -136,6 +146,7 @@ class RemoteMeta:
         #: Why nobody is asked; None while the MetaServer answers.
         self._trouble: MetaUnavailable | None = None
         self._complaint = ""
+        self._refilling = False
 
     # --- the directory ------------------------------------------------------------
 
@@ -187,24 +198,26 @@ class RemoteMeta:
     def producer_ids(self, done: Callable[[range | WireError], None]) -> None:
         """Ask for producer ids; one block is kept for when the MetaServer is away."""
         spare = self._home.spare.take()
-        if spare is None:
+        if not spare:
             ensureDeferred(_told(self._block(), done))
         else:
             done(spare)
-            # Without a new one now, the next answer of the MetaServer will bring it.
             ensureDeferred(self._refill())
 
     async def _block(self) -> range:
         result = await self.ask("meta.producer_ids")
-        return range(result["first"], result["first"] + result["count"])
+        ids = range(result["first"], result["first"] + result["count"])
+        self._home.spare.given(ids)
+        return ids
 
     async def _refill(self) -> None:
+        """Have a block in store; if that fails, the next answer of the MetaServer has it tried."""
+        if self._refilling or self._home.spare:
+            return
+        self._refilling = True
         with suppress(TinyMQError):
-            await self._fill()
-
-    async def _fill(self) -> None:
-        if not self._home.spare:
             self._home.spare.put(await self._block())
+        self._refilling = False
 
     async def ask(self, operation: str, /, **arguments: Any) -> Result:
         """
@@ -280,6 +293,7 @@ class RemoteMeta:
             port=port,
             zone=config.cluster.zone,
             version=__version__,
+            producers=self._home.spare.end,
             cluster="" if self._replica.is_empty else self.registry.cluster.hex(),
         )
         self._replica.check_cluster(bytes.fromhex(result["cluster"]))
@@ -297,7 +311,6 @@ class RemoteMeta:
         """
         while await self._follow_once(0):
             pass
-        await self._fill()
 
     def start(self, broker_id: int, address: tuple[str, int]) -> None:
         """
@@ -310,10 +323,10 @@ class RemoteMeta:
         self._address = address
         self._following = ensureDeferred(self._follow(broker_id))
         self._following.addErrback(self._ended)
+        ensureDeferred(self._refill())
 
     def _ended(self, failure: Any) -> None:
-        if not failure.check(CancelledError, ClosedError):
-            self._log.failure("following the MetaServer has ended", failure)
+        failure.trap(CancelledError, ClosedError)
 
     async def stop(self) -> None:
         """Follow no more, and leave."""
@@ -322,9 +335,10 @@ class RemoteMeta:
             following.cancel()
         member, self._member = self._member, None
         if member is not None and self._trouble is None:
+            telling = self._tell("meta.leave", id=member.id, lease=member.lease)
             try:
-                await self._tell("meta.leave", id=member.id, lease=member.lease)
-            except TinyMQError as error:
+                await Deferred.fromCoroutine(telling).addTimeout(LEAVE_SECONDS, self._reactor)
+            except (TinyMQError, DeferredTimeout) as error:
                 self._log.info("leaving failed: {error}", error=error)
         await self._membership.close()
         await self._client.close()
@@ -335,11 +349,10 @@ class RemoteMeta:
             try:
                 if self._member is None:
                     assert self._address is not None
-                    await self.register(broker_id, self._address)
-                    self._home.refused(None)
+                    self._home.registered(await self.register(broker_id, self._address))
                 # One that comes back says so at once.
                 await self._follow_once(WAIT_MS if self._trouble is None else 0)
-                await self._fill()
+                ensureDeferred(self._refill())
                 self._complaint, pause = "", FIRST_PAUSE
                 continue
             except MetaUnavailable as error:
@@ -351,6 +364,10 @@ class RemoteMeta:
                 self._member = None
             except WireError as error:
                 self._complain(error)
+            except (CancelledError, ClosedError):
+                raise
+            except Exception:  # noqa: BLE001 - a broker that follows no more is taken for dead
+                self._log.failure("following the MetaServer failed")
             await deferLater(self._reactor, pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -368,6 +385,7 @@ class RemoteMeta:
                 revision=-1 if replica.is_empty else replica.registry.revision,
                 wait_ms=wait_ms,
                 load=self._home.load,
+                producers=self._home.spare.end,
             )
         )
         replica.apply(page)
@@ -378,10 +396,10 @@ class RemoteMeta:
         return page.more
 
     def _complain(self, error: WireError) -> None:
-        """Log, once, what the MetaServer cannot do for this broker."""
+        """Log, once, why following gets no further."""
         if self._complaint != type(error).__name__:
             self._complaint = type(error).__name__
-            self._log.error("the MetaServer refuses this broker: {error}", error=error)
+            self._log.error("the MetaServer cannot be followed: {error}", error=error)
 
     def _note_reached(self) -> None:
         if self._trouble is not None:

@@ -11,10 +11,13 @@ from tinymq.meta.registry import BrokerInfo
 from tinymq.meta.replica import foreign
 from tinymq.operation import Operation, Parameter, Result, table
 from tinymq.operations.base import Base
+from tinymq.operations.waiting import until
 from tinymq.wire.fields import I32, I64, integer, mapping, text
 
 #: Seconds that a broker's question for changes may wait; it is its sign of life, too.
 MOST_WAIT_MS: Final = 5_000
+#: Seconds that brokers have to be heard after a start of the MetaServer, before ids are given out.
+HEARD_SECONDS: Final = 3.0
 
 
 class Members(Base):
@@ -37,6 +40,7 @@ class Members(Base):
         own = self._registry.cluster.hex()
         if told["cluster"] and told["cluster"] != own:
             raise foreign(told["cluster"], own)
+        self._meta.skip_producers(told["producers"])
         info = self._meta.register(
             told["id"],
             told["name"],
@@ -81,9 +85,10 @@ class Members(Base):
     async def follow(self, caller: Caller, **told: Any) -> Result:
         """Tell a broker what has changed since a cursor, waiting for something if need be."""
         info = self._meta.member(told["id"], told["lease"])
+        self._meta.skip_producers(told["producers"])  # before anybody is given ids who waited
         self._heard(info, caller, Load.from_mapping(told["load"]))
         # Revisions of another history say nothing here, and all of this one is news.
-        if self._meta.knows_cursor(told["cursor"]):
+        if not told["cursor"] or self._meta.knows_cursor(told["cursor"]):
             self._has_followed(info.id, told["revision"])
             await self._changed_since(told["revision"], told["wait_ms"] / 1000, caller)
         return self._meta.changes(told["cursor"]).to_mapping()
@@ -96,8 +101,14 @@ class Members(Base):
         self._log.info("{name} (broker {id}) has left", name=info.name, id=id)
         return {}
 
-    def identities(self) -> Result:
-        """Give out producer ids that nobody else has or will have."""
+    async def identities(self, caller: Caller) -> Result:
+        """
+        Give out producer ids that nobody else has or will have.
+
+        Brokers say which they were given: after a start from an old backup, only they know.
+        """
+        meta, scheduler = self._meta, self._broker.scheduler
+        await until(self._follow, lambda: meta.has_heard_all, HEARD_SECONDS, scheduler, caller)
         given = self._meta.producer_ids()
         return {"first": given.start, "count": len(given)}
 
@@ -121,6 +132,8 @@ class Members(Base):
 
 _ID: Final = Parameter("id", integer(0, I32))
 _LEASE: Final = Parameter("lease", integer(0, I64))
+#: All producer ids that the broker was ever given are lower.
+_PRODUCERS: Final = Parameter("producers", integer(0, I64), default=0)
 
 MEMBER_OPERATIONS: Final[dict[str, Operation]] = table(
     Operation(
@@ -135,6 +148,7 @@ MEMBER_OPERATIONS: Final[dict[str, Operation]] = table(
             Parameter("zone", text(200), default=""),
             Parameter("version", text(100), default=""),
             Parameter("cluster", text(32), default=""),
+            _PRODUCERS,
         ),
         Members.register,
         caller=True,
@@ -150,10 +164,11 @@ MEMBER_OPERATIONS: Final[dict[str, Operation]] = table(
             Parameter("revision", integer(-1, I64), default=-1),
             Parameter("wait_ms", integer(0, MOST_WAIT_MS), default=0),
             Parameter("load", mapping, default={}),
+            _PRODUCERS,
         ),
         Members.follow,
         caller=True,
     ),
     Operation("meta.leave", "cluster", True, (_ID, _LEASE), Members.leave),
-    Operation("meta.producer_ids", "cluster", True, (), Members.identities),
+    Operation("meta.producer_ids", "cluster", True, (), Members.identities, caller=True),
 )

@@ -15,7 +15,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from tinymq import errors
 from tinymq.operation import require
-from tinymq.web.config import WebConfig
+from tinymq.web.config import SiteConfig
 from tinymq.web.input import BadInput, form_of
 from tinymq.web.port import Console
 from tinymq.web.recent import Recent
@@ -139,7 +139,7 @@ class Base:
 
     app = Klein()
 
-    def __init__(self, console: Console, config: WebConfig, recent: Recent) -> None:
+    def __init__(self, console: Console, config: SiteConfig, recent: Recent) -> None:
         self._console = console
         self._config = config
         self._renderer = Renderer(config, recent)

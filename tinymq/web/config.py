@@ -26,7 +26,7 @@ def anonymous(request: Request) -> Caller:
 
 
 @frozen(kw_only=True)
-class WebConfig:
+class SiteConfig:
     """
     What an operator can set about the dashboard.
 

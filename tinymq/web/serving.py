@@ -15,7 +15,7 @@ from twisted.web.iweb import IRequest
 from tinymq.operation import Operation, require
 from tinymq.web.arguments import arguments_of
 from tinymq.web.base import Answer, Refused
-from tinymq.web.config import WebConfig
+from tinymq.web.config import SiteConfig
 from tinymq.web.input import json_of
 from tinymq.web.port import Console
 from tinymq.web.render import deliver
@@ -52,7 +52,7 @@ class Serving:
 
     app = Klein()
 
-    def __init__(self, console: Console, config: WebConfig) -> None:
+    def __init__(self, console: Console, config: SiteConfig) -> None:
         self._console = console
         self._config = config
 
