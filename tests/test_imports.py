@@ -35,7 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"operation", "catalog", "caller"},
     "traffic": {"stats"},
     "connection": {"wire", "broker", "stats", "caller", "traffic"},
-    "connections": {"wire", "broker", "stats", "connection"},
+    "connections": {"wire", "broker", "stats", "connection", "clockwork"},
     "protocol": {"wire", "broker", "meta", "stats", "operations"}
     | {"caller", "connection", "connections"},
     "cluster": {"wire", "storage", "meta", "broker", "client", "stats"}
