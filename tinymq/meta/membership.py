@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import attrs
-
 from tinymq.config import DEFAULT_CONFIG, Config
 from tinymq.errors import InvalidRequest, StateError
 from tinymq.meta.entries import Delete, Put, Write
@@ -117,7 +115,7 @@ class Membership(Following):
             version=version[:_MOST_VERSION],
         )
         self._enter(broker, new_number=number > last)
-        self._hear(number, Load())
+        self._loads[number] = Load()
         if before is not None:  # its number has the new lease: only the old one goes
             self._end_lease(before.lease)
         return broker
@@ -181,15 +179,8 @@ class Membership(Following):
         self._store.renew(self.member(broker.id, broker.lease).lease)
         self._lost.discard(broker.lease)
         self._links[broker.lease] = link
-        self._hear(broker.id, load)
-
-    def _hear(self, broker_id: int, load: Load | None) -> None:
-        load = load or self._loads.get(broker_id) or Load()
-        self._loads[broker_id] = attrs.evolve(load, at_ms=self._now_ms())
-
-    def load_of(self, broker_id: int) -> Load | None:
-        """Return what a broker, live or not, said last; None if it was never heard."""
-        return self._loads.get(broker_id)
+        if load is not None:
+            self._loads[broker.id] = load
 
     def standings(self) -> dict[int, Standing]:
         """
