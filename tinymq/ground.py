@@ -68,16 +68,18 @@ class Ground(Protocol):
     What a process stands on.
 
     Attributes:
-        reactor: Time, and listening.
         disk: Where the data folder is.
         syncer: Brings files to the disk.
         background: Runs what waits for the disk.
     """
 
-    reactor: Any
     disk: Disk
     syncer: Syncer
     background: Background
+
+    @property
+    def reactor(self) -> Any:
+        """Twisted's reactor, or what takes its place."""
 
     def wall(self) -> int:
         """Return the wall clock in milliseconds since the epoch."""

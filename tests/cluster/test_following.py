@@ -9,7 +9,7 @@ import pytest
 
 from tests.cluster.conftest import Make
 from tests.fakes.whole_cluster import WholeCluster
-from tinymq.errors import MetaUnavailable, StateError
+from tinymq.errors import MetaUnavailable, StateError, WireError
 
 
 def topic(cluster: WholeCluster, name: str = "t", partitions: int = 2) -> None:
@@ -27,7 +27,7 @@ class TestMetaServerAway:
         assert cluster.said("starting with what is known from before") == 1
         client = cluster.client("b1", "b2")
         cluster.publish(client, "t", b"one", b"two", b"three", b"four")
-        assert sorted(cluster.read(client, "t", 4)) == [b"four", b"one", b"three", b"two"]
+        assert set(cluster.read(client, "t", 4)) == {b"four", b"one", b"three", b"two"}
 
     def test_start_is_not_delayed(self, cluster: WholeCluster) -> None:
         """A MetaServer that refuses is not waited for, one that says nothing not for long."""
@@ -40,7 +40,7 @@ class TestMetaServerAway:
         assert cluster.until(lambda: cluster["b1"].entered) <= 3
 
     def test_operations(self, cluster: WholeCluster) -> None:
-        """Without the MetaServer, operations fail with what goes on working, and may be repeated."""
+        """Without the MetaServer, operations fail with what goes on, and may be repeated."""
         cluster["meta"].kill()
         for operation, arguments in (
             ("topic.create", {"name": "t"}),
@@ -138,6 +138,11 @@ class TestMetaServerAnew:
         assert cluster.said("does not tell of topic after: it is kept") >= 2
 
 
+def refusing(cluster: WholeCluster, name: str) -> WireError | None:
+    """Why a broker takes no records."""
+    return cluster[name].broker.refusing
+
+
 class TestOtherCluster:
     def other(self, cluster: WholeCluster) -> None:
         """Put another cluster's MetaServer in the place of ours."""
@@ -163,7 +168,7 @@ class TestOtherCluster:
         self.other(cluster)
         for _ in range(30):
             cluster.advance(0.5)
-        assert isinstance(cluster["b1"].broker.refusing, StateError)
+        assert isinstance(refusing(cluster, "b1"), StateError)
         assert cluster["b1"].registry.topics == ours.topics
         assert not cluster.meta.registry.topics
         cluster["meta"].stop()
@@ -172,7 +177,7 @@ class TestOtherCluster:
         data.with_name("ours").rename(data)
         cluster["meta"].start()
         cluster.advance(5)
-        assert cluster["b1"].broker.refusing is None
+        assert refusing(cluster, "b1") is None
         assert sorted(cluster.meta.registry.brokers) == [1, 2]
 
 
@@ -209,3 +214,21 @@ class TestFirstStart:
         cluster["meta"].restart()
         cluster.advance(10)
         assert cluster.operate("b1", "topic.list")["total"] == 0
+
+
+def test_full_disk(cluster: WholeCluster) -> None:
+    """A broker whose disk is full follows all the same, and says once that it keeps nothing."""
+    cluster["b1"].ground.room.room = 0
+    topic(cluster, "a")
+    cluster.advance(12)
+    topic(cluster, "b")
+    cluster.advance(12)
+    assert sorted(cluster["b1"].registry.by_name) == ["a", "b"]
+    assert cluster.said("what is known of topics cannot be kept") == 1
+    assert cluster.said("refuses this broker") == 0
+    cluster["b1"].ground.room.room = None
+    cluster.advance(6)
+    cluster["b1"].kill()
+    cluster["meta"].kill()
+    cluster["b1"].start()
+    assert sorted(cluster["b1"].registry.by_name) == ["a", "b"]

@@ -279,5 +279,3 @@ def test_other_role(make: Make) -> None:
         with pytest.raises(SystemExit, match=hint):
             process.start()
         process.config = usual
-
-

@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+import pytest
 
-from twisted.internet.defer import Deferred
-from twisted.internet.testing import MemoryReactorClock
-from twisted.python.failure import Failure
-
-from tests.fakes.broker import BrokerFixture
-from tinymq.cluster.nodes import ClusterNodes
-from tinymq.errors import ConnectionLost
+from tests.fakes.whole_cluster import WholeCluster
+from tinymq.errors import BrokerSilent, ConnectionLost
 
 
-def test_taken_for_dead_while_it_is_asked(tmp_path: Path) -> None:
+def test_taken_for_dead_while_it_is_asked(cluster: WholeCluster) -> None:
     """A broker that is taken for dead while it is asked is silent, and no mistake of the caller."""
-    fixture = BrokerFixture(tmp_path / "data")
-    reactor: Any = MemoryReactorClock()
-    nodes = ClusterNodes(reactor, fixture.meta, 1, fixture.node)
-    other = fixture.meta.register(0, "other", ("127.0.0.1", 7899))
-    outcome: list[Any] = []
-    Deferred.fromCoroutine(nodes.ask(other.id, "node.info", {})).addBoth(outcome.append)
+    nodes = cluster["meta"].own.nodes
+    cluster.hold("b1", "meta")
+    outcome = cluster.begin(nodes.ask(1, "node.info", {}))
+    cluster.settle()
     assert outcome == []
-    fixture.meta.leave(other)
-    (failure,) = outcome
-    assert isinstance(failure, Failure)
-    assert failure.check(ConnectionLost)
-    assert "taken for dead" in str(failure.value)
+    cluster.meta.leave(cluster.meta.registry.brokers[1])
+    with pytest.raises(ConnectionLost, match="taken for dead"):
+        cluster.result(outcome)
+
+
+def test_not_there(cluster: WholeCluster) -> None:
+    """A broker that is not live is not asked at all."""
+    with pytest.raises(BrokerSilent, match="broker 7 is not there"):
+        cluster.run(cluster["meta"].own.nodes.ask(7, "node.info", {}))
+
+
+def test_moved(cluster: WholeCluster) -> None:
+    """A broker that has moved is asked at its new address."""
+    nodes = cluster["meta"].own.nodes
+    cluster.run(nodes.ask(1, "node.info", {}))
+    cluster["b1"].stop()
+    listen = ("tcp:7899:interface=127.0.0.1",)
+    cluster["b1"].config = cluster["b1"].config.changed({"network.listen": listen})
+    cluster["b1"].start()
+    assert cluster.run(nodes.ask(1, "node.info", {}))["broker"]["port"] == 7899
+
+
+def test_in_this_process(cluster: WholeCluster) -> None:
+    """The broker of the same process is asked without a wire."""
+    found = cluster.begin(cluster["meta"].own.nodes.ask(0, "node.info", {}))
+    assert cluster.result(found)["broker"]["name"] == "meta"

@@ -124,7 +124,7 @@ class TestPlacement:
 
     def test_refusing(self, cluster: WholeCluster) -> None:
         """A broker whose disk is full gets no new partitions while others have space."""
-        cluster["b1"].disk.free = Space(free=0, total=1 << 40)
+        cluster["b1"].ground.room.free = Space(free=0, total=1 << 40)
         cluster.advance(7)
         assert isinstance(cluster["b1"].broker.refusing, StorageFull)
         cluster.operate("b1", "topic.create", name="t", partitions=4)

@@ -9,6 +9,7 @@ processes can be held, cut, or end for one of them only; ports can refuse.
 from __future__ import annotations
 
 import errno
+import json
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
@@ -29,17 +30,18 @@ from zope.interface import implementer
 
 from tests.fakes.broker import BEGIN_MS, BrokerDisk, LogKeeper
 from tinymq.broker.broker import Broker
-from tinymq.broker.ports import InlineBackground
+from tinymq.broker.ports import Background, InlineBackground
 from tinymq.client import Client, ClientConfig
 from tinymq.client.core.address import Address
 from tinymq.cluster.far import FarMeta
 from tinymq.cluster.own import OwnMeta
 from tinymq.config import DEFAULT_CONFIG, Config
-from tinymq.errors import UsageError
+from tinymq.connection import LINGER
 from tinymq.meta.registry import Registry, Topic
 from tinymq.meta.server import MetaServer
-from tinymq.service import BrokerService
-from tinymq.storage.sync import InlineSyncer
+from tinymq.service import ADDRESS_FILE, BrokerService
+from tinymq.storage.disk import Disk
+from tinymq.storage.sync import InlineSyncer, Syncer
 from tinymq.testing.links import End
 
 T = TypeVar("T")
@@ -135,8 +137,6 @@ class Machine:
         self.still = False
         self.refuses = False
 
-    # --- the ground of a process ------------------------------------------------
-
     def client(self, url: str, config: ClientConfig | None = None) -> Client:
         """Make a client that lives on this machine."""
         return Client(
@@ -147,6 +147,38 @@ class Machine:
             chance=lambda: 0.5,
             environment={},
         )
+
+
+class MemoryGround:
+    """
+    What a process in memory stands on.
+
+    Args:
+        machine: Where it runs.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self.room = BrokerDisk()
+        self.disk: Disk = self.room
+        self.syncer: Syncer = InlineSyncer(self.disk)
+        self.background: Background = InlineBackground()
+
+    @property
+    def reactor(self) -> Any:
+        """The reactor of the machine as it runs now."""
+        return self._machine.reactor
+
+    def wall(self) -> int:
+        """The wall clock."""
+        return BEGIN_MS + round(self._machine.reactor.seconds() * 1000)
+
+    def client(self, url: str, config: ClientConfig) -> Client:
+        """Make a client that lives on the machine."""
+        return self._machine.client(url, config)
+
+    def close(self) -> None:
+        """Do nothing: there are no threads."""
 
 
 class Process(Machine):
@@ -162,17 +194,8 @@ class Process(Machine):
     def __init__(self, cluster: WholeCluster, name: str, config: Config) -> None:
         super().__init__(cluster, name)
         self.config = config
-        self.disk: Any = BrokerDisk()
-        self.syncer = InlineSyncer(self.disk)
-        self.background = InlineBackground()
+        self.ground = MemoryGround(self)
         self._service: BrokerService | None = None
-
-    def wall(self) -> int:
-        """The wall clock."""
-        return BEGIN_MS + round(self.reactor.seconds() * 1000)
-
-    def close(self) -> None:
-        """Do nothing: there are no threads."""
 
     # --- life -------------------------------------------------------------------
 
@@ -181,10 +204,14 @@ class Process(Machine):
         assert self._service is None, f"{self.name} runs already"
         self.reactor = MachineClock(self)
         self.reactor.rightNow = self.cluster.tester.reactor.rightNow
-        service = BrokerService(self.reactor, self.config, None, lambda reactor, config: self)
+        service = BrokerService(self.reactor, self.config, None, lambda *_: self.ground)
         service.quiet = True
         service.startService()
         self._service = service
+        if isinstance(service._meta, OwnMeta):
+            connection = service._meta._store._connection
+            assert connection is not None
+            connection.execute("PRAGMA synchronous = OFF")  # no test here cuts its power
         if settle:
             self.cluster.settle()
         return self
@@ -194,8 +221,14 @@ class Process(Machine):
         service, self._service = self.service, None
         self.cluster.run(service.stopService())
         self.cluster.settle()
+        if self._wires:  # with peers that do not read what was said at last
+            self.cluster.advance(LINGER)
         assert self.reactor.getDelayedCalls() == [], self.name
-        assert not self.cluster.wires_of(self.name), self.name
+        assert not self._wires, self.name
+
+    @property
+    def _wires(self) -> list[Wire]:
+        return [wire for wire in self.cluster.wires if wire.open_at(self)]
 
     def kill(self, *, unheard: bool = False) -> None:
         """
@@ -276,6 +309,13 @@ class Process(Machine):
         """A topic as this process knows it."""
         return self.registry.by_name[name]
 
+    def told(self) -> dict[str, Any]:
+        """What it tells tools on its machine."""
+        facts: dict[str, Any] = json.loads(
+            Path(self.config.storage.data, ADDRESS_FILE).read_text(encoding="utf-8")
+        )
+        return facts
+
     def folders(self) -> list[str]:
         """The folders of partitions on its disk."""
         return sorted(each.name for each in Path(self.config.storage.data, "topics").glob("*/*"))
@@ -326,6 +366,10 @@ class Wire:
     def alive(self) -> bool:
         """Whether somebody believes in it."""
         return any(end.connected for end in self._ends)
+
+    def open_at(self, machine: Machine) -> bool:
+        """Whether a machine believes in it."""
+        return any(end.connected for end in self._ends if end.machine is machine)
 
     def open(self, factory: IProtocolFactory) -> IProtocol:
         """Connect the near end; the far one when the process over there gets to it."""
@@ -452,6 +496,7 @@ class WholeCluster:
         self.clients: list[Client] = []
         self.logged = LogKeeper()
         globalLogPublisher.addObserver(self.logged)
+        self._observed = True
         self._asking: dict[str, Client] = {}
         self.add("meta", role="meta")
         for number in range(1, brokers + 1):
@@ -533,7 +578,8 @@ class WholeCluster:
 
     def abandon(self) -> None:
         """Let go of everything, however it stands."""
-        if self.logged in globalLogPublisher._observers:
+        if self._observed:
+            self._observed = False
             globalLogPublisher.removeObserver(self.logged)
         for process in self.processes.values():
             if process.running:
@@ -548,15 +594,19 @@ class WholeCluster:
     def settle(self) -> None:
         """Let everything happen that needs no time."""
         for _ in range(_ROUNDS):
-            moved = False
-            for machine in self._machines():
-                moved |= not machine.still and machine.reactor.run_due()
-            for wire in tuple(self.wires):
-                moved |= wire.move()
-            self.wires = [wire for wire in self.wires if wire.alive]
-            if not moved:
+            if not self._move():
                 return
         raise RuntimeError("it never settles: something schedules itself without a delay")
+
+    def _move(self) -> bool:
+        """Let every machine have one turn, and every wire; say whether there was anything to do."""
+        moved = False
+        for machine in self._machines():
+            moved |= not machine.still and machine.reactor.run_due()
+        for wire in tuple(self.wires):
+            moved |= wire.move()
+        self.wires = [wire for wire in self.wires if wire.alive]
+        return moved
 
     def _next_due(self) -> float | None:
         times = (
@@ -596,10 +646,18 @@ class WholeCluster:
                 raise TimeoutError(f"no outcome within {timeout:g} s of the fake clock")
             self._move_to(due)
             self.settle()
-        return result_of(outcome)  # type: ignore[no-any-return]
+        return self.result(outcome)  # type: ignore[no-any-return]
+
+    @staticmethod
+    def result(outcome: list[Any]) -> Any:
+        """Return or raise the outcome of what `begin` began."""
+        (result,) = outcome
+        if isinstance(result, Failure):
+            result.raiseException()
+        return result
 
     def begin(self, waiting: Awaitable[Any]) -> list[Any]:
-        """Begin to wait, and return a list that gets the outcome; see `result_of`."""
+        """Begin to wait, and return a list that gets the outcome, for `result`."""
         outcome: list[Any] = []
 
         async def wait() -> Any:
@@ -609,15 +667,15 @@ class WholeCluster:
         return outcome
 
     def until(self, holds: Callable[[], object], timeout: float = PATIENCE) -> float:
-        """Let time pass until something holds, and return how long that took."""
+        """Let time pass until something holds, to the turn, and return how long that took."""
         began = self.now
-        self.settle()
         while not holds():
+            if self._move():
+                continue
             due = self._next_due()
             if due is None or due > began + timeout:
                 raise TimeoutError(f"it did not come to hold within {timeout:g} s")
             self._move_to(due)
-            self.settle()
         return self.now - began
 
     # --- breaking ---------------------------------------------------------------
@@ -690,13 +748,3 @@ class WholeCluster:
             found += [record.value for record in batch]
         consumer.close()
         return found
-
-
-def result_of(outcome: list[Any]) -> Any:
-    """Return the one outcome, or raise it."""
-    (result,) = outcome
-    if isinstance(result, Failure):
-        result.raiseException()
-    if isinstance(result, BaseException):
-        raise UsageError(str(result))
-    return result

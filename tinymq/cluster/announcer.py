@@ -83,6 +83,7 @@ class Telling:
         self._running: Deferred[None] | None = None
         self._woken: Deferred[None] | None = None
         self._unwatch = meta.watch(self._changed)
+        self._client.on_links(self._link_changed)
         self._heard = True
         #: Whether topics came or went since the server was told last.
         self._news = False
@@ -105,15 +106,21 @@ class Telling:
         await self._client.close()
 
     def _changed(self, before: Registry, after: Registry) -> None:
-        if not after.touched:
-            return
+        if after.touched:
+            self._wake()
+
+    def _link_changed(self) -> None:
+        if self._client.failing:  # a server that comes back knows nothing
+            self._wake()
+
+    def _wake(self) -> None:
         self._news = True
         if self._woken is not None and not self._woken.called:
             self._woken.callback(None)
 
     async def _run(self) -> None:
         while True:
-            self._news = False
+            self._news, sure = False, self._told is not None
             try:
                 await self._tell()
             except (ClientError, WireError) as error:
@@ -121,6 +128,8 @@ class Telling:
                 await self._pause(PAUSE_SECONDS)
                 continue
             self._note_answer()
+            if sure and self._told is None:  # it had forgotten: say everything, now
+                continue
             if not self._news:
                 self._woken = Deferred()
                 await self._woken.addTimeout(BEAT_SECONDS, self._reactor, lambda *_: None)

@@ -13,11 +13,11 @@ from twisted.logger import Logger
 from tinymq.broker.broker import Broker
 from tinymq.client.core.config import ClientConfig
 from tinymq.cluster.forwarding import Forwarding
-from tinymq.cluster.identity import REPLICA_FILE, read_number, write_number
+from tinymq.cluster.identity import META_FILE, REPLICA_FILE, read_number, write_number
 from tinymq.cluster.remote import RemoteMeta
 from tinymq.cluster.spare import SpareIds
 from tinymq.config import Config
-from tinymq.errors import ConfigError, MetaUnavailable, StateError
+from tinymq.errors import ConfigError, MetaUnavailable, StateError, TinyMQError
 from tinymq.ground import Ground
 from tinymq.meta.replica import Replica
 from tinymq.node import Node
@@ -81,11 +81,12 @@ class FarMeta:
             self,
         )
         self._broker: Broker | None = None
+        self._unkept = False
         self._reminded_at: float | None = None
 
     def _check_folder(self) -> None:
         disk, path = self._folder.disk, self._folder.path
-        if disk.read_file(f"{path}/meta.sqlite") is not None:
+        if disk.read_file(f"{path}/{META_FILE}") is not None:
             raise ConfigError(
                 f"the data folder {path} belongs to a process with a MetaServer of its own; "
                 "start it with --role all (or meta), or give another folder"
@@ -152,6 +153,7 @@ class FarMeta:
         if member.id != self._number:  # kept at once, or the next attempt would get another one
             self._number = broker.id = member.id
             write_number(self._folder, member.id)
+        self.spare.take()  # in a folder that was copied or restored, it may have been used
         await self.directory.catch_up()
 
     def _remind(self, text: str, error: Exception) -> None:
@@ -189,5 +191,9 @@ class FarMeta:
         """Keep what is known, for the next start."""
         try:
             self._replica.save(self._folder.disk, self._path)
-        except OSError as error:
-            self._log.error("the replica cannot be kept: {error}", error=error)
+        except (OSError, TinyMQError) as error:
+            if not self._unkept:
+                self._log.error("what is known of topics cannot be kept: {error}", error=error)
+            self._unkept = True
+        else:
+            self._unkept = False

@@ -73,10 +73,13 @@ class ClusterNodes:
         self._own = own
         self._here = LocalNode(node)
         self._reaches: dict[int, _Reach] = {}
+        self._stopped = False
         self._unwatch = meta.watch(self._changed)
 
     async def ask(self, broker_id: int, operation: str, arguments: Mapping[str, Any]) -> Result:
         """Ask one broker."""
+        if self._stopped:
+            raise ConnectionLost("this process stops, and asks nobody any more")
         if broker_id == self._own:
             return await self._here.ask(broker_id, operation, arguments)
         client = self._client(broker_id)
@@ -109,6 +112,7 @@ class ClusterNodes:
 
     async def stop(self) -> None:
         """Close every connection."""
+        self._stopped = True
         self._unwatch()
         reaches, self._reaches = self._reaches, {}
         for reach in reaches.values():

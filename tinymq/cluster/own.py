@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
 
 from tinymq.broker.broker import Broker
 from tinymq.broker.directory import LocalDirectory
 from tinymq.cluster.announcer import Announcer
-from tinymq.cluster.identity import REPLICA_FILE, read_number, write_number
+from tinymq.cluster.identity import META_FILE, REPLICA_FILE, read_number, write_number
 from tinymq.cluster.keeping import Keeping
 from tinymq.cluster.nodes import ClusterNodes
 from tinymq.config import Config
@@ -20,9 +19,6 @@ from tinymq.meta.store import Store
 from tinymq.node import Node
 from tinymq.operations import Operations
 from tinymq.storage.folder import DataFolder
-
-#: The MetaServer's store in the data folder.
-META_FILE: Final = "meta.sqlite"
 
 
 class OwnMeta:

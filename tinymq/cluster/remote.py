@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from attrs import define
 from twisted.internet.defer import CancelledError, Deferred, ensureDeferred
+from twisted.internet.defer import TimeoutError as DeferredTimeout
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
@@ -47,6 +48,8 @@ WAIT_MS: Final = 5_000
 #: Seconds between attempts while the MetaServer does not answer, first and longest.
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 2.0
+#: Seconds that the MetaServer has to take note that a broker leaves.
+LEAVE_SECONDS: Final = 2.0
 #: Seconds that a topic made elsewhere has to arrive here.
 ARRIVAL_SECONDS: Final = 5.0
 
@@ -178,7 +181,7 @@ class RemoteMeta:
     def producer_ids(self, done: Callable[[range | WireError], None]) -> None:
         """Ask for producer ids; one block is kept for when the MetaServer is away."""
         spare = self._home.spare.take()
-        if spare is None:
+        if not spare:
             ensureDeferred(_told(self._block(), done))
         else:
             done(spare)
@@ -187,7 +190,9 @@ class RemoteMeta:
 
     async def _block(self) -> range:
         result = await self.ask("meta.producer_ids")
-        return range(result["first"], result["first"] + result["count"])
+        ids = range(result["first"], result["first"] + result["count"])
+        self._home.spare.given(ids)
+        return ids
 
     async def _refill(self) -> None:
         with suppress(TinyMQError):
@@ -256,6 +261,7 @@ class RemoteMeta:
             port=port,
             zone=config.cluster.zone,
             version=__version__,
+            producers=self._home.spare.end,
             cluster="" if self._replica.is_empty else self.registry.cluster.hex(),
         )
         self._replica.check_cluster(bytes.fromhex(result["cluster"]))
@@ -298,9 +304,10 @@ class RemoteMeta:
             following.cancel()
         member, self._member = self._member, None
         if member is not None and self._trouble is None:
+            telling = self._tell("meta.leave", id=member.id, lease=member.lease)
             try:
-                await self._tell("meta.leave", id=member.id, lease=member.lease)
-            except TinyMQError as error:
+                await Deferred.fromCoroutine(telling).addTimeout(LEAVE_SECONDS, self._reactor)
+            except (TinyMQError, DeferredTimeout) as error:
                 self._log.info("leaving failed: {error}", error=error)
         await self._membership.close()
         await self._client.close()
@@ -344,6 +351,7 @@ class RemoteMeta:
                 revision=-1 if replica.is_empty else replica.registry.revision,
                 wait_ms=wait_ms,
                 load=self._home.load,
+                producers=self._home.spare.end,
             )
         )
         replica.apply(page)

@@ -30,9 +30,6 @@ from tinymq.meta.registry import Registry
 from tinymq.storage.disk import Disk
 from tinymq.storage.sealed import seal, unseal
 
-#: The file's name in the data folder.
-NAME: Final = "replica"
-
 _MAGIC: Final = b"TMQR"
 _VERSION: Final = 1
 _CLUSTER: Final = "cluster"

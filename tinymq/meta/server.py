@@ -250,6 +250,17 @@ class MetaServer(Membership):
         first = self._count_up("producers", count)
         return range(first, first + count)
 
+    def skip_producers(self, end: int) -> None:
+        """
+        Give out no producer id that was given out before this store was restored from a backup.
+
+        Args:
+            end: All ids that somebody was given are lower.
+        """
+        behind = end - self._count("producers")
+        if behind > 0:
+            self._count_up("producers", behind)
+
 
 def _check_same(
     existing: Topic, partitions: int | None, wanted: TopicConfig, said: Settings

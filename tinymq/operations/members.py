@@ -37,6 +37,7 @@ class Members(Base):
         own = self._registry.cluster.hex()
         if told["cluster"] and told["cluster"] != own:
             raise foreign(told["cluster"], own)
+        self._meta.skip_producers(told["producers"])
         info = self._meta.register(
             told["id"],
             told["name"],
@@ -67,6 +68,7 @@ class Members(Base):
         info = self._meta.member(told["id"], told["lease"])
         self._heard(info, caller, Load.from_mapping(told["load"]))
         self._has_followed(info.id, told["revision"])
+        self._meta.skip_producers(told["producers"])
         await self._changed_since(told["revision"], told["wait_ms"] / 1000, caller)
         return self._meta.changes(told["cursor"]).to_mapping()
 
@@ -103,6 +105,8 @@ class Members(Base):
 
 _ID: Final = Parameter("id", integer(0, I32))
 _LEASE: Final = Parameter("lease", integer(0, I64))
+#: All producer ids that the broker was ever given are lower.
+_PRODUCERS: Final = Parameter("producers", integer(0, I64), default=0)
 
 MEMBER_OPERATIONS: Final[dict[str, Operation]] = table(
     Operation(
@@ -117,6 +121,7 @@ MEMBER_OPERATIONS: Final[dict[str, Operation]] = table(
             Parameter("zone", text(200), default=""),
             Parameter("version", text(100), default=""),
             Parameter("cluster", text(32), default=""),
+            _PRODUCERS,
         ),
         Members.register,
         caller=True,
@@ -132,6 +137,7 @@ MEMBER_OPERATIONS: Final[dict[str, Operation]] = table(
             Parameter("revision", integer(-1, I64), default=-1),
             Parameter("wait_ms", integer(0, MOST_WAIT_MS), default=0),
             Parameter("load", mapping, default={}),
+            _PRODUCERS,
         ),
         Members.follow,
         caller=True,

@@ -21,7 +21,7 @@ class Watching(Base):
         await self._changed_since(revision, wait_ms / 1000, caller)
         found = self._meta.described_changes(revision)
         rows = [{"what": each.what, "name": each.name, "change": each.change} for each in found]
-        return {"revision": self._revision, "changes": rows}
+        return {"revision": max(revision, self._revision), "changes": rows}
 
 
 WATCH_OPERATIONS: Final[dict[str, Operation]] = table(
