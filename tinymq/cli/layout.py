@@ -152,7 +152,10 @@ def is_free(address: Address) -> bool:
             raise Failed(f"{address.host!r} is no host", status=USAGE) from None
         except OSError as error:
             if error.errno == errno.EADDRNOTAVAIL:
-                raise Failed(f"{address.host} is no address of this machine") from None
+                raise Failed(
+                    f"{address.host} is no address of this machine",
+                    "give one of its own with --listen or --http",
+                ) from None
             return False
     return True
 
@@ -275,7 +278,10 @@ def _broker_address(known: Address, listen: Address, number: int, taken: set[int
         if address.port not in taken and is_free(address):
             taken.add(address.port)
             return address
-    raise Failed(f"there is no free port for broker-{number} behind {listen}")
+    raise Failed(
+        f"there is no free port for broker-{number} behind {listen}",
+        "choose another place with --listen; brokers listen behind it",
+    )
 
 
 def _candidates(listen: Address, number: int) -> Iterator[Address]:

@@ -12,6 +12,7 @@ from typing import Final
 
 from tinymq.config import DEFAULT_CONFIG, Config
 from tinymq.errors import InvalidRequest, StateError
+from tinymq.meta.address import check_address
 from tinymq.meta.entries import Delete, Put, Write
 from tinymq.meta.following import Clocks, Following
 from tinymq.meta.placement import Load, Standing
@@ -26,7 +27,6 @@ BROKER_SECONDS: Final = 15.0
 LOST_SECONDS: Final = 3.0
 
 _MOST_BROKER: Final = 2**31 - 1
-_MOST_HOST: Final = 255
 _MOST_VERSION: Final = 100
 
 
@@ -289,8 +289,7 @@ def _checked(broker_id: int, address: tuple[str, int], zone: str) -> tuple[str, 
     host, port = address
     if not 0 <= broker_id <= _MOST_BROKER:
         raise InvalidRequest(f"{broker_id} is no broker's number", field="id")
-    if not 0 < len(host) <= _MOST_HOST or not 0 <= port < 1 << 16:
-        raise InvalidRequest(f"{host[:40]!a}:{port} is no address", field="host")
+    check_address(host, port, lowest=0)
     if zone:
         valid_name(zone)
     return host, port
