@@ -210,9 +210,9 @@ class TestBrowsing:
         outcome: list[Page] = []
         looking = console.browse("wide", None, start, len(offsets), MANY)
         Deferred.fromCoroutine(looking).addCallback(outcome.append)
-        assert outcome == []
-        assert len(fixture.clock.getDelayedCalls()) >= 1
-        fixture.turn()
+        for _ in range(5):
+            assert outcome == []
+            fixture.turn()
         (page,) = outcome
         shown = [(each.partition, each.offset) for each in page.records]
         assert shown == offsets

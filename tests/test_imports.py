@@ -56,7 +56,7 @@ ALLOWED: dict[str, set[str]] = {
     "reports": {"storage", "broker", "meta", "stats", "maps"},
     "board": {"broker", "meta", "stats", "reports"},
     "feeds": {"broker", "meta", "stats", "reports", "board", "clockwork", "operations"},
-    "listing": {"broker", "meta", "stats", "board", "sampling"},
+    "listing": {"broker", "meta", "stats", "board", "sampling", "history", "clockwork"},
     "sampling": {"broker", "meta", "stats", "reports", "board", "history", "clockwork"},
     "console": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
     | {"reports", "board", "feeds", "vitals", "maps", "sampling", "listing", "client", "node"}
