@@ -19,6 +19,7 @@ from attrs import frozen
 from typing_extensions import override
 
 from tinymq.cli.failure import REFUSED, USAGE, Failed
+from tinymq.cli.values import host_port
 
 #: What is remembered, in the folder.
 FILE: Final = "up.json"
@@ -78,7 +79,7 @@ class Address:
 
     @override
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return host_port(self.host, self.port)
 
 
 DEFAULT_LISTEN: Final = Address("127.0.0.1", 7800)
