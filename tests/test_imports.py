@@ -78,7 +78,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"client", "gateways", "console", "sampling", "logs", "node", "cluster", "ground"},
     "testing": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol"}
     | {"client", "aio", "sync", "console", "logs", "service", "node", "cluster", "verify"},
-    "embedded": {"service"},
+    "embedded": {"service", "client"},
     "tap": {"logs", "service", "process"},
     "__init__": {"client"},
     "__main__": {"cli"},
