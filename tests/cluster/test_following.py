@@ -10,6 +10,7 @@ import pytest
 from tests.cluster.conftest import Make
 from tests.fakes.whole_cluster import WholeCluster
 from tinymq.errors import MetaUnavailable, StateError, WireError
+from tinymq.meta.registry import Registry
 
 
 def topic(cluster: WholeCluster, name: str = "t", partitions: int = 2) -> None:
@@ -225,10 +226,39 @@ def test_full_disk(cluster: WholeCluster) -> None:
     cluster.advance(12)
     assert sorted(cluster["b1"].registry.by_name) == ["a", "b"]
     assert cluster.said("what is known of topics cannot be kept") == 1
-    assert cluster.said("refuses this broker") == 0
+    assert cluster.said("cannot be followed") == 0
     cluster["b1"].ground.room.room = None
     cluster.advance(6)
     cluster["b1"].kill()
     cluster["meta"].kill()
     cluster["b1"].start()
     assert sorted(cluster["b1"].registry.by_name) == ["a", "b"]
+
+
+def test_mistakes_of_ours(cluster: WholeCluster) -> None:
+    """Whatever goes wrong when a broker takes news, it follows on and says what happened."""
+
+    def stumble(before: Registry, after: Registry) -> None:
+        raise ValueError("a mistake")
+
+    unwatch = cluster["b1"].far.directory.watch(stumble)
+    for number in range(5):
+        topic(cluster, f"t{number}")
+        cluster.advance(10)
+    unwatch()
+    cluster.advance(5)
+    assert len(cluster["b1"].registry.by_name) == 5
+    assert sorted(cluster.meta.registry.brokers) == [1, 2]
+    assert len(cluster.logged.failures) == 5
+    cluster.logged.events.clear()
+
+
+def test_name_of_one_that_was_given_none(make: Make) -> None:
+    """A broker without a name of its own is called by its number, also after a lonely start."""
+    cluster = make(1, broker__name="tinymq").start()
+    cluster["b1"].stop()
+    cluster["meta"].stop()
+    cluster["b1"].start()
+    cluster["meta"].start()
+    cluster.advance(3)
+    assert cluster["b1"].broker.name == "broker-1"

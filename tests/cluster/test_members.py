@@ -11,6 +11,7 @@ from tests.cluster.conftest import Make
 from tests.fakes.whole_cluster import WholeCluster
 from tinymq.errors import InvalidRequest, StateError
 from tinymq.meta.membership import BROKER_SECONDS, LOST_SECONDS
+from tinymq.protocol import MOST_OPERATIONS
 
 
 def live(cluster: WholeCluster) -> list[int]:
@@ -279,3 +280,38 @@ def test_other_role(make: Make) -> None:
         with pytest.raises(SystemExit, match=hint):
             process.start()
         process.config = usual
+
+
+def test_other_role_without_replica(make: Make) -> None:
+    """So it does when the broker's replica is gone: its partitions are not taken for its own."""
+    cluster = make(1).start()
+    cluster.operate("b1", "topic.create", name="t")
+    cluster.publish(cluster.client("b1"), "t", b"v")
+    cluster["b1"].stop()
+    process = cluster["b1"]
+    usual = process.config
+    Path(usual.storage.data, "replica").unlink()
+    process.config = usual.changed({"cluster.role": "all", "cluster.meta": ()})
+    with pytest.raises(SystemExit, match="--role broker"):
+        process.start()
+    process.config = usual
+
+
+def test_busy_connection(cluster: WholeCluster) -> None:
+    """A broker whose forwarded operations are too many at a time stays the member that it is."""
+    lease = cluster.meta.registry.brokers[1].lease
+    cluster["b2"].still = True  # so that operations take long
+    clients = [cluster.client("b1") for _ in range(3)]
+    for client in clients:
+        cluster.run(client.admin.operate("broker.info"))
+    waiting = [
+        cluster.begin(client.admin.operate("broker.info", broker="b2"))
+        for client in clients
+        for _ in range(MOST_OPERATIONS // 2)
+    ]
+    cluster["b1"].ground.room.room = 0
+    cluster["b1"].far.spare.take()
+    cluster.advance(12)
+    assert all(waiting)
+    assert cluster.meta.registry.brokers[1].lease == lease
+    cluster["b1"].ground.room.room = None

@@ -14,7 +14,7 @@ from tinymq.broker.broker import Broker
 from tinymq.client.core.config import ClientConfig
 from tinymq.cluster.forwarding import Forwarding
 from tinymq.cluster.identity import META_FILE, REPLICA_FILE, read_number, write_number
-from tinymq.cluster.remote import RemoteMeta
+from tinymq.cluster.remote import Member, RemoteMeta
 from tinymq.cluster.spare import SpareIds
 from tinymq.config import Config
 from tinymq.errors import ConfigError, MetaUnavailable, StateError, TinyMQError
@@ -28,6 +28,8 @@ from tinymq.storage.folder import DataFolder
 HELD_SECONDS: Final = 20.0
 #: Seconds between attempts to register while starting.
 PAUSE_SECONDS: Final = 0.5
+#: Seconds after which the broker's load is looked at anew: that counts all its partitions.
+LOAD_SECONDS: Final = 1.0
 #: Seconds between two lines about a MetaServer that does not answer.
 REMIND_SECONDS: Final = 10.0
 
@@ -81,12 +83,14 @@ class FarMeta:
             self,
         )
         self._broker: Broker | None = None
+        self._load: dict[str, Any] = {}
+        self._loaded_at = -LOAD_SECONDS
         self._unkept = False
         self._reminded_at: float | None = None
 
     def _check_folder(self) -> None:
         disk, path = self._folder.disk, self._folder.path
-        if disk.read_file(f"{path}/{META_FILE}") is not None:
+        if disk.exists(f"{path}/{META_FILE}"):
             raise ConfigError(
                 f"the data folder {path} belongs to a process with a MetaServer of its own; "
                 "start it with --role all (or meta), or give another folder"
@@ -149,7 +153,7 @@ class FarMeta:
         broker = self._broker
         assert broker is not None
         member = await self.directory.register(broker.id, broker.address)
-        broker.name = member.name
+        self.registered(member)
         if member.id != self._number:  # kept at once, or the next attempt would get another one
             self._number = broker.id = member.id
             write_number(self._folder, member.id)
@@ -177,15 +181,24 @@ class FarMeta:
         await self.directory.stop()
         self.save()
 
-    def refused(self, error: StateError | None) -> None:
+    def registered(self, member: Member) -> None:
+        """Take the name that the MetaServer gave, and publish again."""
+        assert self._broker is not None
+        self._broker.name = member.name
+        self._broker.refuse(None, "cluster")
+
+    def refused(self, error: StateError) -> None:
         """Publish nothing while another process may have the same partitions."""
         assert self._broker is not None
         self._broker.refuse(error, "cluster")
 
     @property
     def load(self) -> dict[str, Any]:
-        """How much the broker has to do."""
-        return {} if self._broker is None else self._broker.load
+        """How much the broker has to do, as of the last second: it is told with every question."""
+        now = self._reactor.seconds()
+        if self._broker is not None and now >= self._loaded_at + LOAD_SECONDS:
+            self._load, self._loaded_at = self._broker.load, now
+        return self._load
 
     def save(self) -> None:
         """Keep what is known, for the next start."""

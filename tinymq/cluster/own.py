@@ -50,7 +50,6 @@ class OwnMeta:
         self._check_folder()
         self._store = Store(
             Path(folder.path) / META_FILE,
-            create=not folder.topics(),
             monotonic=ground.reactor.seconds,
         )
         opened.callback(self._store.close)
@@ -59,10 +58,15 @@ class OwnMeta:
 
     def _check_folder(self) -> None:
         disk, path = self._folder.disk, self._folder.path
-        if disk.read_file(f"{path}/{REPLICA_FILE}") is not None:
+        if disk.exists(f"{path}/{REPLICA_FILE}"):
             raise ConfigError(
                 f"the data folder {path} belongs to a broker whose MetaServer is elsewhere; "
                 "start it with --role broker --meta HOST:PORT, or give another folder"
+            )
+        if self._folder.topics() and not disk.exists(f"{path}/{META_FILE}"):
+            raise ConfigError(
+                f"{path}/{META_FILE} is missing: restore it from a backup; or, if this broker's "
+                "MetaServer is elsewhere, start it with --role broker --meta HOST:PORT"
             )
         if not self._leads and self._folder.topics():
             raise ConfigError(

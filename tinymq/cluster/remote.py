@@ -89,12 +89,20 @@ class Home(Protocol):
     def save(self) -> None:
         """Bring the replica, which has changed, to the disk."""
 
-    def refused(self, error: StateError | None) -> None:
+    def registered(self, member: Member) -> None:
         """
-        Hear that another process has this broker's number.
+        Hear that the broker is registered.
 
         Args:
-            error: Why; None when it is over.
+            member: As what.
+        """
+
+    def refused(self, error: StateError) -> None:
+        """
+        Hear that the broker cannot be registered: another process has its number or name.
+
+        Args:
+            error: Why.
         """
 
 
@@ -133,6 +141,7 @@ class RemoteMeta:
         #: Why nobody is asked; None while the MetaServer answers.
         self._trouble: MetaUnavailable | None = None
         self._complaint = ""
+        self._refilling = False
 
     # --- the directory ------------------------------------------------------------
 
@@ -185,7 +194,6 @@ class RemoteMeta:
             ensureDeferred(_told(self._block(), done))
         else:
             done(spare)
-            # Without a new one now, the next answer of the MetaServer will bring it.
             ensureDeferred(self._refill())
 
     async def _block(self) -> range:
@@ -195,12 +203,13 @@ class RemoteMeta:
         return ids
 
     async def _refill(self) -> None:
+        """Have a block in store; if that fails, the next answer of the MetaServer has it tried."""
+        if self._refilling or self._home.spare:
+            return
+        self._refilling = True
         with suppress(TinyMQError):
-            await self._fill()
-
-    async def _fill(self) -> None:
-        if not self._home.spare:
             self._home.spare.put(await self._block())
+        self._refilling = False
 
     async def ask(self, operation: str, /, **arguments: Any) -> Result:
         """
@@ -279,7 +288,6 @@ class RemoteMeta:
         """
         while await self._follow_once(0):
             pass
-        await self._fill()
 
     def start(self, broker_id: int, address: tuple[str, int]) -> None:
         """
@@ -292,10 +300,10 @@ class RemoteMeta:
         self._address = address
         self._following = ensureDeferred(self._follow(broker_id))
         self._following.addErrback(self._ended)
+        ensureDeferred(self._refill())
 
     def _ended(self, failure: Any) -> None:
-        if not failure.check(CancelledError, ClosedError):
-            self._log.failure("following the MetaServer has ended", failure)
+        failure.trap(CancelledError, ClosedError)
 
     async def stop(self) -> None:
         """Follow no more, and leave."""
@@ -318,11 +326,10 @@ class RemoteMeta:
             try:
                 if self._member is None:
                     assert self._address is not None
-                    await self.register(broker_id, self._address)
-                    self._home.refused(None)
+                    self._home.registered(await self.register(broker_id, self._address))
                 # One that comes back says so at once.
                 await self._follow_once(WAIT_MS if self._trouble is None else 0)
-                await self._fill()
+                ensureDeferred(self._refill())
                 self._complaint, pause = "", FIRST_PAUSE
                 continue
             except MetaUnavailable as error:
@@ -334,6 +341,10 @@ class RemoteMeta:
                 self._member = None
             except WireError as error:
                 self._complain(error)
+            except (CancelledError, ClosedError):
+                raise
+            except Exception:  # noqa: BLE001 - a broker that follows no more is taken for dead
+                self._log.failure("following the MetaServer failed")
             await deferLater(self._reactor, pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -362,10 +373,10 @@ class RemoteMeta:
         return page.more
 
     def _complain(self, error: WireError) -> None:
-        """Log, once, what the MetaServer cannot do for this broker."""
+        """Log, once, why following gets no further."""
         if self._complaint != type(error).__name__:
             self._complaint = type(error).__name__
-            self._log.error("the MetaServer refuses this broker: {error}", error=error)
+            self._log.error("the MetaServer cannot be followed: {error}", error=error)
 
     def _note_reached(self) -> None:
         if self._trouble is not None:

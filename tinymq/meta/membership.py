@@ -51,6 +51,8 @@ class Membership(Following):
         super().__init__(store, config, clocks, history)
         #: Leases of brokers whose link ended; of all of them, when the MetaServer starts.
         self._lost = {broker.lease for broker in self.registry.brokers.values()}
+        #: Leases of brokers that were not heard since the MetaServer started.
+        self._unheard = set(self._lost)
         #: By what link each lease was renewed last.
         self._links: dict[int, object] = {}
         self._loads: dict[int, Load] = {}
@@ -178,9 +180,15 @@ class Membership(Following):
         """
         self._store.renew(self.member(broker.id, broker.lease).lease)
         self._lost.discard(broker.lease)
+        self._unheard.discard(broker.lease)
         self._links[broker.lease] = link
         if load is not None:
             self._loads[broker.id] = load
+
+    @property
+    def has_heard_all(self) -> bool:
+        """Whether every broker that was live when the MetaServer started was heard, or is gone."""
+        return not self._unheard
 
     def standings(self) -> dict[int, Standing]:
         """
@@ -251,6 +259,7 @@ class Membership(Following):
     def _forget_ended(self) -> None:
         live = {broker.lease for broker in self.registry.brokers.values()}
         self._lost &= live
+        self._unheard &= live
         self._links = {lease: link for lease, link in self._links.items() if lease in live}
 
     def forgive(self) -> None:

@@ -11,10 +11,13 @@ from tinymq.meta.registry import BrokerInfo
 from tinymq.meta.replica import foreign
 from tinymq.operation import Operation, Parameter, Result, table
 from tinymq.operations.base import Base
+from tinymq.operations.waiting import until
 from tinymq.wire.fields import I32, I64, integer, mapping, text
 
 #: Seconds that a broker's question for changes may wait; it is its sign of life, too.
 MOST_WAIT_MS: Final = 5_000
+#: Seconds that brokers have to be heard after a start of the MetaServer, before ids are given out.
+HEARD_SECONDS: Final = 3.0
 
 
 class Members(Base):
@@ -66,9 +69,9 @@ class Members(Base):
     async def follow(self, caller: Caller, **told: Any) -> Result:
         """Tell a broker what has changed since a cursor, waiting for something if need be."""
         info = self._meta.member(told["id"], told["lease"])
+        self._meta.skip_producers(told["producers"])  # before anybody is given ids who waited
         self._heard(info, caller, Load.from_mapping(told["load"]))
         self._has_followed(info.id, told["revision"])
-        self._meta.skip_producers(told["producers"])
         await self._changed_since(told["revision"], told["wait_ms"] / 1000, caller)
         return self._meta.changes(told["cursor"]).to_mapping()
 
@@ -80,8 +83,14 @@ class Members(Base):
         self._log.info("{name} (broker {id}) has left", name=info.name, id=id)
         return {}
 
-    def identities(self) -> Result:
-        """Give out producer ids that nobody else has or will have."""
+    async def identities(self, caller: Caller) -> Result:
+        """
+        Give out producer ids that nobody else has or will have.
+
+        Brokers say which they were given: after a start from an old backup, only they know.
+        """
+        meta, scheduler = self._meta, self._broker.scheduler
+        await until(self._follow, lambda: meta.has_heard_all, HEARD_SECONDS, scheduler, caller)
         given = self._meta.producer_ids()
         return {"first": given.start, "count": len(given)}
 
@@ -143,5 +152,5 @@ MEMBER_OPERATIONS: Final[dict[str, Operation]] = table(
         caller=True,
     ),
     Operation("meta.leave", "cluster", True, (_ID, _LEASE), Members.leave),
-    Operation("meta.producer_ids", "cluster", True, (), Members.identities),
+    Operation("meta.producer_ids", "cluster", True, (), Members.identities, caller=True),
 )
