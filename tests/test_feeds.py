@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from twisted.internet.defer import Deferred
-from twisted.logger import globalLogPublisher
 
 from tests.fakes.broker import BrokerFixture, LogKeeper
 from tests.fakes.cluster import Cluster, page, registry, report, topic
@@ -91,12 +90,6 @@ def poller(cluster: Cluster) -> Poller:
     return Poller(cluster.board, lambda: cluster.registry, cluster.nodes, cluster.clock)
 
 
-@pytest.fixture
-def logged() -> LogKeeper:
-    """What is logged meanwhile."""
-    return LogKeeper()
-
-
 class TestPoller:
     def test_every_second(self, cluster: Cluster, poller: Poller) -> None:
         """Each other broker is asked once a second for what moved since its last answer."""
@@ -143,7 +136,6 @@ class TestPoller:
         self, cluster: Cluster, poller: Poller, error: Exception | None, logged: LogKeeper
     ) -> None:
         """An error ends one question, not the asking; what cannot be read is logged."""
-        globalLogPublisher.addObserver(logged)
         poller.start()
         if error is None:
             cluster.nodes.open.pop(0).callback({"rows": 1})
@@ -154,14 +146,12 @@ class TestPoller:
         cluster.nodes.answer(2, page(1, (T, 1, report(5))))
         assert cluster.board.places(T)[1].report.end == 5
         poller.stop()
-        globalLogPublisher.removeObserver(logged)
         assert len(logged.failures) == (error is None)
 
     def test_unreadable_again_and_again(
         self, cluster: Cluster, poller: Poller, logged: LogKeeper
     ) -> None:
         """A broker that nobody understands is told of once, not every second."""
-        globalLogPublisher.addObserver(logged)
         poller.start()
         for answer in ({"rows": 1}, {"rows": 1}, None, {"rows": 1}):
             if answer is None:
@@ -170,7 +160,6 @@ class TestPoller:
                 cluster.nodes.open.pop(0).callback(answer)
             cluster.clock.advance(1)
         poller.stop()
-        globalLogPublisher.removeObserver(logged)
         assert len(logged.failures) == 2
 
     def test_stopped_while_asking(self, cluster: Cluster, poller: Poller) -> None:

@@ -35,7 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"operation", "catalog", "caller"},
     "traffic": {"stats"},
     "connection": {"wire", "broker", "stats", "caller", "traffic"},
-    "connections": {"wire", "broker", "stats", "connection"},
+    "connections": {"wire", "broker", "stats", "connection", "clockwork"},
     "protocol": {"wire", "broker", "meta", "stats", "operations"}
     | {"caller", "connection", "connections"},
     "cluster": {"wire", "storage", "meta", "broker", "client", "stats"}
@@ -56,7 +56,7 @@ ALLOWED: dict[str, set[str]] = {
     "reports": {"storage", "broker", "meta", "stats", "maps"},
     "board": {"broker", "meta", "stats", "reports"},
     "feeds": {"broker", "meta", "stats", "reports", "board", "clockwork", "operations"},
-    "listing": {"broker", "meta", "stats", "board", "sampling"},
+    "listing": {"broker", "meta", "stats", "board", "sampling", "history", "clockwork"},
     "sampling": {"broker", "meta", "stats", "reports", "board", "history", "clockwork"},
     "console": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
     | {"reports", "board", "feeds", "vitals", "maps", "sampling", "listing", "client", "node"}
@@ -78,7 +78,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"client", "gateways", "console", "sampling", "logs", "node", "cluster", "ground"},
     "testing": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol"}
     | {"client", "aio", "sync", "console", "logs", "service", "node", "cluster", "verify"},
-    "embedded": {"service"},
+    "embedded": {"service", "client"},
     "tap": {"logs", "service", "process"},
     "__init__": {"client"},
     "__main__": {"cli"},

@@ -29,7 +29,9 @@ class CountedListing(Listing):
 
     def __init__(self, cluster: Cluster) -> None:
         sampler = Sampler(cluster.board, lambda: cluster.registry, cluster.clock, cluster.wall)
-        super().__init__(cluster.board, sampler, lambda: cluster.registry, cluster.wall)
+        super().__init__(
+            cluster.board, sampler, lambda: cluster.registry, cluster.clock, cluster.wall
+        )
         self.sampler = sampler
         self.made: list[str] = []
 
@@ -63,6 +65,36 @@ def test_only_what_moved(cluster: Cluster) -> None:
     cluster.say(2, 2, (T, 1, report(8)))
     assert {each.name: each.messages for each in listing.rows()} == {"t": 11, "u": 9}
     assert listing.made == ["t"]
+
+
+def test_very_many(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where many topics move, a look makes some rows, and later turns the others."""
+    many = [topic(f"t{number}", 1) for number in range(5)]
+    cluster.registry = registry(*many, brokers=(1,), revision=2)
+    cluster.say(1, 2, *((each, 0, report(1)) for each in many))
+    listing = CountedListing(cluster)
+    assert [row.messages for row in listing.rows()] == [1] * 5
+    monkeypatch.setattr("tinymq.listing.SLICE", 42)
+    cluster.say(1, 3, *((each, 0, report(2)) for each in many))
+    assert sum(row.messages for row in listing.rows()) == 5 + 2
+    assert sum(row.messages for row in listing.rows()) == 5 + 4
+    cluster.clock.advance(0)
+    listing.made.clear()
+    assert sum(row.messages for row in listing.rows()) == 5 + 5
+    assert listing.made == []
+    assert cluster.clock.getDelayedCalls() == []
+
+
+def test_made_before_anybody_looks(cluster: Cluster) -> None:
+    """Once it was started, the first who looks does not wait for the rows of all topics."""
+    listing = CountedListing(cluster)
+    listing.start()
+    cluster.clock.advance(0)
+    assert sorted(listing.made) == ["t", "u"]
+    cluster.say(1, 2, (T, 0, report(4)))
+    listing.start()
+    listing.stop()
+    assert cluster.clock.getDelayedCalls() == []
 
 
 def test_falling_rates(cluster: Cluster) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from twisted.internet.address import IPv4Address, UNIXAddress
-from twisted.logger import LogLevel, globalLogPublisher
+from twisted.logger import LogLevel
 from typing_extensions import override
 
 from tests.fakes.broker import (
@@ -78,44 +77,9 @@ from tinymq.wire.messages import (
 
 
 @pytest.fixture
-def fixture(tmp_path: Path) -> BrokerFixture:
-    """Return a broker whose disk answers at once."""
-    return BrokerFixture(tmp_path / "data")
-
-
-@pytest.fixture
-def topic(fixture: BrokerFixture) -> Topic:
-    """Return a topic of it."""
-    return fixture.topic()
-
-
-@pytest.fixture
 def connection(fixture: BrokerFixture, topic: Topic) -> Connection:
     """Return a connection that has said HELLO."""
     return fixture.connect()
-
-
-@pytest.fixture
-def syncer() -> HeldSyncer:
-    """Return a syncer that waits to be told."""
-    return HeldSyncer()
-
-
-@pytest.fixture
-def held(tmp_path: Path, syncer: HeldSyncer) -> BrokerFixture:
-    """Return a broker whose syncs wait to be told, with a topic."""
-    held = BrokerFixture(tmp_path / "held", syncer=syncer)
-    held.topic()
-    return held
-
-
-@pytest.fixture
-def logged() -> Iterator[LogKeeper]:
-    """Return what keeps the events that are logged from now on."""
-    keeper = LogKeeper()
-    globalLogPublisher.addObserver(keeper)
-    yield keeper
-    globalLogPublisher.removeObserver(keeper)
 
 
 def raw(type_: int, message_id: int = 1, body: bytes = b"", version: int = VERSION) -> bytes:

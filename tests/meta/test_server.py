@@ -184,7 +184,7 @@ def test_delete(server: MetaServer, clock: FakeTime) -> None:
     with pytest.raises(UnknownTopicId):
         server.registry.topic_of(topic.id)
     assert server.registry.deleted == {topic.id: int(clock.now * 1000)}
-    assert server.registry.load == {1: 0}
+    assert server.registry.led.get(1, 0) == 0
     server.forget_deleted(int(clock.now * 1000) + 1)
     assert server.registry.deleted == {}
 
@@ -283,7 +283,7 @@ def test_new_partitions_even_out(server: MetaServer) -> None:
     server.register(2, "two", ("h", 2))
     assert server.create_topic("b", 4).leaders == (2, 2, 1, 2)
     assert server.describe("a") == old
-    assert server.registry.load == {1: 5, 2: 3}
+    assert server.registry.led == {1: 5, 2: 3}
     server.register(3, "three", ("h", 3))
     assert server.alter_topic("a", partitions=6).leaders == (1, 1, 1, 1, 3, 2)
 

@@ -15,7 +15,7 @@ from tinymq.cli.groups import Group
 from tinymq.cli.operation import Arguments, complete, limit_option, operation_options
 from tinymq.cli.output import Column, Listing, Row, key, note, output_option, show
 from tinymq.cli.session import Session, remote
-from tinymq.cli.values import iso
+from tinymq.cli.values import host_port, iso
 from tinymq.errors import TinyMQError
 
 #: Topics asked for at once.
@@ -27,8 +27,7 @@ Answer = dict[str, Any]
 
 
 def _url(row: Row) -> str:
-    host = str(row["host"])
-    return f"tinymq://[{host}]:{row['port']}" if ":" in host else f"tinymq://{host}:{row['port']}"
+    return f"tinymq://{host_port(row['host'], row['port'])}"
 
 
 def _known_by(row: Row) -> str:

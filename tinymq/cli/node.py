@@ -24,14 +24,12 @@ from tinymq.cli.output import (
     write_json,
 )
 from tinymq.cli.session import Session, remote
-from tinymq.cli.values import human_size, human_span, iso, now_ms
+from tinymq.cli.values import host_port, human_size, human_span, iso, now_ms
 
 
 def _address(row: Row) -> str | None:
-    host, port = row.get("host"), row.get("port")
-    if not host:
-        return row.get("listen")
-    return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
+    host = row.get("host")
+    return host_port(host, row.get("port")) if host else row.get("listen")
 
 
 def _state(row: Row) -> str | None:

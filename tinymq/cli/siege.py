@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import random
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from tinymq.cli.failure import REFUSED
-from tinymq.cli.output import aligned, facts, note, write_json
+from tinymq.cli.output import aligned, facts, write_json
 from tinymq.cli.progress import progress
+from tinymq.cli.verifying import FOLDER, OUTPUT, SEED, conclude, prepare
 
 if TYPE_CHECKING:
     from tinymq.verify.clusterreport import ClusterReport
@@ -26,15 +24,9 @@ if TYPE_CHECKING:
     show_default=True,
     help="How often every case; 0 tries two of them.",
 )
-@click.option("--seed", type=int, help="Repeat the random choices of an earlier run.")
-@click.option(
-    "--folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Where data folders are made; they stay when something is found.",
-)
-@click.option(
-    "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True
-)
+@SEED
+@FOLDER
+@OUTPUT
 def verify_cluster(folder: Path | None, output: str, seed: int | None, rounds: int) -> int:
     """
     Kill the processes of a cluster and prove that all go on.
@@ -48,10 +40,7 @@ def verify_cluster(folder: Path | None, output: str, seed: int | None, rounds: i
     """
     from tinymq.verify.siege import Siege  # noqa: PLC0415 - not needed for --help
 
-    seed = random.SystemRandom().randrange(2**31) if seed is None else seed
-    note(f"seed {seed}")
-    place = folder or Path(tempfile.mkdtemp(prefix="tinymq-verify-"))
-    place.mkdir(parents=True, exist_ok=True)
+    seed, place = prepare(seed, folder)
     report = run(Siege(rounds=rounds, seed=seed), place)
     if output == "json":
         write_json(report.document())
@@ -64,13 +53,7 @@ def verify_cluster(folder: Path | None, output: str, seed: int | None, rounds: i
         click.echo()
         for text in report.notes:
             click.echo(text)
-    for problem in report.problems:
-        note(f"problem: {problem}")
-    if report.held:
-        note("every promise was kept")
-        return 0
-    note(f"error: a promise was broken (hint: the data is in {place})")
-    return REFUSED
+    return conclude(report, place)
 
 
 def run(siege: Siege, place: Path) -> ClusterReport:

@@ -17,7 +17,8 @@ import attrs
 from attrs import define, field, frozen
 
 from tinymq.errors import InvalidRequest, Overloaded
-from tinymq.names import valid_host, valid_name
+from tinymq.meta.address import check_address
+from tinymq.names import valid_name
 
 #: Seconds of silence after which a node is forgotten.
 SILENT_SECONDS: Final = 15.0
@@ -78,8 +79,7 @@ class Node:
         """
         if len(self.id) != _ID_BYTES:
             raise InvalidRequest(f"a node's id is {_ID_BYTES} bytes", field="node")
-        if not valid_host(self.host) or not 0 < self.port < 1 << 16:
-            raise InvalidRequest(f"{self.host[:40]!a}:{self.port} is no address", field="host")
+        check_address(self.host, self.port)
         valid_name(self.name)
         if self.zone:
             valid_name(self.zone)

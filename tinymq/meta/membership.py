@@ -10,16 +10,15 @@ from __future__ import annotations
 
 from typing import Final
 
-import attrs
-
 from tinymq.config import DEFAULT_CONFIG, Config
 from tinymq.errors import InvalidRequest, StateError
+from tinymq.meta.address import check_address
 from tinymq.meta.entries import Delete, Put, Write
 from tinymq.meta.following import Clocks, Following
 from tinymq.meta.placement import Load, Standing
 from tinymq.meta.registry import BrokerInfo
 from tinymq.meta.store import Store
-from tinymq.names import valid_host, valid_name
+from tinymq.names import valid_name
 
 #: Seconds after which a broker that says nothing is taken for dead.
 BROKER_SECONDS: Final = 15.0
@@ -126,7 +125,7 @@ class Membership(Following):
             version=version[:_MOST_VERSION],
         )
         self._enter(broker, new_number=number > last)
-        self._hear(number, Load())
+        self._loads[number] = Load()
         if before is not None:  # its number has the new lease: only the old one goes
             self._end_lease(before.lease)
         return broker
@@ -191,15 +190,8 @@ class Membership(Following):
         self._lost.discard(broker.lease)
         self._unheard.discard(broker.lease)
         self._links[broker.lease] = link
-        self._hear(broker.id, load)
-
-    def _hear(self, broker_id: int, load: Load | None) -> None:
-        load = load or self._loads.get(broker_id) or Load()
-        self._loads[broker_id] = attrs.evolve(load, at_ms=self._now_ms())
-
-    def load_of(self, broker_id: int) -> Load | None:
-        """Return what a broker, live or not, said last; None if it was never heard."""
-        return self._loads.get(broker_id)
+        if load is not None:
+            self._loads[broker.id] = load
 
     @property
     def has_heard_all(self) -> bool:
@@ -314,8 +306,7 @@ def _checked(broker_id: int, address: tuple[str, int], zone: str) -> tuple[str, 
     host, port = address
     if not 0 <= broker_id <= _MOST_BROKER:
         raise InvalidRequest(f"{broker_id} is no broker's number", field="id")
-    if not valid_host(host) or not 0 <= port < 1 << 16:
-        raise InvalidRequest(f"{host[:40]!a}:{port} is no address", field="host")
+    check_address(host, port, lowest=0)
     if zone:
         valid_name(zone)
     return host, port

@@ -38,7 +38,10 @@ class Process:
     def log_level(self, level: str, *, dry_run: bool) -> Result:
         """Change which log lines are written, until the next start."""
         if self._logs is None:
-            raise StateError("this broker's log lines are written by somebody else")
+            raise StateError(
+                "this broker's log lines are written by somebody else: "
+                "the program that it runs in sets their level"
+            )
         before = self._logs.level
         if not dry_run:
             self._logs.level = level
