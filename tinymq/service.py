@@ -47,6 +47,7 @@ from tinymq.node import Node
 from tinymq.operations import Operations
 from tinymq.protocol import BrokerFactory
 from tinymq.storage.folder import DataFolder
+from tinymq.storage.forks import close_in_children
 
 #: File in the data folder that says where a running broker listens.
 ADDRESS_FILE = "broker.json"
@@ -220,6 +221,7 @@ class BrokerService(Service):
         self.broker.open()
 
     def _listen(self) -> None:
+        close_in_children(self)
         for endpoint in self._config.network.listen:
             self._ports.append(self._bind(endpoint, self.factory))
         # Others find nothing at their own loopback.
@@ -280,9 +282,12 @@ class BrokerService(Service):
             http = "http://{}:{}".format(*self._address(self.web_port))
         local = self._url(*self._advertised(self._address(self._ports[0])))
         facts = {"pid": os.getpid(), "listen": local, "http": http, "version": __version__}
-        self._folder.disk.replace_file(
-            f"{self._folder.path}/{ADDRESS_FILE}", json.dumps(facts).encode() + b"\n"
-        )
+        try:
+            self._folder.disk.replace_file(
+                f"{self._folder.path}/{ADDRESS_FILE}", json.dumps(facts).encode() + b"\n"
+            )
+        except (OSError, TinyMQError) as error:  # a full disk can still be read from
+            self._log.error("{file} is not written: {error}", file=ADDRESS_FILE, error=error)
         self._log.info(
             "tinymq {version} is ready after {seconds:.2f} s with {topics} topics",
             version=__version__,
@@ -301,6 +306,14 @@ class BrokerService(Service):
     def _withdraw(self) -> None:
         """Take back what `_announce` wrote."""
         Path(self._folder.path, ADDRESS_FILE).unlink(missing_ok=True)
+
+    def forked(self) -> None:
+        """Close the sockets in a forked child, or they would stay open when this process ends."""
+        transports = (connection.transport for connection in self.factory.connections)
+        for each in (*self._ports, *transports):
+            socket = getattr(each, "socket", None)
+            if socket is not None:
+                socket.close()
 
     # --- stop -----------------------------------------------------------------
 

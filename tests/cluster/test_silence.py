@@ -215,3 +215,35 @@ class TestClients:
         cluster["b2"].still = True
         with pytest.raises(BrokerSilent, match="b2 does not answer"):
             cluster.operate("b1", "client.kick", **place)
+
+
+def test_another_broker_at_the_address(cluster: WholeCluster) -> None:
+    """A broker that starts at the address of a dead one is not taken for it."""
+    filled(cluster)
+    cluster.advance(KNOWN)
+    before = cluster.operate("meta", "topic.list")["topics"][0]["messages"]
+    one, two = cluster["b1"], cluster["b2"]
+    place = one.config.network.listen
+    one.kill()
+    two.kill()
+    two.config = two.config.changed({"network.listen": place})
+    two.start()
+    for _ in range(12):
+        cluster.advance(0.5)
+        rows = cluster.operate("meta", "broker.list")["brokers"]
+        assert [(row["name"], row["state"]) for row in rows] == [("b1", "silent"), ("b2", "ready")]
+        assert cluster.operate("meta", "topic.list")["topics"][0]["messages"] == before
+
+
+def test_a_namesake(cluster: WholeCluster) -> None:
+    """A broker that lost its data folder is another one; which of them is gone can be told."""
+    filled(cluster)
+    cluster["b2"].kill()
+    cluster.advance(KNOWN)
+    cluster.add("heir", role="broker", meta=("meta",), broker__name="b2").start()
+    cluster.advance(1)
+    assert cluster.said("b2 is broker 3 now; broker 2, which had this name, is gone") == 1
+    topic = cluster.operate("meta", "topic.info", name="t")["topic"]
+    assert topic["silent"] == ["b2 (broker 2)"]
+    assert topic["partitions"][1]["leader"] == "b2 (broker 2)"
+    assert topic["partitions"][1]["reason"].startswith("b2 (broker 2) does not answer")

@@ -16,12 +16,13 @@ from twisted.logger import Logger
 from tinymq.broker.committer import Committer
 from tinymq.broker.partition import Answer, Partition
 from tinymq.broker.partitions import PartitionStore
-from tinymq.broker.ports import Directory, World
+from tinymq.broker.ports import Directory, Timer, World
 from tinymq.broker.reading import Fetched, Reader, Wanted
 from tinymq.config import Config
 from tinymq.errors import (
     NotLeader,
     ShuttingDown,
+    StateError,
     StorageFull,
     TinyMQError,
     UnknownTopicId,
@@ -52,6 +53,8 @@ Cause = Literal["disk", "cluster"]
 METADATA_BYTES: Final = 48 * 1024
 #: Most topics in one METADATA reply.
 METADATA_TOPICS: Final = 1000
+#: Seconds before what could not be opened is tried again.
+OPEN_SECONDS: Final = 5
 #: The disk's free space is not looked at for every batch, however little is left.
 LOOK_BYTES: Final = 64 * 1024
 
@@ -101,6 +104,9 @@ class Broker:
         self._producer_ids: Iterator[int] = iter(())
         self._waiting_for_ids: list[Callable[[InitProducerReply | WireError], None]] = []
         self._unwatch: Callable[[], None] | None = None
+        #: Why partitions of a topic that are led here could not be opened, by its id.
+        self._unopened: dict[bytes, str] = {}
+        self._later: Timer | None = None
 
     # --- partitions -----------------------------------------------------------
 
@@ -118,14 +124,40 @@ class Broker:
         if self._unwatch is not None:
             self._unwatch()
             self._unwatch = None
+        if self._later is not None and self._later.active():
+            self._later.cancel()
+        self._later = None
 
     def _changed(self, before: Registry, after: Registry) -> None:
         for topic_id in after.touched:
             topic = after.topics.get(topic_id)
             if topic is not None:
-                self.open_topic(topic)
+                self._open_or_later(topic)
             elif topic_id in after.deleted and topic_id in before.topics:
                 self.drop_topic(before.topics[topic_id])
+
+    def _open_or_later(self, topic: Topic) -> None:
+        """Open a topic's partitions; what cannot be opened now keeps no other one from it."""
+        try:
+            self.open_topic(topic)
+        except (OSError, TinyMQError) as error:
+            if topic.id not in self._unopened:
+                self._log.error("{topic} is not open yet: {error}", topic=topic.name, error=error)
+            self._unopened[topic.id] = str(error)
+            if self._later is None:
+                self._later = self.scheduler.callLater(OPEN_SECONDS, self._open_again)
+        else:
+            if self._unopened.pop(topic.id, None) is not None:
+                self._log.info("{topic} is open now", topic=topic.name)
+
+    def _open_again(self) -> None:
+        self._later = None
+        for topic_id in tuple(self._unopened):
+            topic = self.meta.registry.topics.get(topic_id)
+            if topic is None:
+                del self._unopened[topic_id]
+            else:
+                self._open_or_later(topic)
 
     def open_topic(self, topic: Topic) -> None:
         """
@@ -210,12 +242,14 @@ class Broker:
             UnknownTopicId: There is no such topic, maybe no longer.
             UnknownPartition: The topic has no such partition.
             NotLeader: Another broker leads it.
+            StateError: It could not be opened yet.
         """
         found = self._partitions.get((topic_id, index))
         if found is not None:
             return found
         topic = self.meta.registry.topic_of(topic_id)
-        topic.leader(index)
+        if topic.leader(index) == self.id and topic_id in self._unopened:
+            raise StateError(f"{topic.name}/{index} is not open yet: {self._unopened[topic_id]}")
         raise NotLeader(f"{topic.name}/{index} is led by another broker; refresh the metadata")
 
     # --- records --------------------------------------------------------------

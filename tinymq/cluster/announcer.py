@@ -17,6 +17,7 @@ from tinymq.broker.broker import Broker
 from tinymq.client.core.config import ClientConfig
 from tinymq.errors import ClientError, ClosedError, WireError
 from tinymq.ground import Ground
+from tinymq.limits import KIB
 from tinymq.meta.lookup import CALL_TOPICS
 from tinymq.meta.registry import Registry
 from tinymq.meta.server import MetaServer
@@ -27,6 +28,9 @@ BEAT_SECONDS: Final = 5.0
 GATHER_SECONDS: Final = 0.05
 #: Seconds after a failure before the next attempt.
 PAUSE_SECONDS: Final = 1.0
+#: Bytes of names in a call: the meta part of a frame has 64 KiB, also for what else is in it.
+CALL_BYTES: Final = 48 * KIB
+_OVERHEAD: Final = 3
 
 _CONFIG: Final = ClientConfig(
     client_id="tinymq-announcer", request_timeout_s=BEAT_SECONDS, deadline_s=BEAT_SECONDS
@@ -144,12 +148,12 @@ class Telling:
         self._told = None
         new = sorted(names if told is None else names - told)
         gone = [] if told is None else sorted(told - names)
-        known = 0
-        for part in _parts(new, gone, replace=told is None):
+        known: object = None
+        for part in parts(new, gone, replace=told is None):
             reply = await self._client.admin.operate(
                 "lookup.announce", **self._introduction(), **part
             )
-            known = reply["known"]
+            known = reply.get("known")
         # Another number means that the server has forgotten us meanwhile.
         self._told = names if known == len(names) else None
 
@@ -179,10 +183,32 @@ class Telling:
         self._heard = True
 
 
-def _parts(new: list[str], gone: list[str], *, replace: bool) -> Iterator[dict[str, Any]]:
-    """Cut news into calls; there is one even if there is nothing new: a sign of life."""
-    yield {"topics": new[:CALL_TOPICS], "replace": replace}
-    for first in range(CALL_TOPICS, len(new), CALL_TOPICS):
-        yield {"topics": new[first : first + CALL_TOPICS]}
-    for first in range(0, len(gone), CALL_TOPICS):
-        yield {"gone": gone[first : first + CALL_TOPICS]}
+def parts(new: list[str], gone: list[str], *, replace: bool) -> Iterator[dict[str, Any]]:
+    """
+    Cut news into calls; there is one even if there is nothing new: a sign of life.
+
+    Args:
+        new: Names of topics to tell of.
+        gone: Names to take back.
+        replace: Whether all that was told before is to be forgotten first.
+    """
+    first, *others = tuple(_calls(new)) or ([],)
+    yield {"topics": first, "replace": replace}
+    for names in others:
+        yield {"topics": names}
+    for names in _calls(gone):
+        yield {"gone": names}
+
+
+def _calls(names: list[str]) -> Iterator[list[str]]:
+    """Cut names into lists of which each fits into a call."""
+    some: list[str] = []
+    size = 0
+    for name in names:
+        if len(some) == CALL_TOPICS or size + len(name) > CALL_BYTES:
+            yield some
+            some, size = [], 0
+        some.append(name)
+        size += len(name) + _OVERHEAD
+    if some:
+        yield some

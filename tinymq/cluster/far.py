@@ -11,13 +11,21 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from tinymq.broker.broker import Broker
+from tinymq.broker.ports import Timer
 from tinymq.client.core.config import ClientConfig
 from tinymq.cluster.forwarding import Forwarding
 from tinymq.cluster.identity import META_FILE, REPLICA_FILE, read_number, write_number
 from tinymq.cluster.remote import Member, RemoteMeta
 from tinymq.cluster.spare import SpareIds
 from tinymq.config import Config
-from tinymq.errors import ConfigError, MetaUnavailable, StateError, TinyMQError
+from tinymq.errors import (
+    ConfigError,
+    MetaUnavailable,
+    Overloaded,
+    StateError,
+    StorageError,
+    TinyMQError,
+)
 from tinymq.ground import Ground
 from tinymq.meta.replica import Replica
 from tinymq.node import Node
@@ -32,6 +40,10 @@ PAUSE_SECONDS: Final = 0.5
 LOAD_SECONDS: Final = 1.0
 #: Seconds between two lines about a MetaServer that does not answer.
 REMIND_SECONDS: Final = 10.0
+#: How many times as long as it took to keep the replica nobody waits for that again.
+SAVE_SHARE: Final = 50
+#: Most seconds between two times.
+MOST_SAVE_PAUSE: Final = 3.0
 
 #: A MetaServer that never answered is not waited for: the replica serves at once.
 _CONFIG: Final = ClientConfig(
@@ -87,6 +99,9 @@ class FarMeta:
         self._loaded_at = -LOAD_SECONDS
         self._unkept = False
         self._reminded_at: float | None = None
+        #: From when on the replica may be kept again, and the timer that waits for it.
+        self._save_from = 0.0
+        self._saving: Timer | None = None
 
     def _check_folder(self) -> None:
         disk, path = self._folder.disk, self._folder.path
@@ -134,9 +149,14 @@ class FarMeta:
         while True:
             try:
                 await self._register()
-            except MetaUnavailable as error:
+            except (MetaUnavailable, Overloaded, StorageError) as error:
                 if self._number and not self._replica.is_empty:
-                    self._log.warn("{error}; starting with what is known from before", error=error)
+                    self._log.warn(
+                        "the MetaServer at {places} cannot take this broker: {error}; "
+                        "starting with what is known from before",
+                        places=self._places,
+                        error=error,
+                    )
                     return
                 self._remind("waiting for the MetaServer at {places}: {error}", error)
             except StateError as error:
@@ -179,7 +199,9 @@ class FarMeta:
     async def leave(self) -> None:
         """Let the broker be gone."""
         await self.directory.stop()
-        self.save()
+        if self._saving is not None and self._saving.active():
+            self._saving.cancel()
+        self._save()
 
     def registered(self, member: Member) -> None:
         """Take the name that the MetaServer gave, and publish again."""
@@ -201,7 +223,20 @@ class FarMeta:
         return self._load
 
     def save(self) -> None:
-        """Keep what is known, for the next start."""
+        """
+        Keep what is known, for the next start: soon, where it was kept a moment ago.
+
+        With thousands of topics it is megabytes, and everybody here waits meanwhile.
+        """
+        if self._saving is None or not self._saving.active():
+            left = self._save_from - self._reactor.seconds()
+            if left > 0:
+                self._saving = self._reactor.callLater(left, self._save)
+            else:
+                self._save()
+
+    def _save(self) -> None:
+        began = self._reactor.seconds()
         try:
             self._replica.save(self._folder.disk, self._path)
         except (OSError, TinyMQError) as error:
@@ -210,3 +245,5 @@ class FarMeta:
             self._unkept = True
         else:
             self._unkept = False
+        ended = self._reactor.seconds()
+        self._save_from = ended + min(SAVE_SHARE * (ended - began), MOST_SAVE_PAUSE)

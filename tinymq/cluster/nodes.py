@@ -10,7 +10,7 @@ from attrs import frozen
 from tinymq.client.client import Client
 from tinymq.client.core.address import Address, url_of
 from tinymq.client.core.config import ClientConfig
-from tinymq.errors import BrokerSilent, ClosedError, ConnectionLost
+from tinymq.errors import BrokerSilent, ClosedError, ConfigError, ConnectionLost, NoBroker
 from tinymq.meta.registry import Registry
 from tinymq.meta.server import MetaServer
 from tinymq.node import Node
@@ -96,7 +96,12 @@ class ClusterNodes:
         reach = self._reaches.get(broker_id)
         if reach is None or reach.address != address:
             self._drop(broker_id)
-            client = self._make_client(url_of([address]), _CONFIG)
+            try:
+                client = self._make_client(url_of([address]), _CONFIG)
+            except ConfigError as error:  # of one that an earlier version let in
+                raise NoBroker(str(error)) from error
+            # One that took the address of a dead broker must not be asked in its place.
+            client.expect(broker_id)
             reach = self._reaches[broker_id] = _Reach(address, client)
         return reach.client
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, Final, Protocol, TypeVar
 
 from attrs import define
-from twisted.internet.defer import CancelledError, Deferred, ensureDeferred
+from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore, ensureDeferred
 from twisted.internet.defer import TimeoutError as DeferredTimeout
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
@@ -28,10 +28,10 @@ from tinymq.errors import (
     ClientError,
     ClosedError,
     MetaUnavailable,
+    Overloaded,
     ShuttingDown,
     StateError,
     TinyMQError,
-    UnknownTopic,
     WireError,
 )
 from tinymq.meta.changes import Changes
@@ -52,6 +52,10 @@ LONGEST_PAUSE: Final = 2.0
 LEAVE_SECONDS: Final = 2.0
 #: Seconds that a topic made elsewhere has to arrive here.
 ARRIVAL_SECONDS: Final = 5.0
+#: Questions on their way over one connection; the MetaServer refuses more than 100.
+MOST_ASKED: Final = 64
+#: Seconds that a question waits for its turn.
+TURN_SECONDS: Final = 8.0
 
 
 @define
@@ -131,6 +135,7 @@ class RemoteMeta:
         self._reactor = reactor
         #: A connection for being a member, and one for all else: there may be much of it.
         self._membership, self._client = client(), client()
+        self._turns = DeferredSemaphore(MOST_ASKED)
         self._replica = replica
         self._config = config
         self._home = home
@@ -159,15 +164,18 @@ class RemoteMeta:
         ensureDeferred(_told(self._ensure(name), done))
 
     async def _ensure(self, name: str) -> Topic:
-        revision = (await self.ask("meta.ensure_topic", name=name))["revision"]
-        if not await self.changed_since(revision - 1, ARRIVAL_SECONDS):
+        await self.ask("meta.ensure_topic", name=name)
+
+        # Not for a revision: that of a MetaServer which was restored from a backup
+        # is lower than the one that is known here.
+        def known() -> bool:
+            return name in self.registry.by_name
+
+        if not await until(self.watch, known, ARRIVAL_SECONDS, self._reactor):
             raise MetaUnavailable(
-                f"the MetaServer at {self._places} made the topic, but does not tell of it"
+                f"the MetaServer at {self._places} made the topic {name}, but does not tell of it"
             )
-        found = self.registry.by_name.get(name)
-        if found is None:
-            raise UnknownTopic(f"the topic {name} was deleted as soon as it was made", topic=name)
-        return found
+        return self.registry.topic(name)
 
     async def changed_since(self, revision: int, seconds: float, caller: Caller = LOCAL) -> bool:
         """
@@ -221,11 +229,26 @@ class RemoteMeta:
 
         Raises:
             MetaUnavailable: It does not answer, or did not a moment ago.
+            Overloaded: Too many others wait for it.
             WireError: What the operation can fail with.
         """
         if self._trouble is not None:
             raise self._trouble.with_traceback(None)
-        return await self._answer(self._client, operation, arguments)
+        await self._turn()
+        try:
+            return await self._answer(self._client, operation, arguments)
+        finally:
+            self._turns.release()
+
+    async def _turn(self) -> None:
+        """Wait until the MetaServer takes one more question over the connection."""
+        turn = self._turns.acquire()
+        try:
+            await turn.addTimeout(TURN_SECONDS, self._reactor)
+        except DeferredTimeout as error:
+            raise Overloaded(
+                f"many operations wait for the MetaServer at {self._places}; try again later"
+            ) from error
 
     async def _tell(self, operation: str, /, **arguments: Any) -> Result:
         """Ask as a member: over the connection whose end is the broker's."""

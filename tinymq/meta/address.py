@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from tinymq.errors import InvalidRequest
+from tinymq.names import valid_host
 
-_MOST_HOST: Final = 255
 _SHOWN: Final = 40
 
 
@@ -22,9 +22,9 @@ def check_address(host: str, port: int, lowest: int = 1) -> None:
     Raises:
         InvalidRequest: It cannot.
     """
-    if not 0 < len(host) <= _MOST_HOST or not lowest <= port < 1 << 16:
+    if not valid_host(host) or not lowest <= port < 1 << 16:
         raise InvalidRequest(
-            f"{host[:_SHOWN]!a}:{port} is no address; give a host of at most {_MOST_HOST} "
-            f"characters, and a port from {lowest} to 65535",
+            f"{host[:_SHOWN]!a}:{port} is no address; give the name or the number of a host, "
+            f"and a port from {lowest} to 65535",
             field="host",
         )

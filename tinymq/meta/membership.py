@@ -27,6 +27,8 @@ BROKER_SECONDS: Final = 15.0
 LOST_SECONDS: Final = 3.0
 
 _MOST_BROKER: Final = 2**31 - 1
+#: How far a number may be ahead of those given out, which a backup may have forgotten.
+_MOST_AHEAD: Final = 10_000
 _MOST_VERSION: Final = 100
 
 
@@ -101,6 +103,12 @@ class Membership(Following):
             self._refuse_id(broker_id)
         last = self._count("brokers")
         number = broker_id or last + 1
+        if number > min(last + _MOST_AHEAD, _MOST_BROKER):
+            raise InvalidRequest(
+                f"{number} cannot be the number of a broker here: the last one is {last}; "
+                "give the broker an empty data folder",
+                field="id",
+            )
         if valid_name(name) == DEFAULT_CONFIG.broker.name and not takeover:
             name = f"broker-{number}"
         self._check_free(number, name)

@@ -17,6 +17,8 @@ from tinymq.errors import (
     BrokerSilent,
     ClientError,
     InvalidRequest,
+    Overloaded,
+    ShuttingDown,
     UnknownBroker,
     UnknownTopicId,
 )
@@ -174,7 +176,8 @@ class Base:
     ) -> None:
         try:
             answers.results[broker_id] = await self._nodes.ask(broker_id, operation, arguments)
-        except (ClientError, BrokerSilent) as error:
+        except (BrokerSilent, ClientError, Overloaded, ShuttingDown) as error:
+            # What the others know is told all the same.
             answers.silent[broker_id] = str(error)
         except UnknownTopicId:
             answers.silent[broker_id] = "it has not heard of this topic yet"
@@ -189,8 +192,13 @@ class Base:
         """Name a broker, live or not."""
         if broker_id == self._broker.id:
             return self._broker.name
-        known = self._registry.brokers.get(broker_id) or self._registry.known.get(broker_id)
-        return known.name if known is not None else f"broker {broker_id}"
+        live = self._registry.brokers
+        known = live.get(broker_id) or self._registry.known.get(broker_id)
+        if known is None:
+            return f"broker {broker_id}"
+        if broker_id not in live and any(each.name == known.name for each in live.values()):
+            return f"{known.name} (broker {broker_id})"  # whose data folder was lost
+        return known.name
 
     def _named_broker(self, broker: str) -> int:
         """

@@ -17,7 +17,8 @@ class Brokers(Base):
     async def brokers(self) -> Result:
         """List the brokers, those that are gone but lead partitions among them."""
         registry = self._registry
-        known = {**registry.known, **registry.brokers}
+        leading = {each: info for each, info in registry.known.items() if registry.led.get(each)}
+        known = {**leading, **registry.brokers}
         answers = await self._ask(known, "node.info", {})
         rows = [self._broker_row(info, answers) for _, info in sorted(known.items())]
         return {"brokers": rows, "silent": self._silence(answers)}

@@ -57,6 +57,7 @@ class Members(Base):
             host=info.host,
             port=info.port,
         )
+        self._note_namesake(info)
         return {
             "id": info.id,
             "name": info.name,
@@ -66,13 +67,30 @@ class Members(Base):
             "revision": self._revision,
         }
 
+    def _note_namesake(self, info: BrokerInfo) -> None:
+        """Say it when a broker has come back without what it led."""
+        registry = self._registry
+        for other in registry.known.values():
+            led = registry.led.get(other.id, 0)
+            if other.name == info.name and other.id not in registry.brokers and led:
+                self._log.warn(
+                    "{name} is broker {id} now; broker {other}, which had this name, is gone and "
+                    "leads {led} partitions, which only its data folder can bring back",
+                    name=info.name,
+                    id=info.id,
+                    other=other.id,
+                    led=led,
+                )
+
     async def follow(self, caller: Caller, **told: Any) -> Result:
         """Tell a broker what has changed since a cursor, waiting for something if need be."""
         info = self._meta.member(told["id"], told["lease"])
         self._meta.skip_producers(told["producers"])  # before anybody is given ids who waited
         self._heard(info, caller, Load.from_mapping(told["load"]))
-        self._has_followed(info.id, told["revision"])
-        await self._changed_since(told["revision"], told["wait_ms"] / 1000, caller)
+        # Revisions of another history say nothing here, and all of this one is news.
+        if not told["cursor"] or self._meta.knows_cursor(told["cursor"]):
+            self._has_followed(info.id, told["revision"])
+            await self._changed_since(told["revision"], told["wait_ms"] / 1000, caller)
         return self._meta.changes(told["cursor"]).to_mapping()
 
     def leave(self, id: int, lease: int) -> Result:  # noqa: A002 - the wire's word

@@ -32,6 +32,7 @@ from tinymq.storage.disk import TEMPORARY, Disk, Space
 from tinymq.storage.epochs import EpochFile
 from tinymq.storage.facts import LogPoint, SyncTicket
 from tinymq.storage.files import DEFAULT_MAX_OPEN, FileCache
+from tinymq.storage.forks import close_in_children
 
 FORMAT: Final = 1
 Kind = Literal["data", "ledger", "delay"]
@@ -60,6 +61,7 @@ class DataFolder:
         self.notes: list[str] = []
         self.files = FileCache(disk, max_open)
         self._lock: int | None = lock
+        close_in_children(self)
         #: What marks the last stop as clean, as long as no log was opened since.
         self._marker: bytes | None = None
         self._checkpoint = CheckpointFile(disk, path)
@@ -109,6 +111,12 @@ class DataFolder:
             os.close(lock)
             raise
         return folder
+
+    def forked(self) -> None:
+        """Let go of the lock in a forked child; its parent still has it."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
 
     def _at(self, *names: str) -> str:
         return os.path.join(self.path, *names)
