@@ -185,7 +185,8 @@ class Topics(Base):
         for index, leader in enumerate(topic.leaders):
             row = known.get(index)
             if row is None:
-                row = self._missing(index, leader, answers, places and places[index].report)
+                report = None if places is None else places[index].report
+                row = self._missing(index, leader, answers, report)
             rows.append({**row, "leader": self._broker_name(leader), "leader_id": leader})
         return rows
 
