@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -118,7 +120,4 @@ def test_stretches_are_a_dict(
         model.keys() & set(range(*run))
     )
     rows = list(stretches)
-    assert all(
-        first[1] < second[0] or first[2] != second[2]
-        for first, second in zip(rows, rows[1:], strict=False)
-    )
+    assert all(first[1] < second[0] or first[2] != second[2] for first, second in pairwise(rows))

@@ -147,7 +147,7 @@ class Delivery(NamedTuple):
     deadline: int
 
     @property
-    def count(self) -> int:
+    def messages(self) -> int:
         """How many messages it has."""
         return self.bits.bit_count()
 
@@ -222,9 +222,9 @@ class Losses:
             return bits if lease_id <= self.forgotten else 0
         return known & bits
 
-    def snapshot(self) -> list[object]:
-        """Everything, as plain lists."""
-        return [self.forgotten, [list(row) for row in self._bits.items()]]
+    def rows(self) -> list[tuple[int, int]]:
+        """Everything that is remembered: lease ids and bits."""
+        return list(self._bits.items())
 
     def restore(self, forgotten: int, rows: list[tuple[int, int]]) -> None:
         """

@@ -9,6 +9,7 @@ parked: its later messages stand aside, all other keys of the slot go on.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, Final
 
@@ -52,12 +53,18 @@ class KeyOrder:
         """
         for index in (self._heaps, self._flying, self._owners, self._delayed, self._aside):
             index.clear()
+        kept: set[int] = set()
         for lease in places.leases.values():
             self.fly(lease.holder, lease.base, lease.bits)
+            kept.update(offsets_in(lease.base, lease.bits))
         for _, base, bits, _ in places.waiting:
             self.delay(base, bits)
+            kept.update(offsets_in(base, bits))
         for start, end, _ in places.ready:
             self.ready(start, end)
+            kept.update(range(start, end))
+        for offset in [o for o in self.keys if o < places.cursor and o not in kept]:
+            del self.keys[offset]
 
     # --- what happens to messages --------------------------------------------
 
@@ -112,7 +119,7 @@ class KeyOrder:
             bits: Which ones.
         """
         for offset in offsets_in(base, bits):
-            del self.keys[offset]
+            self.keys.pop(offset, None)
 
     def delay(self, base: int, bits: int) -> None:
         """
@@ -196,15 +203,16 @@ class KeyOrder:
             self.parked.put(*stretch)
         self._aside.setdefault(self.keys[offset], []).append(offset)
 
-    def behind(self, base: int, bits: int) -> dict[int, int]:
+    def first_of(self, groups: Iterable[tuple[int, int]]) -> dict[int, int]:
         """
         Return the keys of messages with the lowest offset of each.
 
         Args:
-            base: The offset of bit 0.
-            bits: Which messages.
+            groups: Messages, as the offset of bit 0 and bits.
         """
         first: dict[int, int] = {}
-        for offset in offsets_in(base, bits):
-            first.setdefault(self.keys[offset], offset)
+        for base, bits in groups:
+            for offset in offsets_in(base, bits):
+                key = self.keys[offset]
+                first[key] = min(first.get(key, offset), offset)
         return first

@@ -15,7 +15,7 @@ broker gets its state back: what happened and what is read again cannot differ.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -80,12 +80,12 @@ class Undo(NamedTuple):
     Attributes:
         skipped: What it settled.
         revived: What was settled and came back by it.
-        time: When it was.
+        until: Until when it can be taken back.
     """
 
     skipped: tuple[Stretch, ...]
     revived: tuple[Run, ...]
-    time: int
+    until: int
 
 
 class Holder:
@@ -176,7 +176,7 @@ class Places:
 
     # --- giving out ----------------------------------------------------------
 
-    def lease(  # noqa: PLR0913 - as it stands in the ledger
+    def lease(  # noqa: PLR0913, PLR0917 - as it stands in the ledger
         self,
         now: int,
         who: str,
@@ -299,7 +299,7 @@ class Places:
             self.losses.add(lease_id, hit)
         return lease.base, hit
 
-    def back(  # noqa: PLR0913 - as it stands in the ledger
+    def back(  # noqa: PLR0913, PLR0917 - as it stands in the ledger
         self,
         now: int,
         who: str,
@@ -316,7 +316,7 @@ class Places:
         for start, end in runs_in(base, hit):
             self.put_ready(start, end, history)
 
-    def wait(  # noqa: PLR0913 - as it stands in the ledger
+    def wait(  # noqa: PLR0913, PLR0917 - as it stands in the ledger
         self,
         now: int,
         who: str,
@@ -378,6 +378,20 @@ class Places:
             for offset, past in freed:
                 self.put_ready(offset, offset + 1, past)
 
+    def waits(self, start: int, end: int) -> list[Stretch]:
+        """
+        Return what waits of a run.
+
+        Args:
+            start: First offset.
+            end: Offset behind the last.
+        """
+        return [
+            (first, behind, history)
+            for _, base, bits, history in self.waiting
+            for first, behind in runs_in(base, cut(base, bits, start, end))
+        ]
+
     def _take_waiting(self, start: int, end: int) -> list[Stretch]:
         """Take out what waits of a run."""
         kept: list[Waiting] = []
@@ -397,7 +411,7 @@ class Places:
 
     # --- giving up -------------------------------------------------------------
 
-    def doom(  # noqa: PLR0913 - as it stands in the ledger
+    def doom(  # noqa: PLR0913, PLR0917 - as it stands in the ledger
         self,
         now: int,
         who: str,
@@ -414,7 +428,7 @@ class Places:
         if hit:
             self._put_doomed(now, base, hit, reason, text, History(deliveries, failures, False))
 
-    def discard(  # noqa: PLR0913 - as it stands in the ledger
+    def discard(  # noqa: PLR0913, PLR0917 - as it stands in the ledger
         self, now: int, who: str, start: int, end: int, reason: str, deliveries: int, failures: int
     ) -> None:
         """Give up a run of messages that are not in flight and have the same history."""
@@ -425,7 +439,7 @@ class Places:
         history = History(deliveries, failures, False)
         self._put_doomed(now, start, (1 << (end - start)) - 1, reason, "", history)
 
-    def _put_doomed(  # noqa: PLR0913 - what a doom is made of
+    def _put_doomed(
         self, now: int, base: int, bits: int, reason: str, text: str, history: History
     ) -> None:
         low = (bits & -bits).bit_length() - 1
@@ -473,28 +487,14 @@ class Places:
         self.ahead.add(max(start, self.cursor), end)
 
     def trim(self, now: int, who: str, start: int) -> None:
-        """Settle all that lies below an offset, for it exists no more."""
-        self.take_out(0, start)
+        """Settle all that lies below an offset, for it exists no more; but for what is given up."""
         self._drop_leases(0, start)
-        for base in [base for base in self.doomed if base < start]:
-            self._trim_doom(self.doomed.pop(base), start)
         if start > self.cursor:
             self.pass_to(now, who, start)
+        self.take_out(0, start)
         if self.undo is not None:
             skipped = tuple((max(a, start), b, h) for a, b, h in self.undo.skipped if b > start)
             self.undo = self.undo._replace(skipped=skipped)
-
-    def _trim_doom(self, doom: Doom, start: int) -> None:
-        gone = cut(doom.base, doom.bits, 0, start)
-        count = gone.bit_count()
-        self.dooming -= count
-        left = doom.bits ^ gone
-        if left:
-            low = (left & -left).bit_length() - 1
-            base = doom.base + low
-            self.doomed[base] = doom._replace(
-                number=doom.number + count, base=base, bits=left >> low
-            )
 
     def _drop_leases(self, start: int, end: int) -> None:
         for lease in list(self.leases.values()):
@@ -502,11 +502,11 @@ class Places:
             if hit:
                 self.losses.add(lease.lease_id, self._land(lease, hit))
 
-    def seek(self, now: int, who: str, cursor: int) -> None:
+    def seek(self, now: int, who: str, cursor: int, window: int) -> None:
         """Begin anew at an offset: all below is settled, all behind comes again."""
         self.wake(now)
         skipped, revived = self.difference(cursor)
-        self.undo = Undo(tuple(skipped), tuple(revived), now)
+        self.undo = Undo(tuple(skipped), tuple(revived), now + window)
         self._drop_leases(0, self.cursor)
         self.take_out(0, self.cursor)
         self.ahead = Runs(
@@ -525,12 +525,11 @@ class Places:
         Args:
             cursor: Where it would go.
         """
-        open_now = self._open()
+        open_now = self.open()
         skipped = [stretch for stretch in open_now if stretch[0] < cursor]
         skipped = [(start, min(end, cursor), history) for start, end, history in skipped]
         skipped += ((start, end, NEW) for start, end in self.ahead.missing(self.cursor, cursor))
         closed = Runs([(cursor, self.cursor)])
-        closed.add(max(cursor, self.cursor), max(cursor, self.cursor))
         for start, end in self.ahead:
             closed.add(max(start, cursor), end)
         for start, end, _ in open_now:
@@ -540,7 +539,7 @@ class Places:
                 closed.remove(start, end)
         return skipped, list(closed)
 
-    def _open(self) -> list[Stretch]:
+    def open(self) -> list[Stretch]:
         """Everything below the cursor that is not settled, in order."""
         found = [*self.ready]
         if self.order is not None:
@@ -575,7 +574,7 @@ class Places:
         self.policy = policy
 
 
-_MOVES: Final = {
+_MOVES: Final[dict[int, Callable[..., None]]] = {
     LEASE: Places.lease,
     TAKE: Places.take,
     FINISH: Places.finish,

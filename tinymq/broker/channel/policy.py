@@ -49,7 +49,7 @@ class ChannelPolicy:
     )
     lease_ms: int = setting(
         _MINUTE,
-        "How long a consumer may keep a message before it comes again; clients renew by themselves.",
+        "How long a consumer may keep a message before it comes again; clients renew it.",
         unit="milliseconds",
         low=100,
         high=7 * _DAY,
