@@ -133,8 +133,8 @@ def _reasons(channel: Channel, end: int) -> Iterator[str]:
     places, ready = channel.places, channel.places.ready
     if places.paused:
         yield "it is paused"
-    if channel.policy.order == "key" and places.order is None:
-        yield "the keys of its messages are being read"
+    if channel.looking.incomplete:
+        yield "its messages are being looked at again"
     if channel.policy.order == "strict" and places.leases:
         yield "one consumer has messages in flight, and the order is strict"
     if channel.policy.order == "strict" and places.waiting:

@@ -26,6 +26,8 @@ _COUNTED: Final = 44
 _EPOCHS: Final = 1 << (64 - _COUNTED)
 #: Leases whose loss is remembered for those who settle too late.
 _MOST_LOST: Final = 10_000
+#: Stops of a broker that are remembered for the same reason.
+_MOST_GAPS: Final = 16
 
 #: A lease id, and the bits of it that are meant.
 Settle: TypeAlias = tuple[int, int]
@@ -184,13 +186,15 @@ class Losses:
         most: Leases remembered at most.
     """
 
-    __slots__ = ("_bits", "_most", "forgotten")
+    __slots__ = ("_bits", "_most", "forgotten", "gaps")
 
     def __init__(self, most: int = _MOST_LOST) -> None:
         self._bits: dict[int, int] = {}
         self._most = most
         #: The highest lease id whose loss was forgotten.
         self.forgotten = -1
+        #: Between these lease ids a broker stopped: who holds one of them was never written down.
+        self.gaps: list[tuple[int, int]] = []
 
     def __len__(self) -> int:
         return len(self._bits)
@@ -218,21 +222,40 @@ class Losses:
             bits: Bits of it that are settled already, or lost.
         """
         known = self._bits.get(lease_id)
-        if known is None:
-            return bits if lease_id <= self.forgotten else 0
-        return known & bits
+        if known is not None:
+            return known & bits
+        unknown = any(low < lease_id < high for low, high in self.gaps)
+        return bits if unknown or lease_id <= self.forgotten else 0
+
+    def issued(self, newest: int, lease_id: int) -> None:
+        """
+        Notice a broker's stop: leases may have been given out that are not known.
+
+        Args:
+            newest: The lease known before.
+            lease_id: The one given out now.
+        """
+        if newest >> _COUNTED == lease_id >> _COUNTED:
+            return
+        self.gaps.append((newest, lease_id))
+        if len(self.gaps) > _MOST_GAPS:
+            self.forgotten = max(self.forgotten, self.gaps.pop(0)[1] - 1)
 
     def rows(self) -> list[tuple[int, int]]:
         """Everything that is remembered: lease ids and bits."""
         return list(self._bits.items())
 
-    def restore(self, forgotten: int, rows: list[tuple[int, int]]) -> None:
+    def restore(
+        self, forgotten: int, gaps: list[tuple[int, int]], rows: list[tuple[int, int]]
+    ) -> None:
         """
         Take over a snapshot.
 
         Args:
             forgotten: The highest lease id forgotten.
+            gaps: Where a broker stopped.
             rows: Lease ids and bits.
         """
         self.forgotten = forgotten
+        self.gaps = gaps
         self._bits = dict(rows)

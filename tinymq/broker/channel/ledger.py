@@ -171,7 +171,11 @@ def snapshot(places: Places, now: int) -> bytes:
         [(due, base, _wide(bits), *history) for due, base, bits, history in places.waiting],
         [doom._replace(bits=_wide(doom.bits)) for doom in places.doomed.values()],
         places.given_up,
-        [places.losses.forgotten, [(one, _wide(bits)) for one, bits in places.losses.rows()]],
+        [
+            places.losses.forgotten,
+            places.losses.gaps,
+            [(one, _wide(bits)) for one, bits in places.losses.rows()],
+        ],
         places.newest_lease,
         None
         if undo is None
@@ -218,7 +222,12 @@ def _restored(state: list[Any]) -> Places:
         places.doomed[base] = found
         places.dooming += found.bits.bit_count()
     places.given_up = given_up
-    places.losses.restore(losses[0], [(lease_id, _bits(bits)) for lease_id, bits in losses[1]])
+    forgotten, gaps, rows = losses
+    places.losses.restore(
+        forgotten,
+        [(low, high) for low, high in gaps],
+        [(lease_id, _bits(bits)) for lease_id, bits in rows],
+    )
     places.newest_lease = newest_lease
     if undo is not None:
         skipped, revived, until = undo

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from tinymq.broker.channel.history import NEW
 from tinymq.broker.channel.order import KeyOrder
 from tinymq.broker.channel.places import Places
 from tinymq.broker.channel.policy import ChannelPolicy
@@ -54,10 +55,16 @@ class Looking:
         self._needed = policy.looks
         self._by_key = policy.order == "key"
         self._looked = places.cursor
-        if self._by_key:
-            for start, end, _ in places.open():
+        for start, end, history in places.open() if self._needed else ():
+            # What was given out before has passed the filter.
+            if self._by_key or history == NEW:
                 self._unknown.add(start, end)
-            self._complete()
+        self._complete()
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether messages that were given out, or might have been, must be looked at again."""
+        return bool(self._unknown)
 
     def _complete(self) -> None:
         if self._by_key and self._places.order is None and not self._unknown:
@@ -89,31 +96,45 @@ class Looking:
         end = min(end, cursor + IN_ADVANCE)
         return (self._looked, end) if self._looked < end else None
 
-    def tell(self, start: int, keys: Sequence[int], hidden: Iterable[Run] = ()) -> None:
+    def tell(self, start: int, keys: Sequence[int], hidden: Iterable[Run]) -> list[Run]:
         """
-        Tell what was found.
+        Take what was found.
 
         Args:
-            start: Where the look began, at what was wanted.
-            keys: A hash of the key of each message from there on, as many as
-                were looked at; any number where only the filter counts. A
-                message without key has one of its own.
-            hidden: What matches no filter, or does not exist.
+            start: Where the look began.
+            keys: A hash of the key of each message from there on.
+            hidden: What is not to be given out.
+
+        Returns:
+            What is to be settled of it.
         """
         end = start + len(keys)
+        places = self._places
+        settled: list[Run] = []
         if self._unknown:
+            hides = Runs(hidden)
+            settled = [
+                run
+                for first, behind in self._unknown.within(start, end)
+                for new, last, history in places.ready.within(first, behind)
+                if history == NEW
+                for run in hides.within(new, last)
+            ]
             self._unknown.remove(start, end)
         elif start <= self._looked < end:
             for first, behind in hidden:
-                self._places.hidden.add(max(first, self._places.cursor), min(behind, end))
+                places.hidden.add(max(first, places.cursor), min(behind, end))
             self._looked = end
         else:
-            return
+            return []
         if self._by_key:
-            known = zip(range(start, end), keys, strict=True)
-            self._keys.update(known)
-            for runs in (self._places.hidden, self._places.ahead):
-                for first, behind in runs.within(start, end):
-                    for offset in range(first, behind):
-                        self._keys.pop(offset, None)
-            self._complete()
+            self._learn(start, end, keys)
+        return settled
+
+    def _learn(self, start: int, end: int, keys: Sequence[int]) -> None:
+        self._keys.update(zip(range(start, end), keys, strict=True))
+        for runs in (self._places.hidden, self._places.ahead):
+            for first, behind in runs.within(start, end):
+                for offset in range(first, behind):
+                    self._keys.pop(offset, None)
+        self._complete()

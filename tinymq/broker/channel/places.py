@@ -194,6 +194,7 @@ class Places:
         self._claim(base, bits)
         history = NEW if not deliveries else History(deliveries, failures, alone != 0)
         self.leases[lease_id] = Lease(lease_id, who, base, bits, history, now + term)
+        self.losses.issued(self.newest_lease, lease_id)
         self.newest_lease = max(self.newest_lease, lease_id)
         holder = self.holders.get(who)
         if holder is None:

@@ -31,6 +31,13 @@ _YEAR: Final = 365 * _DAY
 Given: TypeAlias = str | int | list[str] | tuple[str, ...] | None
 
 
+def _delay(text: str) -> int:
+    delay = int(parse_duration(text) * _SECOND)
+    if delay > _YEAR:
+        raise ValueError(f"{text} is longer than a year")
+    return delay
+
+
 @frozen(kw_only=True)
 class ChannelPolicy:
     """How a channel treats its messages; a frozen value."""
@@ -213,13 +220,6 @@ _BY_NAME: Final[dict[str, tuple[str, Setting]]] = {
 }
 
 DEFAULT_POLICY: Final = ChannelPolicy()
-
-
-def _delay(text: str) -> int:
-    delay = int(parse_duration(text) * _SECOND)
-    if delay > _YEAR:
-        raise ValueError(f"{text} is longer than a year")
-    return delay
 
 
 def _changes(given: Mapping[str, Given], base: ChannelPolicy) -> dict[str, Any]:

@@ -26,13 +26,14 @@ from tinymq.broker.channel.places import (
     FINISH,
     LEASE,
     PASS,
+    SKIP,
     TAKE,
     WAIT,
     Entry,
     Places,
 )
 from tinymq.broker.channel.policy import ChannelPolicy
-from tinymq.broker.channel.runs import cut, offsets_in
+from tinymq.broker.channel.runs import Run, cut, offsets_in
 
 #: Most messages below the cursor that are not settled.
 LOOK_AHEAD: Final = 100_000
@@ -154,7 +155,7 @@ class Channel:
             journal is on disk.
         """
         places = self.places
-        if places.paused or credit <= 0:
+        if places.paused or credit <= 0 or self.looking.incomplete:
             return []
         places.wake(now)
         picks = self._pick(consumer, credit, min(end, self.looking.end(end)), busy=busy, now=now)
@@ -260,6 +261,21 @@ class Channel:
         found.sort()
         picks, _ = gathered(((offset, offset + 1, past) for offset, past in found), credit)
         return picks
+
+    def look(self, start: int, keys: Sequence[int], now: int, hidden: Iterable[Run] = ()) -> None:
+        """
+        Learn what `looking` wanted to know.
+
+        Args:
+            start: Where the look began, at what was wanted.
+            keys: A hash of the key of each message from there on, as many as
+                were looked at; any numbers where only the filter counts. A
+                message without key has one of its own.
+            now: The time.
+            hidden: What matches no filter, or does not exist.
+        """
+        for first, behind in self.looking.tell(start, keys, hidden):
+            self.move(now, "", (SKIP, first, behind))
 
     # --- settling --------------------------------------------------------------
 
