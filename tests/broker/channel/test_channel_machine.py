@@ -28,6 +28,8 @@ CONSUMERS = st.sampled_from(["ann", "bob", "cyd"])
 #: Three of them share a slot.
 KEYS = st.sampled_from([0, 256, 512, 1, 2])
 FRACTION = st.integers(0, 1000)
+#: Of what would drown all else.
+RARELY = st.integers(0, 4).map(lambda chance: chance == 4)
 POLICY = ChannelPolicy(lease_ms=1000, attempts=3, backoff=("1s", "2s"), jitter_percent=0)
 
 
@@ -78,12 +80,12 @@ class ChannelMachine(RuleBasedStateMachine):
         """Choose a lease, mostly one that the consumer holds."""
         own = [one for one in self.model.live() if self.model.leases[one].holder == consumer]
         spoken = [lease for name, lease, _ in self.spoken if name == consumer]
-        choices = own * 3 + spoken[-3:] or [lease for _, lease, _ in self.spoken[-3:]]
+        choices = own * 4 + spoken[-3:] or [lease for _, lease, _ in self.spoken[-3:]]
         return (consumer, choices[fraction * len(choices) // 1001]) if choices else None
 
     # --- messages come -------------------------------------------------------------
 
-    @rule(keys=st.lists(KEYS, min_size=1, max_size=12), hide=st.integers(0, 1 << 12))
+    @rule(keys=st.lists(KEYS, min_size=4, max_size=12), hide=st.integers(0, 1 << 12))
     def publish(self, keys: list[int], hide: int) -> None:
         """Append messages."""
         if self.model.end + len(keys) > 200:
@@ -124,6 +126,16 @@ class ChannelMachine(RuleBasedStateMachine):
     )
     def take(self, consumer: str, credit: int, busy: bool, looked: bool) -> None:
         """Let a consumer have messages."""
+        self.take_some(consumer, credit, busy, looked)
+
+    @rule(credits=st.lists(st.integers(0, 9), min_size=3, max_size=3))
+    def take_all(self, credits: list[int]) -> None:
+        """Let all consumers have messages."""
+        for consumer, credit in zip(("ann", "bob", "cyd"), credits, strict=True):
+            self.take_some(consumer, credit, busy=False, looked=True)
+
+    def take_some(self, consumer: str, credit: int, busy: bool, looked: bool) -> None:
+        """Let a consumer have messages, and check them."""
         if consumer in self.model.absent:
             return
         if looked:
@@ -131,7 +143,7 @@ class ChannelMachine(RuleBasedStateMachine):
         found = self.channel.take(consumer, credit, self.now, self.model.end, busy=busy)
         assert sum(delivery.messages for delivery in found) <= credit
         self.model.take(consumer, found, self.now, busy)
-        self.spoken += ((consumer, one.lease_id, one.bits) for one in found)
+        self.spoken += ((consumer, one.lease_id, one.bits) for one in found if one.lease_id)
         self.said("deliveries", sum(delivery.messages for delivery in found))
         self.said("leases", len(found))
 
@@ -237,9 +249,11 @@ class ChannelMachine(RuleBasedStateMachine):
         assert found == (len(messages), late, self.model.revoke(consumer, messages))
         self.said("given back", len(messages))
 
-    @rule(consumer=CONSUMERS)
-    def leave(self, consumer: str) -> None:
+    @rule(really=RARELY, consumer=CONSUMERS)
+    def leave(self, really: bool, consumer: str) -> None:
         """Leave in good order."""
+        if not really:
+            return
         held = self.model.held(consumer)
         assert self.channel.leave(consumer, self.now) == (len(held), [], [])
         self.model.leave(held)
@@ -271,9 +285,11 @@ class ChannelMachine(RuleBasedStateMachine):
         self.said("resumed")
 
     @precondition(lambda self: self.model.live())
-    @rule(fraction=FRACTION, bit=st.integers(0, 7))
-    def missing(self, fraction: int, bit: int) -> None:
+    @rule(really=RARELY, fraction=FRACTION, bit=st.integers(0, 7))
+    def missing(self, really: bool, fraction: int, bit: int) -> None:
         """Find a gap in the log when messages are read."""
+        if not really:
+            return
         live = self.model.live()
         lease = live[fraction * len(live) // 1001]
         messages = self.model.of(lease, 1 << bit)
@@ -299,15 +315,19 @@ class ChannelMachine(RuleBasedStateMachine):
 
     # --- steering ----------------------------------------------------------------------
 
-    @rule(paused=st.booleans())
-    def pause(self, paused: bool) -> None:
+    @rule(really=RARELY, paused=st.booleans())
+    def pause(self, really: bool, paused: bool) -> None:
         """Pause, or go on."""
+        if not really:
+            return
         self.steering.pause(paused, self.now)
         self.model.paused = paused
 
-    @rule(fraction=FRACTION, window=st.sampled_from([500, 100_000]))
-    def seek(self, fraction: int, window: int) -> None:
+    @rule(really=RARELY, fraction=FRACTION, window=st.sampled_from([500, 100_000]))
+    def seek(self, really: bool, fraction: int, window: int) -> None:
         """Begin anew at another offset."""
+        if not really:
+            return
         cursor = self.within(fraction, self.model.start, self.model.end)
         skipped, revived = self.model.difference(cursor)
         held = [m for m in self.model.messages if m.state == "leased"]
@@ -326,9 +346,11 @@ class ChannelMachine(RuleBasedStateMachine):
         self.model.seek(cursor, self.now, window)
         self.said("seeks")
 
-    @rule()
-    def undo(self) -> None:
+    @rule(really=RARELY)
+    def undo(self, really: bool) -> None:
         """Take the last seek back."""
+        if not really:
+            return
         possible = self.model.undo is not None
         told = self.steering.undo(self.now)
         assert (told is not None) == possible
@@ -347,27 +369,33 @@ class ChannelMachine(RuleBasedStateMachine):
         )
         self.said("undone seeks")
 
-    @rule(fraction=st.integers(0, 200))
-    def trim(self, fraction: int) -> None:
+    @rule(really=RARELY, fraction=st.integers(0, 200))
+    def trim(self, really: bool, fraction: int) -> None:
         """Lose the oldest messages to retention."""
+        if not really:
+            return
         start = self.within(fraction, self.model.start, self.model.end)
         before = self.model.live()
         self.steering.trim(start, self.now)
         self.model.trim(start)
         self.said("leases trimmed", len(before) - len(self.model.live()))
 
-    @rule(first=FRACTION, length=st.integers(1, 5))
-    def skip(self, first: int, length: int) -> None:
+    @rule(really=RARELY, first=FRACTION, length=st.integers(1, 5))
+    def skip(self, really: bool, first: int, length: int) -> None:
         """Find a gap in the log."""
+        if not really:
+            return
         start = self.within(first, self.model.start, self.model.end)
         end = min(start + length, self.model.end)
         if start < end:
             self.steering.skip(start, end, self.now)
             self.model.skip(start, end)
 
-    @rule(first=FRACTION, length=st.integers(1, 5))
-    def discard(self, first: int, length: int) -> None:
+    @rule(really=RARELY, first=FRACTION, length=st.integers(1, 5))
+    def discard(self, really: bool, first: int, length: int) -> None:
         """Let the time to live of some messages be over."""
+        if not really:
+            return
         start = self.within(first, self.model.start, self.model.end)
         end = min(start + length, self.model.end)
         if any(m.hidden for m in self.model.messages[start:end]):
@@ -400,9 +428,11 @@ class ChannelMachine(RuleBasedStateMachine):
         """Bring the ledger to the disk: nothing before it can be lost."""
         self.points = self.points[-1:]
 
-    @rule()
-    def fold(self) -> None:
+    @rule(really=RARELY)
+    def fold(self, really: bool) -> None:
         """Write a snapshot in place of all records."""
+        if not really:
+            return
         self.written = [snapshot(self.channel.places, self.now)]
         self.points = [(1, self.granted(self.model.copy()))]
         self.said("snapshots")
@@ -414,9 +444,11 @@ class ChannelMachine(RuleBasedStateMachine):
             lease.granted = lease.deadline
         return model
 
-    @rule(fraction=FRACTION)
-    def kill(self, fraction: int) -> None:
+    @rule(really=RARELY, fraction=FRACTION)
+    def kill(self, really: bool, fraction: int) -> None:
         """Kill the broker: what was not synced is lost from some record on."""
+        if not really:
+            return
         kept, model = self.points[fraction * len(self.points) // 1001]
         messages = self.model.messages
         self.written = self.written[:kept]

@@ -510,11 +510,11 @@ class Places:
         self.undo = Undo(tuple(skipped), tuple(revived), now + window)
         self._drop_leases(0, self.cursor)
         self.take_out(0, self.cursor)
+        # What was given up stays so.
         self.ahead = Runs(
-            (start, end)
+            (max(start, cursor), end)
             for doom in self.doomed.values()
             for start, end in runs_in(doom.base, doom.bits)
-            if start >= cursor
         )
         self.hidden = Runs()
         self.cursor = cursor
