@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
-import attrs
 import pytest
 from hypothesis import HealthCheck, event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from typing_extensions import override
 
 from tests.broker.channel.model import Message, Model
 from tests.conftest import LONG
@@ -36,7 +36,7 @@ POLICY = ChannelPolicy(lease_ms=1000, attempts=3, backoff=("1s", "2s"), jitter_p
 class ChannelMachine(RuleBasedStateMachine):
     """Does the same to a channel and to its model."""
 
-    done: Counter[str] = Counter()
+    done: ClassVar[Counter[str]] = Counter()
 
     @initialize(
         order=st.sampled_from(["none", "key", "strict"]),
@@ -45,9 +45,8 @@ class ChannelMachine(RuleBasedStateMachine):
     )
     def begin(self, order: str, delivery: str, filtered: bool) -> None:
         """Make a channel."""
-        policy = attrs.evolve(
-            POLICY, order=order, delivery=delivery, filter=("wanted",) if filtered else ()
-        )
+        given = {"order": order, "delivery": delivery, "filter": "wanted" if filtered else ""}
+        policy = POLICY.altered(given)
         self.epoch = 1
         self.now = 1_000_000
         self.model = Model(policy)
@@ -128,10 +127,10 @@ class ChannelMachine(RuleBasedStateMachine):
         """Let a consumer have messages."""
         self.take_some(consumer, credit, busy, looked)
 
-    @rule(credits=st.lists(st.integers(0, 9), min_size=3, max_size=3))
-    def take_all(self, credits: list[int]) -> None:
+    @rule(takes=st.lists(st.integers(0, 9), min_size=3, max_size=3))
+    def take_all(self, takes: list[int]) -> None:
         """Let all consumers have messages."""
-        for consumer, credit in zip(("ann", "bob", "cyd"), credits, strict=True):
+        for consumer, credit in zip(("ann", "bob", "cyd"), takes, strict=True):
             self.take_some(consumer, credit, busy=False, looked=True)
 
     def take_some(self, consumer: str, credit: int, busy: bool, looked: bool) -> None:
@@ -222,9 +221,7 @@ class ChannelMachine(RuleBasedStateMachine):
         self.model.reject(messages)
         self.said("rejected", len(messages))
 
-    @rule(
-        consumer=CONSUMERS, fraction=FRACTION, bits=BITS, term=st.sampled_from([100, 700, 1000])
-    )
+    @rule(consumer=CONSUMERS, fraction=FRACTION, bits=BITS, term=st.sampled_from([100, 700, 1000]))
     def touch(self, consumer: str, fraction: int, bits: int, term: int) -> None:
         """Renew leases."""
         chosen = self.settles(consumer, fraction, bits)
@@ -519,6 +516,7 @@ class ChannelMachine(RuleBasedStateMachine):
         assert all(start >= places.cursor for start, _ in places.ahead)
         assert places.floor <= places.cursor
 
+    @override
     def teardown(self) -> None:
         """Whatever happened, what is left comes to somebody who asks, in the end."""
         if not hasattr(self, "channel"):
@@ -550,7 +548,9 @@ class ChannelMachine(RuleBasedStateMachine):
         assert counts.why == "it has no messages"
 
 
-def where(places: Places, end: int, now: int) -> dict[int, tuple[Any, ...]]:
+def where(  # noqa: C901 - one place after the other
+    places: Places, end: int, now: int
+) -> dict[int, tuple[Any, ...]]:
     """Return where each message is, checking that it is in one place only."""
     found: dict[int, tuple[Any, ...]] = {}
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 if TYPE_CHECKING:
+    from tinymq.broker.channel.places import Places
     from tinymq.broker.channel.state import Channel
 
 
@@ -135,10 +136,8 @@ def _reasons(channel: Channel, end: int) -> Iterator[str]:
         yield "it is paused"
     if channel.looking.incomplete:
         yield "its messages are being looked at again"
-    if channel.policy.order == "strict" and places.leases:
-        yield "one consumer has messages in flight, and the order is strict"
-    if channel.policy.order == "strict" and places.waiting:
-        yield "a message waits for its next attempt, and the order is strict"
+    if channel.policy.order == "strict" and (places.leases or places.waiting):
+        yield "the order is strict, and what comes before is in flight or waits"
     if ready.count > ready.alone:
         return
     if ready.alone:
@@ -148,9 +147,11 @@ def _reasons(channel: Channel, end: int) -> Iterator[str]:
             yield f"{places.unsettled} messages are not settled, which is the most allowed"
         if channel.looking.end(end) <= places.cursor:
             yield "messages are being looked at"
-    elif places.in_flight:
-        yield "all messages are in the hands of consumers"
-    elif places.delayed:
-        yield "all messages wait for their next attempt"
     else:
-        yield "it has no messages"
+        yield _where_all_is(places)
+
+
+def _where_all_is(places: Places) -> str:
+    if places.in_flight:
+        return "all messages are in the hands of consumers"
+    return "all messages wait for their next attempt" if places.delayed else "it has no messages"

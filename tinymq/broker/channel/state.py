@@ -626,6 +626,11 @@ class Channel:
         return [(lease_id, self.places.leases[lease_id].bits) for lease_id in holder.leases]
 
     @property
+    def guard(self) -> str | None:
+        """Who is given nothing until it holds nothing, to be given a message alone."""
+        return self._guard
+
+    @property
     def room(self) -> int:
         """How many more messages may be unsettled below the cursor."""
         return LOOK_AHEAD - self.places.unsettled
