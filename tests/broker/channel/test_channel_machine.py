@@ -76,11 +76,13 @@ class ChannelMachine(RuleBasedStateMachine):
         return low + fraction * (high - low + 1) // 1001
 
     def choose(self, fraction: int, consumer: str) -> tuple[str, int] | None:
-        """Choose a lease, mostly one that the consumer holds."""
-        own = [one for one in self.model.live() if self.model.leases[one].holder == consumer]
-        spoken = [lease for name, lease, _ in self.spoken if name == consumer]
-        choices = own * 4 + spoken[-3:] or [lease for _, lease, _ in self.spoken[-3:]]
-        return (consumer, choices[fraction * len(choices) // 1001]) if choices else None
+        """Choose a lease, mostly one that somebody holds, and who speaks of it."""
+        live = self.model.live()
+        if live and fraction % 4:
+            lease = live[fraction * len(live) // 1001]
+            return self.model.leases[lease].holder, lease
+        spoken = [lease for _, lease, _ in self.spoken[-5:]]
+        return (consumer, spoken[fraction * len(spoken) // 1001]) if spoken else None
 
     # --- messages come -------------------------------------------------------------
 
@@ -148,16 +150,16 @@ class ChannelMachine(RuleBasedStateMachine):
 
     def settles(
         self, consumer: str, fraction: int, bits: int
-    ) -> tuple[list[tuple[int, int]], list[Message], list[Lost]] | None:
-        """Choose what to settle, and say what should come of it."""
+    ) -> tuple[str, list[tuple[int, int]], list[Message], list[Lost]] | None:
+        """Choose who settles what, and say what should come of it."""
         chosen = self.choose(fraction, consumer)
         if chosen is None:
             return None
-        _, lease = chosen
+        consumer, lease = chosen
         known = self.model.leases.get(lease)
         mine = known is not None and known.holder == consumer
         messages = self.model.of(lease, bits) if mine else []
-        return [(lease, bits)], messages, self.model.late(consumer, lease, bits)
+        return consumer, [(lease, bits)], messages, self.model.late(consumer, lease, bits)
 
     BITS = st.one_of(
         st.just(WHOLE),
@@ -171,7 +173,7 @@ class ChannelMachine(RuleBasedStateMachine):
         chosen = self.settles(consumer, fraction, bits)
         if chosen is None:
             return
-        settles, messages, late = chosen
+        consumer, settles, messages, late = chosen
         found = self.channel.finish(consumer, settles, self.now)
         assert found == (len(messages), late, [])
         self.model.finish(messages)
@@ -201,7 +203,7 @@ class ChannelMachine(RuleBasedStateMachine):
         chosen = self.settles(consumer, fraction, bits)
         if chosen is None:
             return
-        settles, messages, late = chosen
+        consumer, settles, messages, late = chosen
         self.model.keys_known = self.order_known()
         found = self.channel.requeue(consumer, settles, self.now, Requeue(delay, failure))
         self.model.requeue(messages, self.now, delay, failure)
@@ -216,7 +218,7 @@ class ChannelMachine(RuleBasedStateMachine):
         chosen = self.settles(consumer, fraction, bits)
         if chosen is None:
             return
-        settles, messages, late = chosen
+        consumer, settles, messages, late = chosen
         assert self.channel.reject(consumer, settles, self.now, "no") == (len(messages), late, [])
         self.model.reject(messages)
         self.said("rejected", len(messages))
@@ -227,7 +229,7 @@ class ChannelMachine(RuleBasedStateMachine):
         chosen = self.settles(consumer, fraction, bits)
         if chosen is None:
             return
-        settles, messages, late = chosen
+        consumer, settles, messages, late = chosen
         assert self.channel.touch(consumer, settles, self.now, term) == (len(messages), late, [])
         if messages:
             self.model.touch(settles[0][0], messages, self.now + term)
@@ -239,7 +241,7 @@ class ChannelMachine(RuleBasedStateMachine):
         chosen = self.settles(consumer, fraction, bits)
         if chosen is None:
             return
-        settles, messages, late = chosen
+        consumer, settles, messages, late = chosen
         self.model.keys_known = self.order_known()
         found = self.channel.leave(consumer, self.now, settles)
         self.model.leave(messages)

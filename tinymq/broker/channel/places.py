@@ -152,7 +152,11 @@ class Places:
     @property
     def floor(self) -> int:
         """The offset below which everything is settled, so that nothing of it is needed."""
-        lowest = [self.cursor, *(lease.base for lease in self.leases.values())]
+        lowest = [self.cursor]
+        lowest += (
+            lease.base + (lease.bits & -lease.bits).bit_length() - 1
+            for lease in self.leases.values()
+        )
         lowest += (base for _, base, _, _ in self.waiting)
         lowest += self.doomed
         if self.ready:

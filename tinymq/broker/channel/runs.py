@@ -67,7 +67,7 @@ def cut(base: int, bits: int, start: int, end: int) -> int:
         end: Offset behind it.
     """
     low = max(0, start - base)
-    high = end - base
+    high = min(end - base, bits.bit_length())
     return bits >> low << low & bits_of(high) if high > low else 0
 
 
