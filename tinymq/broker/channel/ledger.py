@@ -19,21 +19,11 @@ from typing import Any, Final
 
 import msgpack
 
+from tinymq.broker.channel.entries import BACK, DOOM, FINISH, LEASE, TAKE, WAIT, Entry
 from tinymq.broker.channel.history import NEW, History
 from tinymq.broker.channel.lease import Lease
-from tinymq.broker.channel.places import (
-    BACK,
-    DOOM,
-    FINISH,
-    LEASE,
-    TAKE,
-    WAIT,
-    Doom,
-    Entry,
-    Holder,
-    Places,
-    Undo,
-)
+from tinymq.broker.channel.moves import apply
+from tinymq.broker.channel.places import Doom, Holder, Places, Undo
 from tinymq.broker.channel.runs import Runs
 from tinymq.errors import CorruptBatch
 
@@ -120,7 +110,7 @@ def replay(places: Places, values: Iterable[bytes]) -> Places:
                 # Deliveries name what was due: those are ready by then.
                 if entry[0] in (LEASE, TAKE):
                     places.wake(time)
-                places.apply(time, who, _read(entry))
+                apply(places, time, who, _read(entry))
         except (msgpack.UnpackException, LookupError, TypeError, ValueError) as error:
             raise CorruptBatch(f"a record of the ledger cannot be read: {error}") from error
     return places

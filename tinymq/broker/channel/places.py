@@ -9,41 +9,20 @@ Where each message of a channel is: the state, and the moves between its places.
 
 Below the cursor every message is in exactly one place, and what is in none is
 settled; above it a message is new unless it was settled ahead. Each move is
-one entry of the ledger, and `Places.apply` is the only way in which a restarted
-broker gets its state back: what happened and what is read again cannot differ.
+one entry of the ledger, and making the moves of its entries again is the only way
+in which a restarted broker gets its state back: what happened and what is read again cannot differ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from tinymq.broker.channel.history import NEW, History, Stretch, Stretches
 from tinymq.broker.channel.lease import WHOLE, Lease, Losses
 from tinymq.broker.channel.order import KeyOrder
 from tinymq.broker.channel.runs import Run, Runs, cut, runs_in
-
-#: Kinds of entries, by their first item.
-LEASE: Final = 0
-TAKE: Final = 1
-FINISH: Final = 2
-BACK: Final = 3
-WAIT: Final = 4
-DOOM: Final = 5
-DISCARD: Final = 6
-BURY: Final = 7
-SKIP: Final = 8
-TRIM: Final = 9
-PASS: Final = 10
-ADMIT: Final = 11
-SEEK: Final = 12
-UNDO: Final = 13
-PAUSE: Final = 14
-POLICY: Final = 15
-
-#: A kind, and what belongs to it.
-Entry: TypeAlias = tuple[Any, ...]
 
 #: When it is due, the offset of bit 0, which offsets, what they have been through.
 Waiting: TypeAlias = tuple[int, int, int, History]
@@ -166,17 +145,6 @@ class Places:
         if self.undo is not None:
             lowest += (start for start, _, _ in self.undo.skipped)
         return min(lowest)
-
-    def apply(self, now: int, who: str, entry: Entry) -> None:
-        """
-        Make a move.
-
-        Args:
-            now: When.
-            who: The consumer that it is about.
-            entry: Its kind, and what belongs to it.
-        """
-        _MOVES[entry[0]](self, now, who, *entry[1:])
 
     # --- giving out ----------------------------------------------------------
 
@@ -493,7 +461,7 @@ class Places:
 
     def trim(self, now: int, who: str, start: int) -> None:
         """Settle all that lies below an offset, for it exists no more; but for what is given up."""
-        self._drop_leases(0, start)
+        self.drop_leases(0, start)
         if start > self.cursor:
             self.pass_to(now, who, start)
         self.take_out(0, start)
@@ -501,48 +469,18 @@ class Places:
             skipped = tuple((max(a, start), b, h) for a, b, h in self.undo.skipped if b > start)
             self.undo = self.undo._replace(skipped=skipped)
 
-    def _drop_leases(self, start: int, end: int) -> None:
+    def drop_leases(self, start: int, end: int) -> None:
+        """
+        Settle what is in flight of a run, to the loss of its holders.
+
+        Args:
+            start: First offset.
+            end: Offset behind the last.
+        """
         for lease in list(self.leases.values()):
             hit = cut(lease.base, lease.bits, start, end)
             if hit:
                 self.losses.add(lease.lease_id, self._land(lease, hit))
-
-    def seek(self, now: int, who: str, cursor: int, window: int) -> None:
-        """Begin anew at an offset: all below is settled, all behind comes again."""
-        self.wake(now)
-        skipped, revived = self.difference(cursor)
-        self.undo = Undo(tuple(skipped), tuple(revived), now + window)
-        self._drop_leases(0, self.cursor)
-        self.take_out(0, self.cursor)
-        # What was given up stays so.
-        self.ahead = Runs(
-            (max(start, cursor), end)
-            for doom in self.doomed.values()
-            for start, end in runs_in(doom.base, doom.bits)
-        )
-        self.hidden = Runs()
-        self.cursor = cursor
-
-    def difference(self, cursor: int) -> tuple[list[Stretch], list[Run]]:
-        """
-        Return what a seek would settle, and which settled messages would come again.
-
-        Args:
-            cursor: Where it would go.
-        """
-        open_now = self.open()
-        skipped = [stretch for stretch in open_now if stretch[0] < cursor]
-        skipped = [(start, min(end, cursor), history) for start, end, history in skipped]
-        skipped += ((start, end, NEW) for start, end in self.ahead.missing(self.cursor, cursor))
-        closed = Runs([(cursor, self.cursor)])
-        for start, end in self.ahead:
-            closed.add(max(start, cursor), end)
-        for start, end, _ in open_now:
-            closed.remove(start, end)
-        for doom in self.doomed.values():
-            for start, end in runs_in(doom.base, doom.bits):
-                closed.remove(start, end)
-        return skipped, list(closed)
 
     def open(self) -> list[Stretch]:
         """Everything below the cursor that is not settled, in order."""
@@ -556,20 +494,6 @@ class Places:
             found += ((start, end, past) for start, end in runs_in(lease.base, lease.bits))
         return sorted(found)
 
-    def take_back(self, now: int, who: str) -> None:
-        """Undo the last seek; what was settled since stays settled."""
-        undo, self.undo = self.undo, None
-        if undo is None:
-            return
-        self.gather()
-        for start, end in undo.revived:
-            self._drop_leases(start, min(end, self.cursor))
-            self.skip(now, who, start, end)
-        for stretch in undo.skipped:
-            self.ready.put(*stretch)
-        # Their keys are not known any more: the index is made anew when they are.
-        self.order = None
-
     def pause(self, now: int, who: str, paused: int) -> None:
         """Give out nothing, or go on."""
         self.paused = bool(paused)
@@ -577,23 +501,3 @@ class Places:
     def alter(self, now: int, who: str, policy: dict[str, Any]) -> None:
         """Note the policy in force."""
         self.policy = policy
-
-
-_MOVES: Final[dict[int, Callable[..., None]]] = {
-    LEASE: Places.lease,
-    TAKE: Places.take,
-    FINISH: Places.finish,
-    BACK: Places.back,
-    WAIT: Places.wait,
-    DOOM: Places.doom,
-    DISCARD: Places.discard,
-    BURY: Places.bury,
-    SKIP: Places.skip,
-    TRIM: Places.trim,
-    PASS: Places.pass_to,
-    ADMIT: Places.admit,
-    SEEK: Places.seek,
-    UNDO: Places.take_back,
-    PAUSE: Places.pause,
-    POLICY: Places.alter,
-}

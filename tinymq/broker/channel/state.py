@@ -15,11 +15,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
 from tinymq.broker.channel.counts import Counters
-from tinymq.broker.channel.lease import WHOLE, Delivery, Lease, Lost, Settle
-from tinymq.broker.channel.ledger import Journal
-from tinymq.broker.channel.looking import Looking
-from tinymq.broker.channel.picking import Pick, first_alone, fresh, gathered, strictly, together
-from tinymq.broker.channel.places import (
+from tinymq.broker.channel.entries import (
     ADMIT,
     BACK,
     DOOM,
@@ -30,8 +26,13 @@ from tinymq.broker.channel.places import (
     TAKE,
     WAIT,
     Entry,
-    Places,
 )
+from tinymq.broker.channel.lease import WHOLE, Delivery, Lease, Lost, Settle
+from tinymq.broker.channel.ledger import Journal
+from tinymq.broker.channel.looking import Looking
+from tinymq.broker.channel.moves import apply
+from tinymq.broker.channel.picking import Pick, first_alone, fresh, gathered, strictly, together
+from tinymq.broker.channel.places import Places
 from tinymq.broker.channel.policy import ChannelPolicy
 from tinymq.broker.channel.runs import Run, cut, offsets_in
 
@@ -132,7 +133,7 @@ class Channel:
             entry: The move.
         """
         self.journal.of(now, who).append(entry)
-        self.places.apply(now, who, entry)
+        apply(self.places, now, who, entry)
 
     # --- giving out ------------------------------------------------------------
 

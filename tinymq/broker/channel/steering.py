@@ -5,22 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from tinymq.broker.channel.entries import BURY, DISCARD, PAUSE, POLICY, SEEK, SKIP, TRIM, UNDO
 from tinymq.broker.channel.history import Stretch
 from tinymq.broker.channel.lease import MOST_SPANNED, Lost
 from tinymq.broker.channel.picking import fresh
-from tinymq.broker.channel.places import (
-    BURY,
-    DISCARD,
-    PAUSE,
-    POLICY,
-    SEEK,
-    SKIP,
-    TRIM,
-    UNDO,
-    Doom,
-)
+from tinymq.broker.channel.places import Doom
 from tinymq.broker.channel.policy import ChannelPolicy, Given
 from tinymq.broker.channel.runs import Run, runs_in
+from tinymq.broker.channel.seeking import difference
 from tinymq.broker.channel.state import Channel
 
 #: Milliseconds in which a seek can be taken back.
@@ -99,7 +91,7 @@ class Steering:
             cursor: Where it would go.
         """
         places = self._channel.places
-        skipped, revived = places.difference(cursor)
+        skipped, revived = difference(places, cursor)
         return Preview(
             sum(end - start for start, end, _ in skipped),
             sum(end - start for start, end in revived),
