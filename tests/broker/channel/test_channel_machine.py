@@ -19,8 +19,9 @@ from tinymq.broker.channel.lease import WHOLE, Lost, lease_ids
 from tinymq.broker.channel.ledger import replay, snapshot
 from tinymq.broker.channel.places import Doom, Places
 from tinymq.broker.channel.policy import ChannelPolicy
+from tinymq.broker.channel.returns import Requeue
 from tinymq.broker.channel.runs import offsets_in
-from tinymq.broker.channel.state import Channel, Requeue
+from tinymq.broker.channel.state import Channel
 from tinymq.broker.channel.steering import Steering
 
 GRACE = 500
@@ -262,7 +263,7 @@ class ChannelMachine(RuleBasedStateMachine):
     @rule(consumer=CONSUMERS, busy=st.booleans())
     def disconnect(self, consumer: str, busy: bool) -> None:
         """Lose the link."""
-        self.channel.lost(consumer, self.now, GRACE, busy=busy)
+        self.channel.custody.lost(consumer, self.now, GRACE, busy=busy)
         if self.model.held(consumer):
             self.model.absent[consumer] = (self.now + GRACE, busy, False)
             self.said("disconnected")
@@ -270,7 +271,7 @@ class ChannelMachine(RuleBasedStateMachine):
     @rule(consumer=CONSUMERS)
     def resume(self, consumer: str) -> None:
         """Come back to what is still held."""
-        held = self.channel.resume(consumer, self.now)
+        held = self.channel.custody.resume(consumer, self.now)
         if self.model.absent.pop(consumer, None) is None:
             assert held == []
             return
@@ -306,9 +307,9 @@ class ChannelMachine(RuleBasedStateMachine):
     def tick(self) -> None:
         """Let what is due happen."""
         self.model.keys_known = self.order_known()
-        told = self.channel.expire(self.now)
+        told = self.channel.custody.expire(self.now)
         self.model.expire(told, self.now)
-        due = self.channel.next_time()
+        due = self.channel.custody.next_time()
         assert due is None or due > self.now
         self.said("leases lost by time", len(told))
 
@@ -404,6 +405,20 @@ class ChannelMachine(RuleBasedStateMachine):
         assert [offset for first, behind in found for offset in range(first, behind)] == held
         self.said("discarded", end - start)
 
+    @rule(
+        really=RARELY,
+        order=st.sampled_from(["none", "key", "strict"]),
+        attempts=st.sampled_from([2, 3, 5]),
+        lease=st.sampled_from([500, 1000, 2000]),
+    )
+    def alter(self, really: bool, order: str, attempts: int, lease: int) -> None:
+        """Change the policy while the channel runs."""
+        if not really:
+            return
+        given = {"order": order, "attempts": attempts, "lease.ms": lease}
+        self.model.policy = self.steering.alter(given, self.now)
+        self.said("altered policies")
+
     @rule(well=st.booleans())
     def bury(self, well: bool) -> None:
         """Append what was given up to the dead-letter topic, or fail to."""
@@ -463,7 +478,7 @@ class ChannelMachine(RuleBasedStateMachine):
         self.model = model
         self.channel = Channel(self.model.policy, lease_ids(self.epoch), places)
         self.steering = Steering(self.channel)
-        self.channel.restarted(self.now, GRACE)
+        self.channel.custody.restarted(self.now, GRACE)
         model.absent = {
             model.leases[lease].holder: (self.now + GRACE, False, True) for lease in model.live()
         }
@@ -538,7 +553,7 @@ class ChannelMachine(RuleBasedStateMachine):
             self.channel.finish("dan", [(one.lease_id, WHOLE) for one in found], self.now)
             self.model.finish(held)
             if not found:
-                due = self.channel.next_time()
+                due = self.channel.custody.next_time()
                 if due is None:
                     break
                 self.now = due

@@ -9,7 +9,7 @@ from tinymq.broker.channel.credit import Credit
 from tinymq.broker.channel.lease import WHOLE, Delivery, lease_ids
 from tinymq.broker.channel.policy import ChannelPolicy
 from tinymq.broker.channel.queue import Queue, Subscribers, read_ledger
-from tinymq.broker.channel.state import Requeue
+from tinymq.broker.channel.returns import Requeue
 
 NOW = 1_000_000
 POLICY = ChannelPolicy(lease_ms=1000, jitter_percent=0)
@@ -184,7 +184,7 @@ def test_a_consumer_comes_back_after_a_restart() -> None:
     places = read_ledger(queue.records(), {"mail": 0})
 
     again = Queue(lease_ids(2)).open("mail", POLICY, places=places["mail"])
-    again.channel.restarted(NOW, 10_000)
+    again.channel.custody.restarted(NOW, 10_000)
     back = Consumer(consumer.name, 10)
 
     assert [bits for _, bits in again.join(back, NOW + 500)] == [0b1111111111]

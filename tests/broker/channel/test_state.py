@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from tinymq.broker.channel.core import LOOK_AHEAD
 from tinymq.broker.channel.counts import count
 from tinymq.broker.channel.history import History
 from tinymq.broker.channel.lease import WHOLE, Delivery, Losses, lease_ids
 from tinymq.broker.channel.ledger import describe, replay, snapshot
 from tinymq.broker.channel.places import Places
 from tinymq.broker.channel.policy import ChannelPolicy
-from tinymq.broker.channel.state import LOOK_AHEAD, Channel, Requeue
+from tinymq.broker.channel.returns import Requeue
+from tinymq.broker.channel.state import Channel
 from tinymq.broker.channel.steering import Steering
 from tinymq.errors import CorruptBatch
 
@@ -52,8 +54,8 @@ class TestLeases:
         """Who settles after its lease was over hears so, and the next holder's settle counts."""
         it = channel(lease_ms=1000)
         (late,) = it.take("ann", 1, NOW, 1)
-        (told,) = it.expire(NOW + 1000)
-        it.expire(NOW + 3000)
+        (told,) = it.custody.expire(NOW + 1000)
+        it.custody.expire(NOW + 3000)
         (second,) = it.take("bob", 1, NOW + 3000, 1)
 
         refused = it.finish("ann", whole([late]), NOW + 3000)
@@ -80,7 +82,7 @@ class TestLeases:
         kept = before.journal.drain()
         (unwritten,) = before.take("ann", 1, NOW, 2)
         after = Channel(before.policy, lease_ids(2), replay(Places(), kept))
-        after.restarted(NOW, 100)
+        after.custody.restarted(NOW, 100)
         assert len(after.finish("ann", whole([unwritten]), NOW).late) == 1
 
         after.take("bob", 1, NOW, 2)
@@ -123,7 +125,7 @@ class TestLeases:
         for _ in range(5000):
             it.finish("ann", whole(it.take("ann", 1, NOW, 1 << 40)), NOW)
 
-        assert len(it._deadlines) <= 1002
+        assert len(it.custody._deadlines) <= 1002
 
     def test_look_ahead_is_bounded(self) -> None:
         """However much is waiting, so many messages are unsettled and no more."""
@@ -173,7 +175,7 @@ class TestFailures:
         for _ in range(10):
             deliveries += len(it.take("ann", 1, now, 1))
             now += 700_000
-            it.expire(now)
+            it.custody.expire(now)
 
         (doom,) = Steering(it).dead_letters()
         assert (deliveries, doom.reason) == (3, "timeout")
@@ -187,9 +189,9 @@ class TestFailures:
             now += 10_000
             found = offsets(it.take(name, 8, now, 8))
             if any(3 in run for run in found):
-                it.lost(name, now, 10_000)
+                it.custody.lost(name, now, 10_000)
                 now += 700_000
-                it.expire(now)
+                it.custody.expire(now)
                 alive += 1
                 continue
             held = it.places.holders.get(name)
@@ -214,10 +216,10 @@ class TestFailures:
         """Within the grace a consumer finds its leases as they were, with a new deadline."""
         it = channel(lease_ms=1000)
         (found,) = it.take("ann", 3, NOW, 3)
-        it.lost("ann", NOW, 10_000)
-        assert it.expire(NOW + 9000) == []
+        it.custody.lost("ann", NOW, 10_000)
+        assert it.custody.expire(NOW + 9000) == []
 
-        assert it.resume("ann", NOW + 9000) == [(found.lease_id, 0b111)]
+        assert it.custody.resume("ann", NOW + 9000) == [(found.lease_id, 0b111)]
         assert it.finish("ann", whole([found]), NOW + 9999).done == 3
 
 
@@ -235,8 +237,8 @@ class TestOrder:
         """Messages of a consumer that is gone come again in their order."""
         it = channel(order="strict")
         it.take("ann", 5, NOW, 8)
-        it.lost("ann", NOW, 0)
-        it.expire(NOW)
+        it.custody.lost("ann", NOW, 0)
+        it.custody.expire(NOW)
 
         seen = []
         for _ in range(5):

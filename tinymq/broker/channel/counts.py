@@ -110,7 +110,9 @@ def count(channel: Channel, end: int) -> Counts:
     places = channel.places
     hidden = places.hidden.intersect(places.ahead).count
     passed = places.ahead.count + places.hidden.count - hidden
-    absent = [places.holders[name].held for name in channel.absent if name in places.holders]
+    absent = [
+        places.holders[name].held for name in channel.custody.absent if name in places.holders
+    ]
     parked = 0 if places.order is None else places.order.parked.count
     return Counts(
         fresh=max(0, end - places.cursor - passed),

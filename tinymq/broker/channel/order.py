@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: More than enough for the consumers of one partition, and few enough to look at all of them.
 SLOTS: Final = 256
+#: Owns slots that nobody may have just now.
+_NOBODY: Final = ""
 
 
 class KeyOrder:
@@ -92,8 +94,13 @@ class KeyOrder:
         keys, flying, owners = self.keys, self._flying, self._owners
         for offset in offsets_in(base, bits):
             slot = keys[offset] % SLOTS
-            flying[slot] = flying.get(slot, 0) + 1
-            owners[slot] = holder
+            if not flying.get(slot):
+                flying[slot] = 0
+                owners[slot] = holder
+            elif owners[slot] != holder:
+                # The order was altered while several held messages of it.
+                owners[slot] = _NOBODY
+            flying[slot] += 1
 
     def land(self, base: int, bits: int) -> None:
         """

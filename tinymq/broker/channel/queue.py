@@ -19,7 +19,8 @@ from tinymq.broker.channel.lease import Delivery, Lost, Settle
 from tinymq.broker.channel.ledger import replay, snapshot
 from tinymq.broker.channel.places import Places
 from tinymq.broker.channel.policy import ChannelPolicy
-from tinymq.broker.channel.state import Channel, Requeue, Settled
+from tinymq.broker.channel.returns import Requeue, Settled
+from tinymq.broker.channel.state import Channel
 from tinymq.broker.channel.steering import Steering
 
 #: A record of the ledger: the name of the channel, and what it did.
@@ -54,7 +55,7 @@ class Subscribers:
         Returns:
             What it holds from before; it gives back what it does not know of.
         """
-        held = self.channel.resume(consumer.name, now)
+        held = self.channel.custody.resume(consumer.name, now)
         if consumer not in self.consumers:
             self.consumers.append(consumer)
             consumer.in_flight += sum(bits.bit_count() for _, bits in held)
@@ -205,7 +206,7 @@ class Subscribers:
         Returns:
             Who is to be told what it lost.
         """
-        lost = self.channel.expire(now, chance)
+        lost = self.channel.custody.expire(now, chance)
         self.losing(lost)
         return lost
 
@@ -232,7 +233,7 @@ class Subscribers:
             grace: Milliseconds.
         """
         held = self._held(consumer)
-        self.channel.lost(consumer.name, now, grace, busy=consumer.in_flight > held)
+        self.channel.custody.lost(consumer.name, now, grace, busy=consumer.in_flight > held)
         self._forget(consumer)
 
     def _forget(self, consumer: Consumer) -> None:
@@ -319,7 +320,7 @@ class Queue:
 
     def next_time(self) -> int | None:
         """Return when `expire` is due; None if nothing is."""
-        times = (one.channel.next_time() for one in self.channels.values())
+        times = (one.channel.custody.next_time() for one in self.channels.values())
         return min((time for time in times if time is not None), default=None)
 
     def expire(self, now: int, chance: float = 0.0) -> list[Due]:
