@@ -43,8 +43,10 @@ class ChannelMachine(RuleBasedStateMachine):
         order=st.sampled_from(["none", "key", "strict"]),
         delivery=st.sampled_from(["at_least_once"] * 5 + ["at_most_once"]),
         filtered=st.sampled_from([False, False, True]),
+        keys=st.lists(KEYS, min_size=8, max_size=12),
+        hide=st.integers(0, 1 << 12),
     )
-    def begin(self, order: str, delivery: str, filtered: bool) -> None:
+    def begin(self, order: str, delivery: str, filtered: bool, keys: list[int], hide: int) -> None:
         """Make a channel."""
         given = {"order": order, "delivery": delivery, "filter": "wanted" if filtered else ""}
         policy = POLICY.altered(given)
@@ -60,6 +62,7 @@ class ChannelMachine(RuleBasedStateMachine):
         self.spoken: list[tuple[str, int, int]] = []
         event(f"order {order}")
         self.said("channels " + order)
+        self.append(keys, hide)
 
     @classmethod
     def said(cls, what: str, how_many: int = 1) -> None:
@@ -90,6 +93,10 @@ class ChannelMachine(RuleBasedStateMachine):
     @rule(keys=st.lists(KEYS, min_size=4, max_size=12), hide=st.integers(0, 1 << 12))
     def publish(self, keys: list[int], hide: int) -> None:
         """Append messages."""
+        self.append(keys, hide)
+
+    def append(self, keys: list[int], hide: int) -> None:
+        """Append messages, unless there are very many."""
         if self.model.end + len(keys) > 200:
             return
         for at, key in enumerate(keys):
@@ -133,6 +140,20 @@ class ChannelMachine(RuleBasedStateMachine):
     @rule(takes=st.lists(st.integers(0, 9), min_size=3, max_size=3))
     def take_all(self, takes: list[int]) -> None:
         """Let all consumers have messages."""
+        self.all_take(takes)
+
+    @rule(takes=st.lists(st.integers(0, 9), min_size=3, max_size=3))
+    def take_again(self, takes: list[int]) -> None:
+        """Let all consumers have messages; whatever rules are left out, one of these is not."""
+        self.all_take(takes)
+
+    def usual(self) -> None:
+        """Do what happens most: messages come and go out."""
+        self.append([0, 256, 1], 0)
+        self.all_take([3, 2, 1])
+
+    def all_take(self, takes: list[int]) -> None:
+        """Let all consumers have messages, and check them."""
         for consumer, credit in zip(("ann", "bob", "cyd"), takes, strict=True):
             self.take_some(consumer, credit, busy=False, looked=True)
 
@@ -201,6 +222,12 @@ class ChannelMachine(RuleBasedStateMachine):
         self, consumer: str, fraction: int, bits: int, delay: int | None, failure: bool
     ) -> None:
         """Let messages come again."""
+        self.give_again(consumer, fraction, bits, delay, failure)
+
+    def give_again(
+        self, consumer: str, fraction: int, bits: int, delay: int | None, failure: bool
+    ) -> None:
+        """Requeue, and check what becomes of it."""
         chosen = self.settles(consumer, fraction, bits)
         if chosen is None:
             return
@@ -212,6 +239,11 @@ class ChannelMachine(RuleBasedStateMachine):
         assert found == (len(messages), late, revoked)
         self.said("requeued", len(messages))
         self.said("revoked leases", len(revoked))
+
+    @rule(fraction=FRACTION, delay=st.sampled_from([0, 700]))
+    def fail_one(self, fraction: int, delay: int) -> None:
+        """Let a handler fail."""
+        self.give_again("ann", fraction, WHOLE, delay, failure=True)
 
     @rule(consumer=CONSUMERS, fraction=FRACTION, bits=BITS)
     def reject(self, consumer: str, fraction: int, bits: int) -> None:
@@ -253,6 +285,7 @@ class ChannelMachine(RuleBasedStateMachine):
     def leave(self, really: bool, consumer: str) -> None:
         """Leave in good order."""
         if not really:
+            self.usual()
             return
         held = self.model.held(consumer)
         assert self.channel.leave(consumer, self.now) == (len(held), [], [])
@@ -289,6 +322,7 @@ class ChannelMachine(RuleBasedStateMachine):
     def missing(self, really: bool, fraction: int, bit: int) -> None:
         """Find a gap in the log when messages are read."""
         if not really:
+            self.usual()
             return
         live = self.model.live()
         lease = live[fraction * len(live) // 1001]
@@ -319,6 +353,7 @@ class ChannelMachine(RuleBasedStateMachine):
     def pause(self, really: bool, paused: bool) -> None:
         """Pause, or go on."""
         if not really:
+            self.usual()
             return
         self.steering.pause(paused, self.now)
         self.model.paused = paused
@@ -327,6 +362,7 @@ class ChannelMachine(RuleBasedStateMachine):
     def seek(self, really: bool, fraction: int, window: int) -> None:
         """Begin anew at another offset."""
         if not really:
+            self.usual()
             return
         cursor = self.within(fraction, self.model.start, self.model.end)
         skipped, revived = self.model.difference(cursor)
@@ -350,6 +386,7 @@ class ChannelMachine(RuleBasedStateMachine):
     def undo(self, really: bool) -> None:
         """Take the last seek back."""
         if not really:
+            self.usual()
             return
         possible = self.model.undo is not None
         told = self.steering.undo(self.now)
@@ -373,6 +410,7 @@ class ChannelMachine(RuleBasedStateMachine):
     def trim(self, really: bool, fraction: int) -> None:
         """Lose the oldest messages to retention."""
         if not really:
+            self.usual()
             return
         start = self.within(fraction, self.model.start, self.model.end)
         before = self.model.live()
@@ -384,6 +422,7 @@ class ChannelMachine(RuleBasedStateMachine):
     def skip(self, really: bool, first: int, length: int) -> None:
         """Find a gap in the log."""
         if not really:
+            self.usual()
             return
         start = self.within(first, self.model.start, self.model.end)
         end = min(start + length, self.model.end)
@@ -395,6 +434,7 @@ class ChannelMachine(RuleBasedStateMachine):
     def discard(self, really: bool, first: int, length: int) -> None:
         """Let the time to live of some messages be over."""
         if not really:
+            self.usual()
             return
         start = self.within(first, self.model.start, self.model.end)
         end = min(start + length, self.model.end)
@@ -414,6 +454,7 @@ class ChannelMachine(RuleBasedStateMachine):
     def alter(self, really: bool, order: str, attempts: int, lease: int) -> None:
         """Change the policy while the channel runs."""
         if not really:
+            self.usual()
             return
         given = {"order": order, "attempts": attempts, "lease.ms": lease}
         self.model.policy = self.steering.alter(given, self.now)
@@ -446,6 +487,7 @@ class ChannelMachine(RuleBasedStateMachine):
     def fold(self, really: bool) -> None:
         """Write a snapshot in place of all records."""
         if not really:
+            self.usual()
             return
         self.written = [snapshot(self.channel.places, self.now)]
         self.points = [(1, self.granted(self.model.copy()))]
@@ -462,6 +504,7 @@ class ChannelMachine(RuleBasedStateMachine):
     def kill(self, really: bool, fraction: int) -> None:
         """Kill the broker: what was not synced is lost from some record on."""
         if not really:
+            self.usual()
             return
         kept, model = self.points[fraction * len(self.points) // 1001]
         messages = self.model.messages
