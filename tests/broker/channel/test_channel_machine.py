@@ -456,7 +456,7 @@ class ChannelMachine(RuleBasedStateMachine):
         if not really:
             self.usual()
             return
-        given = {"order": order, "attempts": attempts, "lease.ms": lease}
+        given: dict[str, str | int] = {"order": order, "attempts": attempts, "lease.ms": lease}
         self.model.policy = self.steering.alter(given, self.now)
         self.said("altered policies")
 

@@ -424,16 +424,17 @@ class TestLedger:
         (found,) = it.take("ann", 4096, NOW, 4096)
         it.journal.drain()
 
-        it.finish("ann", [(found.lease_id, 1 << 4000)], NOW)
+        it.finish("ann", [(found.lease_id, 1 << 4000), (found.lease_id, 3 << 4000)], NOW)
+        it.finish("ann", [(found.lease_id, 5 << 4010)], NOW)
         it.requeue("ann", [(found.lease_id, 1 << 63 | 1 << 64)], NOW, Requeue(delay=7))
         (value,) = it.journal.drain()
 
-        assert len(value) < 60
+        assert len(value) < 80
         time, who, entries = describe(value)
         assert (time, who, [entry[2] for entry in entries]) == (
             NOW,
             "ann",
-            [1 << 4000, 1 << 63 | 1 << 64],
+            [4000, 4001, 5 << 4010, 1 << 63 | 1 << 64],
         )
 
     def test_a_snapshot_is_all(self) -> None:

@@ -27,6 +27,8 @@ SEEK: Final = 12
 UNDO: Final = 13
 PAUSE: Final = 14
 POLICY: Final = 15
+#: A FINISH of a single message, by the number of its bit: the most frequent of all.
+ONE: Final = 16
 
 #: A kind, and what belongs to it.
 Entry: TypeAlias = tuple[Any, ...]

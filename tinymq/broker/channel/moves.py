@@ -18,6 +18,7 @@ from tinymq.broker.channel.entries import (
     DOOM,
     FINISH,
     LEASE,
+    ONE,
     PASS,
     PAUSE,
     POLICY,
@@ -49,6 +50,7 @@ _MOVES: Final[dict[int, Callable[..., None]]] = {
     UNDO: take_back,
     PAUSE: Places.pause,
     POLICY: Places.alter,
+    ONE: Places.finish_one,
 }
 
 

@@ -225,6 +225,10 @@ class Places:
         if lease is not None:
             self.settle(lease, bits)
 
+    def finish_one(self, now: int, who: str, lease_id: int, bit: int) -> None:
+        """Settle a single message in flight."""
+        self.finish(now, who, lease_id, 1 << bit)
+
     def settle(self, lease: Lease, bits: int) -> int:
         """
         Settle messages in flight.

@@ -44,16 +44,20 @@ def runs_in(base: int, bits: int) -> Iterator[Run]:
         bits >>= length
 
 
-def offsets_in(base: int, bits: int) -> Iterator[int]:
+def offsets_in(base: int, bits: int) -> Iterable[int]:
     """
-    Yield the offsets of a short set, in order.
+    Return the offsets of a short set, in order.
 
     Args:
         base: The offset of bit 0.
         bits: A set bit for each offset.
     """
-    for start, end in runs_in(base, bits):
-        yield from range(start, end)
+    if bits and not bits & (bits - 1):
+        return (base + bits.bit_length() - 1,)  # the most frequent by far
+    runs = list(runs_in(base, bits))
+    if len(runs) == 1:
+        return range(*runs[0])
+    return [offset for start, end in runs for offset in range(start, end)]
 
 
 def cut(base: int, bits: int, start: int, end: int) -> int:

@@ -18,6 +18,7 @@ from tinymq.broker.channel.entries import (
     BACK,
     FINISH,
     LEASE,
+    ONE,
     SKIP,
     TAKE,
     WAIT,
@@ -155,8 +156,10 @@ class Channel(Core):
             hit = places.settle(lease, bits)
             if hit == held:
                 entries.append((FINISH, lease_id))
-            elif hit:
+            elif hit & (hit - 1):
                 entries.append((FINISH, lease_id, hit))
+            elif hit:
+                entries.append((ONE, lease_id, hit.bit_length() - 1))
             if bits not in {hit, WHOLE}:
                 self._late(consumer, lease_id, bits & ~held, late)
             done += hit.bit_count()
