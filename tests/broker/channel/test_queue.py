@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from tinymq.broker.channel.consumer import Consumer
 from tinymq.broker.channel.credit import Credit
 from tinymq.broker.channel.lease import WHOLE, Delivery, lease_ids
@@ -189,3 +192,74 @@ def test_a_consumer_comes_back_after_a_restart() -> None:
 
     assert [bits for _, bits in again.join(back, NOW + 500)] == [0b1111111111]
     assert back.in_flight == 10
+
+
+ACTS = ["publish", "finish", "fail", "touch", "lose", "leave", "wait", "block"]
+
+
+@given(
+    st.sampled_from(["none", "strict"]),
+    st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 4), st.integers(1, 255))),
+)
+def test_never_above_the_limit_and_never_stuck(  # noqa: C901, PLR0912 - one act after the other
+    order: str, acts: list[tuple[str, int, int]]
+) -> None:
+    """Whatever five consumers do, none holds more than it wants, and in the end all is settled."""
+    queue = Queue(lease_ids(1))
+    policy = ChannelPolicy.from_mapping({"order": order, "lease.ms": 1000, "backoff": "1s"})
+    channel = queue.open("mail", policy)
+    consumers = [Consumer(f"consumer {at}", window) for at, window in enumerate((1, 2, 5, 8, 20))]
+    for consumer in consumers:
+        channel.join(consumer, NOW)
+    now, end = NOW, 0
+
+    def check() -> None:
+        holders = channel.channel.places.holders
+        for consumer in consumers:
+            held = holders[consumer.name].held if consumer.name in holders else 0
+            if consumer in channel.consumers:
+                assert consumer.in_flight == held
+            assert consumer.in_flight <= consumer.credit.window
+            consumer.credit.grant(consumer.credit.delivered - held + consumer.credit.window)
+        channel.deliver(now, end)
+
+    for act, at, bits in acts:
+        consumer = consumers[at]
+        holder = channel.channel.places.holders.get(consumer.name)
+        settles = [(lease, bits) for lease in list(holder.leases)[-2:]] if holder else []
+        if act == "publish":
+            end += bits
+        elif act == "finish":
+            channel.finish(consumer, settles, now)
+        elif act == "fail":
+            channel.requeue(consumer, settles, now, Requeue(delay=bits % 3 * 500))
+        elif act == "touch":
+            channel.channel.touch(consumer.name, settles, now)
+        elif act == "wait":
+            now += bits * 20
+            queue.expire(now)
+        elif act == "block":
+            consumer.ready = bits % 2 == 0
+        elif consumer not in channel.consumers:
+            consumers[at] = Consumer(consumer.name, consumer.credit.window)
+            channel.join(consumers[at], now)
+        elif act == "lose":
+            channel.lost(consumer, now, bits)
+        else:
+            channel.leave(consumer, now)
+        check()
+
+    last = Consumer("last", 50)
+    for consumer in tuple(channel.consumers):
+        channel.leave(consumer, now)
+    channel.join(last, now)
+    while channel.channel.places.floor < end:
+        for one in channel.deliver(now, end):
+            channel.finish(last, [(one.lease_id, WHOLE)], now)
+        last.credit.grant(last.credit.delivered - last.in_flight + 50)
+        for doom in channel.steering.dead_letters():
+            channel.steering.buried(doom, now)
+        now += 100
+        queue.expire(now)
+    assert last.in_flight == 0
+    assert channel.channel.places.in_flight == 0

@@ -119,6 +119,26 @@ class TestLeases:
         assert losses.among(firsts[-2] + 1, 0b1) == 0
         assert losses.among(firsts[-2] + 9, 0b1) == 0b1
 
+    def test_a_part_of_a_lease_is_renewed(self) -> None:
+        """Messages that are renewed stay with their holder when the others go."""
+        it = channel(lease_ms=1000)
+        (found,) = it.take("ann", 3, NOW, 3)
+        it.touch("ann", [(found.lease_id, 0b010)], NOW + 900)
+
+        (told,) = it.custody.expire(NOW + 1000)
+
+        assert told.bits == 0b101
+        assert it.custody.expire(NOW + 1899) == []
+        assert it.finish("ann", whole([found]), NOW + 1899).done == 1
+
+    def test_renewing_never_shortens(self) -> None:
+        """A short renewal leaves a long lease as it is."""
+        it = channel(lease_ms=1000)
+        (found,) = it.take("ann", 1, NOW, 1)
+        it.touch("ann", whole([found]), NOW, 10)
+
+        assert it.custody.expire(NOW + 999) == []
+
     def test_deadlines_of_ended_leases_take_no_room(self) -> None:
         """Millions of short leases leave nothing behind."""
         it = channel()
@@ -201,6 +221,45 @@ class TestFailures:
         (doom,) = steering.dead_letters()
         assert (doom.base, doom.reason, doom.history) == (3, "lost", History(4, 3, False))
         assert done == {0, 1, 2, 4, 5, 6, 7}
+
+    def test_what_must_be_alone_waits_for_a_consumer_that_holds_nothing(self) -> None:
+        """A consumer with something in hand is emptied first; others go on meanwhile."""
+        it = channel(lease_ms=1000)
+        it.take("ann", 2, NOW, 2)
+        it.custody.expire(NOW + 1000)
+        for name in ("bob", "cyd", "dan"):
+            it.take(name, 1, NOW + 1000, 5)
+        it.finish("bob", [(one, WHOLE) for one in it.places.holders["bob"].leases], NOW + 1000)
+
+        assert it.places.ready.alone == 0
+        assert [len(it.take(name, 1, NOW + 1000, 9)) for name in ("cyd", "bob")] == [0, 1]
+
+    def test_emptied_one_at_a_time(self) -> None:
+        """While one consumer is emptied for messages to be given alone, others get the rest."""
+        it = channel(lease_ms=1000)
+        it.take("ann", 3, NOW, 3)
+        held = {name: it.take(name, 1, NOW + 500, 9) for name in ("bob", "cyd")}
+        it.custody.expire(NOW + 1000)
+
+        assert it.take("bob", 5, NOW + 1000, 9) == []
+        assert it.guard == "bob"
+        assert offsets(it.take("cyd", 2, NOW + 1000, 9)) == [[5, 6]]
+        it.finish("bob", whole(held["bob"]), NOW + 1000)
+        assert offsets(it.take("bob", 5, NOW + 1000, 9)) == [[0]]
+        it.leave("bob", NOW + 1000)
+        assert it.guard is None
+
+    def test_what_is_lost_with_messages_elsewhere_is_not_lost_alone(self) -> None:
+        """A message lost with its consumer counts only if that held nothing else at all."""
+        for busy, failures in ((True, 0), (False, 1)):
+            it = channel()
+            it.take("ann", 1, NOW, 1)
+            it.custody.lost("ann", NOW, 100, busy=busy)
+            it.custody.expire(NOW + 100)
+
+            assert it.take("bob", 1, NOW + 5000, 1, busy=True) == []
+            (found,) = it.take("bob", 1, NOW + 5000, 1)
+            assert (found.attempt, found.failures) == (2, failures)
 
     def test_leaving_is_no_failure(self) -> None:
         """A consumer that leaves in good order counts as if it had not had the messages."""
@@ -384,6 +443,20 @@ class TestSteering:
         assert lost.consumer == "ann"
         assert steering.undo(NOW + 600_000) is None
 
+    def test_seek_over_what_was_given_up(self) -> None:
+        """What was given up does not come again by a seek; what was skipped ahead does."""
+        it = channel()
+        steering = Steering(it)
+        steering.discard(2, 6, "expired", NOW)
+        steering.skip(8, 9, NOW)
+
+        assert steering.preview(4) == (2, 1, 0)
+        steering.seek(4, NOW)
+        assert offsets(it.take("ann", 99, NOW, 10)) == [[6, 7, 8, 9]]
+        steering.undo(NOW)
+        it.leave("ann", NOW)
+        assert offsets(it.take("ann", 99, NOW, 10)) == [[0, 1, 6, 7, 9]]
+
     def test_empty(self) -> None:
         """An emptied channel goes on with what comes next."""
         it = channel()
@@ -454,7 +527,7 @@ class TestLedger:
         again = replay(Places(), [value])
 
         assert snapshot(again, NOW) == value
-        assert again.in_flight == 50
+        assert (again.in_flight, again.undo) == (50, it.places.undo)
         assert ChannelPolicy.from_stored(again.policy or {}) == it.policy
         assert describe(value) == (NOW, None, [])
 

@@ -243,5 +243,4 @@ def _hold(places: Places, lease: Lease) -> None:
     count = lease.bits.bit_count()
     holder.held += count
     places.in_flight += count
-    if lease.history.alone:
-        holder.alone = lease.lease_id
+    holder.alone = lease.history.alone

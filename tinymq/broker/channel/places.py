@@ -76,8 +76,8 @@ class Holder:
         self.leases: dict[int, None] = {}
         #: Messages, in all leases.
         self.held = 0
-        #: The lease of a message that was given out alone, or 0.
-        self.alone = 0
+        #: Whether it is a message given out alone: all that it holds, to the end.
+        self.alone = False
 
 
 class Places:
@@ -175,8 +175,7 @@ class Places:
         count = bits.bit_count()
         holder.held += count
         self.in_flight += count
-        if alone:
-            holder.alone = lease_id
+        holder.alone = alone != 0
         if self.order is not None:
             self.order.fly(who, base, bits)
 
@@ -254,8 +253,6 @@ class Places:
         if hit == held:
             lease_id = lease.lease_id
             del self.leases[lease_id], holder.leases[lease_id]
-            if holder.alone == lease_id:
-                holder.alone = 0
             if not holder.leases:
                 del self.holders[lease.holder]
         else:

@@ -160,7 +160,7 @@ class Channel(Core):
                 entries.append((FINISH, lease_id, hit))
             elif hit:
                 entries.append((ONE, lease_id, hit.bit_length() - 1))
-            if bits not in {hit, WHOLE}:
+            if bits not in (hit, WHOLE):
                 self._late(consumer, lease_id, bits & ~held, late)
             done += hit.bit_count()
         self.counters.finished += done
@@ -285,7 +285,7 @@ class Channel(Core):
                 self._late(consumer, lease_id, bits, late)
                 continue
             hit = lease.bits & bits
-            if bits not in {hit, WHOLE}:
+            if bits not in (hit, WHOLE):
                 self._late(consumer, lease_id, bits & ~hit, late)
             if hit:
                 yield lease, hit
