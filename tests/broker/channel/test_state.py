@@ -465,6 +465,23 @@ class TestSteering:
         assert count(it, 9).backlog == 0
         assert offsets(it.take("ann", 5, NOW, 11)) == [[9, 10]]
 
+    def test_retention_takes_what_is_in_flight_too(self) -> None:
+        """Messages that exist no more are settled wherever they are, and their holders are told."""
+        it = channel()
+        steering = Steering(it)
+        (found,) = it.take("ann", 4, NOW, 9)
+        it.requeue("ann", [(found.lease_id, 0b1)], NOW, Requeue(delay=500))
+        it.leave("ann", NOW, [(found.lease_id, 0b10)])
+
+        (told,) = steering.trim(3, NOW)
+
+        assert (told.consumer, told.bits) == ("ann", 0b100)
+        assert (it.places.floor, it.places.unsettled) == (3, 1)
+        assert it.counters.skipped == 3
+        assert steering.trim(3, NOW) == []
+        steering.trim(6, NOW)
+        assert offsets(it.take("ann", 9, NOW, 9)) == [[6, 7, 8]]
+
     def test_an_altered_filter_holds_for_what_was_not_given_out(self) -> None:
         """With a new filter all that nobody had yet is looked at again."""
         it = channel()
