@@ -21,7 +21,7 @@ POLICY = ChannelPolicy(lease_ms=1000, jitter_percent=0)
 def subscribed(*windows: int) -> tuple[Queue, Subscribers, list[Consumer]]:
     """Return a queue with one channel and consumers of these windows."""
     queue = Queue(lease_ids(1))
-    channel = queue.open("mail", POLICY)
+    channel = queue.make("mail", POLICY, 0, NOW)
     consumers = [Consumer(f"consumer {at}", window) for at, window in enumerate(windows)]
     for consumer in consumers:
         channel.join(consumer, NOW)
@@ -139,7 +139,7 @@ def test_what_is_in_flight_ends_at_none() -> None:
 def test_a_message_is_alone_over_all_partitions() -> None:
     """Who is to be given a message alone is given nothing by other partitions until then."""
     consumer = Consumer("ann", 10)
-    one, other = (Queue(lease_ids(epoch)).open("mail", POLICY) for epoch in (1, 2))
+    one, other = (Queue(lease_ids(epoch)).make("mail", POLICY, 0, NOW) for epoch in (1, 2))
     for channel in (one, other):
         channel.join(consumer, NOW)
     gone = Consumer("bob", 10)
@@ -162,7 +162,7 @@ def test_a_message_is_alone_over_all_partitions() -> None:
 def test_the_ledger_of_a_partition_holds_all_its_channels() -> None:
     """Channels are told apart in the ledger, and those deleted are passed over."""
     queue, channel, (consumer,) = subscribed(10)
-    other = queue.open("news", POLICY, start=3)
+    other = queue.make("news", POLICY, 3, NOW)
     other.join(Consumer("bob", 2), NOW)
     found = channel.deliver(NOW, 10)
     other.deliver(NOW, 10)
@@ -171,22 +171,36 @@ def test_the_ledger_of_a_partition_holds_all_its_channels() -> None:
     records += queue.records()
     assert queue.records() == []
 
-    places = read_ledger(records, {"mail": 0, "news": 3})
+    places = read_ledger(records, ["mail", "news"])
 
     assert [places[name].floor for name in ("mail", "news")] == [10, 3]
     assert places["news"].in_flight == 2
     queue.close("mail")
-    assert read_ledger(queue.snapshots(NOW), {"news": 3})["news"].in_flight == 2
+    assert read_ledger(queue.snapshots(NOW), ["news"])["news"].in_flight == 2
     assert queue.floor == 3
+
+
+def test_a_channel_made_again_is_new() -> None:
+    """A channel that was deleted and made again has nothing of the one before."""
+    queue, channel, _ = subscribed(10)
+    channel.deliver(NOW, 10)
+    records = queue.records()
+    queue.close("mail")
+    queue.make("mail", POLICY, 7, NOW)
+
+    places = read_ledger(records + queue.records(), ["mail", "unknown"])
+
+    assert (places["mail"].cursor, places["mail"].in_flight) == (7, 0)
+    assert "unknown" not in places
 
 
 def test_a_consumer_comes_back_after_a_restart() -> None:
     """A consumer finds what it held when the broker is back, and its credit counts it."""
     queue, channel, (consumer,) = subscribed(10)
     channel.deliver(NOW, 10)
-    places = read_ledger(queue.records(), {"mail": 0})
+    places = read_ledger(queue.records(), ["mail"])
 
-    again = Queue(lease_ids(2)).open("mail", POLICY, places=places["mail"])
+    again = Queue(lease_ids(2)).open("mail", POLICY, places["mail"])
     again.channel.custody.restarted(NOW, 10_000)
     back = Consumer(consumer.name, 10)
 
@@ -207,7 +221,7 @@ def test_never_above_the_limit_and_never_stuck(  # noqa: C901, PLR0912 - one act
     """Whatever five consumers do, none holds more than it wants, and in the end all is settled."""
     queue = Queue(lease_ids(1))
     policy = ChannelPolicy.from_mapping({"order": order, "lease.ms": 1000, "backoff": "1s"})
-    channel = queue.open("mail", policy)
+    channel = queue.make("mail", policy, 0, NOW)
     consumers = [Consumer(f"consumer {at}", window) for at, window in enumerate((1, 2, 5, 8, 20))]
     for consumer in consumers:
         channel.join(consumer, NOW)

@@ -283,21 +283,33 @@ class Queue:
     def __init__(self, next_lease: Callable[[], int]) -> None:
         self._next_lease = next_lease
         self.channels: dict[str, Subscribers] = {}
+        self._made: list[LedgerRecord] = []
 
-    def open(
-        self, name: str, policy: ChannelPolicy, start: int = 0, places: Places | None = None
-    ) -> Subscribers:
+    def make(self, name: str, policy: ChannelPolicy, start: int, now: int) -> Subscribers:
         """
-        Make a channel, or take one over from the ledger.
+        Make a channel that is new, even if one of this name is in the ledger.
 
         Args:
             name: Its name.
             policy: How it treats its messages.
-            start: The first offset that it gives out, if it is new.
-            places: Where its messages are, if it is not.
+            start: The first offset that it gives out.
+            now: The time.
         """
-        channel = Channel(policy, self._next_lease, Places(start) if places is None else places)
-        found = self.channels[name] = Subscribers(channel)
+        found = self.open(name, policy, Places(start))
+        self._made.append((name.encode(), snapshot(found.channel.places, now)))
+        return found
+
+    def open(self, name: str, policy: ChannelPolicy, places: Places) -> Subscribers:
+        """
+        Take over a channel from the ledger.
+
+        Args:
+            name: Its name.
+            policy: How it treats its messages.
+            places: Where its messages are, from `read_ledger`.
+        """
+        found = Subscribers(Channel(policy, self._next_lease, places))
+        self.channels[name] = found
         return found
 
     def close(self, name: str) -> None:
@@ -336,11 +348,13 @@ class Queue:
 
     def records(self) -> list[LedgerRecord]:
         """Return what is to be written to the ledger: keys and values of records, in order."""
-        return [
+        records, self._made = self._made, []
+        records += (
             (name.encode(), value)
             for name, one in self.channels.items()
             for value in one.channel.journal.drain()
-        ]
+        )
+        return records
 
     def snapshots(self, now: int) -> list[LedgerRecord]:
         """
@@ -355,24 +369,26 @@ class Queue:
         ]
 
 
-def read_ledger(records: Iterable[LedgerRecord], starts: dict[str, int]) -> dict[str, Places]:
+def read_ledger(records: Iterable[LedgerRecord], names: Iterable[str]) -> dict[str, Places]:
     """
     Read the ledger of a partition.
 
     Args:
         records: Keys and values, in order.
-        starts: The channels that exist, and where each of them began. Records of
-            others are passed over: those channels were deleted.
+        names: The channels that exist; records of others are passed over, for
+            those were deleted.
 
     Returns:
-        Where the messages of each channel are.
+        Where the messages of each channel are. A channel without a record was
+        never made here: the broker stopped before, and makes it now.
 
     Raises:
         CorruptBatch: A record cannot be read.
     """
-    found = {name: Places(start) for name, start in starts.items()}
+    wanted = {name.encode(): name for name in names}
+    found: dict[str, Places] = {}
     for key, value in records:
-        name = key.decode()
-        if name in found:
-            found[name] = replay(found[name], [value])
+        name = wanted.get(key)
+        if name is not None:
+            found[name] = replay(found.get(name) or Places(), [value])
     return found
