@@ -61,6 +61,7 @@ bench: .venv/installed-test
 long: export TINYMQ_LONG = 1
 long: .venv/installed-test browser
 	$(bin)/tinymq verify-crash --kills 200 --power-loss 50
+	$(bin)/tinymq verify-cluster --rounds 5
 	$(bin)/python -m pytest -q -m 'long or not long' $(ARGS)
 
 clean:

@@ -214,3 +214,21 @@ def topics(task: Task, gate: Gate) -> Figures:
         return throughput(task, gate, began)
 
     return _run(body, task)
+
+
+def refresh(task: Task, gate: Gate) -> Figures:
+    """Ask for the metadata of many topics, several times."""
+    rounds = 3
+
+    async def body(client: Client) -> Figures:
+        names = [f"many-{number}" for number in range(task.count)]
+        gate.ready()
+        taken = []
+        for _ in range(rounds):
+            began = time.perf_counter()
+            found = await client.metadata(names)
+            taken.append(time.perf_counter() - began)
+            assert len(found) == task.count
+        return {"refresh_ms": min(taken) * 1000, "rounds": float(rounds)}
+
+    return _run(body, task)

@@ -8,7 +8,7 @@ from functools import partial
 
 from attrs import frozen
 
-from benches import trials
+from benches import clusters, trials
 from benches.bench import BLOCKING, DEFERRED, PEERS, SIZES, TINYMQ, Bench, Run, Runs, Subject
 from benches.tasks import Figures
 
@@ -270,5 +270,30 @@ ROWS = (
         ("create_s", "start_s", "killed_start_s", "files", "rss_mib", "started_rss_mib"),
         "start: until it listens, after a clean stop and after kill -9.",
         once=True,
+    ),
+    Row(
+        "brokers",
+        "Three broker processes against one",
+        clusters.brokers,
+        ("one_per_s", "three_per_s", "ratio", "one_server_us", "three_server_us"),
+        f"A topic of {clusters.PARTITIONS} partitions, on one process with everything, and spread "
+        "over three brokers beside a MetaServer. server: processor time of all their processes.",
+    ),
+    Row(
+        "metadata",
+        "Metadata of 10 000 topics",
+        clusters.metadata,
+        ("create_s", "refresh_ms", "server_ms"),
+        "create: by the first publish to each, through a cluster of three. refresh: a client "
+        "asks for all of them again. server: processor time of the whole cluster meanwhile.",
+        once=True,
+    ),
+    Row(
+        "failover",
+        "A broker is killed and started again",
+        clusters.failover,
+        ("start_s", "answered_s", "behind_ms"),
+        "start: from the kill until the new process listens; answered: until a record that waited "
+        "for its partition is acknowledged; behind: the difference.",
     ),
 )

@@ -1,5 +1,5 @@
 """
-What all tests share: hypothesis profiles, and a real reactor where one is needed.
+What all tests share: hypothesis profiles, a real reactor where one is needed, and a broker.
 
 Most tests hand a `Clock` and a `StringTransport` to the code. The few that want
 real sockets use the fixture `real`, which runs a coroutine on a reactor of its
@@ -13,6 +13,7 @@ import os
 import random
 import sys
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,7 +21,11 @@ from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.selectreactor import SelectReactor
+from twisted.logger import globalLogPublisher
 from twisted.python.failure import Failure
+
+from tests.fakes.broker import BrokerFixture, HeldSyncer, LogKeeper
+from tinymq.meta.registry import Topic
 
 #: The long form of every check was asked for, by `make long`.
 LONG = os.environ.get("TINYMQ_LONG", "") not in {"", "0"}
@@ -109,3 +114,38 @@ def _no_broker_is_left() -> Iterator[None]:
 def real() -> RealReactor:
     """Return what runs a coroutine on a reactor with real sockets."""
     return RealReactor()
+
+
+@pytest.fixture
+def fixture(tmp_path: Path) -> BrokerFixture:
+    """Return a broker whose disk answers at once."""
+    return BrokerFixture(tmp_path / "data")
+
+
+@pytest.fixture
+def topic(fixture: BrokerFixture) -> Topic:
+    """Return a topic of it."""
+    return fixture.topic()
+
+
+@pytest.fixture
+def syncer() -> HeldSyncer:
+    """Return a syncer that waits to be told."""
+    return HeldSyncer()
+
+
+@pytest.fixture
+def held(tmp_path: Path, syncer: HeldSyncer) -> BrokerFixture:
+    """Return a broker whose syncs wait to be told, with a topic."""
+    held = BrokerFixture(tmp_path / "held", syncer=syncer)
+    held.topic()
+    return held
+
+
+@pytest.fixture
+def logged() -> Iterator[LogKeeper]:
+    """Return what keeps the events that are logged from now on."""
+    keeper = LogKeeper()
+    globalLogPublisher.addObserver(keeper)
+    yield keeper
+    globalLogPublisher.removeObserver(keeper)

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-from twisted.logger import globalLogPublisher
 
 from tests.fakes.broker import LogKeeper
 from tinymq.caller import ANONYMOUS, LOCAL, Caller
-
-
-@pytest.fixture
-def logged() -> Iterator[LogKeeper]:
-    """Return what keeps the events that are logged from now on."""
-    keeper = LogKeeper()
-    globalLogPublisher.addObserver(keeper)
-    yield keeper
-    globalLogPublisher.removeObserver(keeper)
 
 
 def test_told_once_in_order() -> None:

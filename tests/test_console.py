@@ -24,7 +24,8 @@ from tinymq.errors import (
     UnknownTopic,
     ValueTooLarge,
 )
-from tinymq.web.port import At, ClientQuery, Newest, Oldest, Since, TopicQuery
+from tinymq.node import records
+from tinymq.web.port import At, ClientQuery, Newest, Oldest, Page, Since, TopicQuery
 from tinymq.wire.batch import NATIVE, build
 from tinymq.wire.codec import pack
 
@@ -84,7 +85,7 @@ class TestLooking:
         assert console.cluster().brokers[0].disk_free is None
 
     def test_ready(self, fixture: BrokerFixture, console: BrokerConsole) -> None:
-        """A refusal is told with its reason (D85)."""
+        """A refusal is told with its reason."""
         assert console.ready() is None
         fixture.broker.refuse(StorageFull("no space"))
         assert console.ready() == "no space"
@@ -183,10 +184,39 @@ class TestBrowsing:
         limit: int,
         offsets: list[int],
     ) -> None:
-        """Records are seen from any start, merged by time, and nothing moves (D142)."""
+        """Records are seen from any start, merged by time, and nothing moves."""
         page = done(fixture, console.browse("t", partition, start, limit, MANY))
         assert [record.offset for record in page.records] == offsets
         assert {each.counters.records_out for each in fixture.broker.partitions()} == {0}
+
+    @pytest.mark.parametrize(
+        ("start", "offsets"), [(Newest(), [(4, 1), (4, 0), (3, 1)]), (Oldest(), [(0, 0), (0, 1)])]
+    )
+    def test_many_partitions(
+        self,
+        fixture: BrokerFixture,
+        console: BrokerConsole,
+        monkeypatch: pytest.MonkeyPatch,
+        start: Any,
+        offsets: list[tuple[int, int]],
+    ) -> None:
+        """What takes long is done in several turns, and nothing of the answer is lost."""
+        monkeypatch.setattr(records, "TURN_SECONDS", -1.0)
+        fixture.topic("wide", partitions=5, storage="memory")
+        for partition in range(5):
+            for _ in range(2):
+                fixture.wall.now_ms += 1000
+                fixture.produce(b"x", topic="wide", partition=partition)
+        outcome: list[Page] = []
+        looking = console.browse("wide", None, start, len(offsets), MANY)
+        Deferred.fromCoroutine(looking).addCallback(outcome.append)
+        for _ in range(5):
+            assert outcome == []
+            fixture.turn()
+        (page,) = outcome
+        shown = [(each.partition, each.offset) for each in page.records]
+        assert shown == offsets
+        assert [each.partition for each in page.scanned] == [0, 1, 2, 3, 4]
 
     def test_moved(self, fixture: BrokerFixture, console: BrokerConsole) -> None:
         """A start outside of what is held is moved, with a note."""

@@ -10,6 +10,7 @@ from tinymq import errors
 from tinymq.errors import (
     BY_CODE,
     ClientError,
+    ForeignCluster,
     InternalError,
     OffsetOutOfRange,
     ProtocolError,
@@ -80,12 +81,14 @@ def test_codes_do_not_change() -> None:
         36: "NothingToUndo",
         37: "UnknownClient",
         38: "UnknownBroker",
+        39: "Forbidden",
         50: "StateError",
         51: "ShuttingDown",
         52: "NotLeader",
         53: "Overloaded",
         54: "MetaUnavailable",
         55: "BrokerSilent",
+        56: "ForeignCluster",
         60: "StorageError",
         61: "StorageFull",
         62: "PartitionOffline",
@@ -99,8 +102,8 @@ def test_flags_follow_the_branch(cls: type[WireError]) -> None:
     assert cls.fatal == (issubclass(cls, (ProtocolError, InternalError)))
     if issubclass(cls, (ProtocolError, RequestError, InternalError)):
         assert not cls.retriable
-    if issubclass(cls, StateError):
-        assert cls.retriable
+    if issubclass(cls, StateError):  # no moment makes another cluster of one
+        assert cls.retriable == (cls is not ForeignCluster)
 
 
 @pytest.mark.parametrize("cls", WIRE)

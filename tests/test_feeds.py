@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 from twisted.internet.defer import Deferred
-from twisted.logger import globalLogPublisher
 
 from tests.fakes.broker import BrokerFixture, LogKeeper
 from tests.fakes.cluster import Cluster, page, registry, report, topic
 from tinymq.board import Board
 from tinymq.errors import ConnectionLost, StateError
 from tinymq.feeds import LocalFeed, Poller, deadline
-from tinymq.reports import MOST_ROWS, Reporter
+from tinymq.reports import MOST_ROWS, SLICE, Reporter
 
 T = topic("t", 1, 2)
 
@@ -33,15 +32,48 @@ class TestLocalFeed:
         board.look()
         assert board.silent() == ()
 
-    def test_more_than_a_page(self, tmp_path: Path) -> None:
-        """However many partitions moved, all of them are seen."""
+    def test_more_than_a_slice(self, tmp_path: Path) -> None:
+        """However many partitions moved, a look takes a slice of them, and some looks all."""
         fixture = BrokerFixture(tmp_path / "data")
-        made = fixture.topic("t", partitions=MOST_ROWS + 1, storage="memory")
+        made = fixture.topic("t", partitions=2 * SLICE + 1, storage="memory")
         broker = fixture.broker
         board = Board(lambda: broker.meta.registry, fixture.clock, fixture.wall, broker.id)
         LocalFeed(Reporter(broker), board)
-        board.look()
-        assert all(board.report((made.id, each)) for each in range(made.partitions))
+
+        def known() -> int:
+            return sum(board.report((made.id, each)) is not None for each in range(made.partitions))
+
+        assert [(board.look(), known()) for _ in range(3)] == [
+            (True, SLICE),
+            (True, 2 * SLICE),
+            (False, 2 * SLICE + 1),
+        ]
+
+    def test_a_busy_broker_does_not_hold_who_looks(self, tmp_path: Path) -> None:
+        """What moves while slices are brought belongs to the next round."""
+        fixture = BrokerFixture(tmp_path / "data")
+        made = fixture.topic("t", partitions=SLICE + 1, storage="memory")
+        broker = fixture.broker
+        board = Board(lambda: broker.meta.registry, fixture.clock, fixture.wall, broker.id)
+        LocalFeed(Reporter(broker), board)
+        assert board.look()
+        broker.moved.update(broker.partitions())
+        assert not board.look()
+        assert board.report((made.id, SLICE)) is not None
+
+    def test_a_topic_is_exact_whatever_waits(self, tmp_path: Path) -> None:
+        """Who looks at one topic sees this moment, although much else has moved before."""
+        fixture = BrokerFixture(tmp_path / "data")
+        fixture.topic("many", partitions=2 * SLICE, storage="memory")
+        made = fixture.topic("t", partitions=2, storage="memory")
+        broker = fixture.broker
+        board = Board(lambda: broker.meta.registry, fixture.clock, fixture.wall, broker.id)
+        LocalFeed(Reporter(broker), board)
+        for count in (1, 2):
+            fixture.produce(b"a", partition=1)
+            assert board.look()
+            assert [each.report.end for each in board.places(made)] == [0, count]
+            broker.moved.update(broker.partitions())
 
 
 @pytest.fixture
@@ -56,12 +88,6 @@ def cluster() -> Cluster:
 def poller(cluster: Cluster) -> Poller:
     """What asks the broker 2."""
     return Poller(cluster.board, lambda: cluster.registry, cluster.nodes, cluster.clock)
-
-
-@pytest.fixture
-def logged() -> LogKeeper:
-    """What is logged meanwhile."""
-    return LogKeeper()
 
 
 class TestPoller:
@@ -110,7 +136,6 @@ class TestPoller:
         self, cluster: Cluster, poller: Poller, error: Exception | None, logged: LogKeeper
     ) -> None:
         """An error ends one question, not the asking; what cannot be read is logged."""
-        globalLogPublisher.addObserver(logged)
         poller.start()
         if error is None:
             cluster.nodes.open.pop(0).callback({"rows": 1})
@@ -121,14 +146,12 @@ class TestPoller:
         cluster.nodes.answer(2, page(1, (T, 1, report(5))))
         assert cluster.board.places(T)[1].report.end == 5
         poller.stop()
-        globalLogPublisher.removeObserver(logged)
         assert len(logged.failures) == (error is None)
 
     def test_unreadable_again_and_again(
         self, cluster: Cluster, poller: Poller, logged: LogKeeper
     ) -> None:
         """A broker that nobody understands is told of once, not every second."""
-        globalLogPublisher.addObserver(logged)
         poller.start()
         for answer in ({"rows": 1}, {"rows": 1}, None, {"rows": 1}):
             if answer is None:
@@ -137,7 +160,6 @@ class TestPoller:
                 cluster.nodes.open.pop(0).callback(answer)
             cluster.clock.advance(1)
         poller.stop()
-        globalLogPublisher.removeObserver(logged)
         assert len(logged.failures) == 2
 
     def test_stopped_while_asking(self, cluster: Cluster, poller: Poller) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tinymq.history import IDLE_MS, growth
 from tinymq.history import History as Grown
-from tinymq.history import growth
 from tinymq.stats import IDLE, NOTHING, Counters, Rates
 
 START = 1_000_000
@@ -87,25 +87,45 @@ def test_spans_are_bounded() -> None:
     assert len(history.trail("t", now, "long").bytes_out.values) == 360
 
 
-def test_objects_busy_longest_ago_lose_their_rings() -> None:
-    """Memory is bounded by the number of rings; the oldest go first, and say nothing false."""
+def test_busy_objects_keep_their_curves() -> None:
+    """With more busy objects than curves, some have theirs all the time, and all their rate."""
     history = History(START, most=2)
-    for index, key in enumerate("abc"):
-        history.sample(START + 1000 * index, [(key, counted(5))])
+    for second in range(30):
+        total = counted(7 * (second + 1))
+        history.sample(START + 1000 * second, [(key, total) for key in "abc"])
+    now = START + 30_000
 
     assert len(history) == 2
-    assert history.series("a", START + 10_000).values == ()
-    assert history.series("c", START + 10_000).values
+    for key in "ab":
+        assert history.series(key, now).values == (7.0,) * 15
+    assert history.series("c", now).values == ()
+    assert [history.rates(key, now).messages_in for key in "abc"] == [7.0] * 3
 
 
-def test_evicted_object_does_not_jump_when_it_comes_back() -> None:
-    """Its counters are remembered, so only new growth counts."""
+def test_idle_object_gives_its_curves_to_a_busy_one() -> None:
+    """Memory is bounded by the number of curves; who lost them says nothing false."""
+    history = History(START, most=2)
+    history.sample(START, [("a", counted(5)), ("b", counted(5))])
+    history.sample(START + IDLE_MS - 1000, [("b", counted(6)), ("c", counted(1))])
+    assert history.series("c", START + IDLE_MS).values == ()
+    history.sample(START + IDLE_MS, [("c", counted(3))])
+    now = START + IDLE_MS + 4000
+
+    assert len(history) == 2
+    assert history.series("a", now).values == ()
+    assert sum(history.series("b", now).values) * 2 == 6
+    # Of what went through it before it had curves, they tell nothing.
+    assert history.series("c", now).values == (1.0, 0.0)
+
+
+def test_object_that_comes_back_does_not_jump() -> None:
+    """Only new growth counts, and idle time without curves is not told as zeros."""
     history = History(START, most=1)
     history.sample(START, [("a", counted(1_000_000))])
-    history.sample(START + 1000, [("b", counted(1))])
-    history.sample(START + 4000, [("a", counted(1_000_010))])
+    history.sample(START + IDLE_MS, [("b", counted(1))])
+    history.sample(START + 2 * IDLE_MS, [("a", counted(1_000_010))])
 
-    assert sum(history.series("a", START + 10_000).values) * 2 == 10
+    assert history.series("a", START + 2 * IDLE_MS + 4000).values == (5.0, 0.0)
 
 
 def test_counters_that_fall_are_those_of_a_new_object() -> None:
@@ -118,7 +138,7 @@ def test_counters_that_fall_are_those_of_a_new_object() -> None:
 
 
 def test_forgotten_object_leaves_nothing() -> None:
-    """A deleted topic frees its ring, and a new one of the name starts at zero."""
+    """A deleted topic frees its curves, and a new one of the name starts at zero."""
     history = History(START)
     history.sample(START, [("t", counted(100))])
 

@@ -9,7 +9,7 @@ from tests.fakes.cluster import Cluster, registry, report, topic
 from tinymq.listing import Listing, _Entry
 from tinymq.meta.registry import Topic
 from tinymq.sampling import Sampler
-from tinymq.stats import Gap
+from tinymq.stats import Gap, TopicRow
 
 T, U = topic("t", 1, 2), topic("u", 1)
 
@@ -29,9 +29,17 @@ class CountedListing(Listing):
 
     def __init__(self, cluster: Cluster) -> None:
         sampler = Sampler(cluster.board, lambda: cluster.registry, cluster.clock, cluster.wall)
-        super().__init__(cluster.board, sampler, lambda: cluster.registry, cluster.wall)
+        super().__init__(
+            cluster.board, sampler, lambda: cluster.registry, cluster.clock, cluster.wall
+        )
         self.sampler = sampler
         self.made: list[str] = []
+
+    @override
+    def rows(self) -> list[TopicRow]:
+        """Look first."""
+        self.look()
+        return super().rows()
 
     @override
     def _entry(self, topic: Topic) -> _Entry:
@@ -57,6 +65,36 @@ def test_only_what_moved(cluster: Cluster) -> None:
     cluster.say(2, 2, (T, 1, report(8)))
     assert {each.name: each.messages for each in listing.rows()} == {"t": 11, "u": 9}
     assert listing.made == ["t"]
+
+
+def test_very_many(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where many topics move, a look makes some rows, and later turns the others."""
+    many = [topic(f"t{number}", 1) for number in range(5)]
+    cluster.registry = registry(*many, brokers=(1,), revision=2)
+    cluster.say(1, 2, *((each, 0, report(1)) for each in many))
+    listing = CountedListing(cluster)
+    assert [row.messages for row in listing.rows()] == [1] * 5
+    monkeypatch.setattr("tinymq.listing.SLICE", 42)
+    cluster.say(1, 3, *((each, 0, report(2)) for each in many))
+    assert sum(row.messages for row in listing.rows()) == 5 + 2
+    assert sum(row.messages for row in listing.rows()) == 5 + 4
+    cluster.clock.advance(0)
+    listing.made.clear()
+    assert sum(row.messages for row in listing.rows()) == 5 + 5
+    assert listing.made == []
+    assert cluster.clock.getDelayedCalls() == []
+
+
+def test_made_before_anybody_looks(cluster: Cluster) -> None:
+    """Once it was started, the first who looks does not wait for the rows of all topics."""
+    listing = CountedListing(cluster)
+    listing.start()
+    cluster.clock.advance(0)
+    assert sorted(listing.made) == ["t", "u"]
+    cluster.say(1, 2, (T, 0, report(4)))
+    listing.start()
+    listing.stop()
+    assert cluster.clock.getDelayedCalls() == []
 
 
 def test_falling_rates(cluster: Cluster) -> None:
@@ -89,6 +127,7 @@ def test_silent_broker(cluster: Cluster) -> None:
     assert (offline.topic, offline.partition) == ("t", 1)
     assert offline.reason == "broker b2 does not answer since 15:06:40 UTC"
     cluster.say(2, 1)
+    listing.look()
     assert listing.offline() == []
 
 
@@ -97,6 +136,7 @@ def test_damage_and_deletion(cluster: Cluster) -> None:
     listing = CountedListing(cluster)
     gap = (Gap(first=0, end=1),)
     cluster.say(1, 2, (U, 0, report(9, gaps=gap)), (T, 0, report(9, gaps=gap)))
+    listing.look()
     assert listing.damaged() == ["t", "u"]
     cluster.registry = registry(U, brokers=(1, 2), revision=2)
     assert [each.name for each in listing.rows()] == ["u"]

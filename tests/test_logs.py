@@ -15,7 +15,8 @@ from twisted.logger import LogEvent, LogLevel
 from twisted.python.failure import Failure
 from twisted.python.logfile import LogFile
 
-from tinymq.logs import LEVELS, Logs
+from tinymq.config import LOG_LEVELS
+from tinymq.logs import Logs
 
 
 def written(form: str, level: str = "info", **event: Any) -> str:
@@ -120,7 +121,7 @@ def test_levels() -> None:
     output = io.StringIO()
     logs = Logs(output, "text", "warn")
     event: LogEvent = {"log_format": "x", "log_time": 0.0, "log_namespace": "n"}
-    for level in LEVELS:
+    for level in LOG_LEVELS:
         logs.observer({**event, "log_level": LogLevel.levelWithName(level)})
     assert output.getvalue().count("\n") == 3
     logs.level = "debug"

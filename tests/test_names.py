@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tinymq.errors import InvalidName
-from tinymq.names import RULE, valid_name
+from tinymq.names import RULE, valid_host, valid_name
 
 ALPHABET = "abcXYZ019._-"
 
@@ -98,3 +98,20 @@ def test_errors_are_readable() -> None:
         valid_name("订单")
     with pytest.raises(InvalidName, match=r"'a\\u202eb' is not a valid name"):
         valid_name("a\u202eb")
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "10.0.0.1", "::1", "2001:db8::1", "b1.example.net", "broker_1", "größe"]
+)
+def test_hosts(host: str) -> None:
+    """A host may be whatever can stand in a broker's URL."""
+    assert valid_host(host)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["", "x\ny", "x y", "x:y", "a,b", "a/b", "[::1]", "u@h", "h?x", "\0", "\x1b[31m", "h" * 256],
+)
+def test_no_hosts(host: str) -> None:
+    """What would break the URL that is made of it is no host."""
+    assert not valid_host(host)

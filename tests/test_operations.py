@@ -206,14 +206,14 @@ class TestTopics:
 
     @pytest.mark.parametrize("partitions", [0, -1, 1001, 10**9, 1 << 62])
     def test_partitions(self, fixture: BrokerFixture, partitions: int) -> None:
-        """Numbers of partitions have bounds that the error names (X6)."""
+        """Numbers of partitions have bounds that the error names."""
         fixture.topic("t")
         for name in ("topic.create", "topic.alter"):
             error = refusal(fixture, name, name="t", partitions=partitions)
             assert (error.data["field"], error.data["high"]) == ("partitions", 1000)
 
     def test_more_partitions(self, fixture: BrokerFixture) -> None:
-        """Partitions can be added while producing; the old ones keep their records (X6)."""
+        """Partitions can be added while producing; the old ones keep their records."""
         fixture.topic("t")
         waiting = fixture.stage(b"a")
         result = run(fixture, "topic.alter", name="t", partitions=3)
@@ -348,7 +348,7 @@ class TestPurge:
         assert fixture.values() == [b"a"]
 
     def test_idempotence(self, fixture: BrokerFixture) -> None:
-        """A repeat of a purged batch is still a duplicate, and says so (D78)."""
+        """A repeat of a purged batch is still a duplicate, and says so."""
         fixture.topic("t")
         fixture.produce(b"a", producer=(7, 0, 0))
         run(fixture, "topic.purge", name="t")
@@ -358,7 +358,7 @@ class TestPurge:
 
 class TestBroker:
     def test_info(self, fixture: BrokerFixture) -> None:
-        """The broker tells who it is and whether it takes publishing, and if not, why (D85)."""
+        """The broker tells who it is and whether it takes publishing, and if not, why."""
         fixture.topic("t", partitions=3)
         info = run(fixture, "broker.info")
         told, expected = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from twisted.internet.address import IPv4Address, UNIXAddress
-from twisted.logger import LogLevel, globalLogPublisher
+from twisted.logger import LogLevel
 from typing_extensions import override
 
 from tests.fakes.broker import (
@@ -78,44 +77,9 @@ from tinymq.wire.messages import (
 
 
 @pytest.fixture
-def fixture(tmp_path: Path) -> BrokerFixture:
-    """Return a broker whose disk answers at once."""
-    return BrokerFixture(tmp_path / "data")
-
-
-@pytest.fixture
-def topic(fixture: BrokerFixture) -> Topic:
-    """Return a topic of it."""
-    return fixture.topic()
-
-
-@pytest.fixture
 def connection(fixture: BrokerFixture, topic: Topic) -> Connection:
     """Return a connection that has said HELLO."""
     return fixture.connect()
-
-
-@pytest.fixture
-def syncer() -> HeldSyncer:
-    """Return a syncer that waits to be told."""
-    return HeldSyncer()
-
-
-@pytest.fixture
-def held(tmp_path: Path, syncer: HeldSyncer) -> BrokerFixture:
-    """Return a broker whose syncs wait to be told, with a topic."""
-    held = BrokerFixture(tmp_path / "held", syncer=syncer)
-    held.topic()
-    return held
-
-
-@pytest.fixture
-def logged() -> Iterator[LogKeeper]:
-    """Return what keeps the events that are logged from now on."""
-    keeper = LogKeeper()
-    globalLogPublisher.addObserver(keeper)
-    yield keeper
-    globalLogPublisher.removeObserver(keeper)
 
 
 def raw(type_: int, message_id: int = 1, body: bytes = b"", version: int = VERSION) -> bytes:
@@ -172,7 +136,7 @@ class TestHello:
         assert connection.closed
 
     def test_late(self, fixture: BrokerFixture) -> None:
-        """Without HELLO a connection is closed after its time, also with bytes trickling (D100)."""
+        """Without HELLO a connection is closed after its time, also with bytes trickling."""
         connections = [fixture.connect(hello=False) for _ in range(20)]
         for step in range(5):
             fixture.clock.advance(1)
@@ -202,7 +166,7 @@ class TestHello:
         assert is_reply(frame, MessageType.HELLO)
 
     def test_versions(self, fixture: BrokerFixture) -> None:
-        """A client that lists only other versions is told which there are (X2)."""
+        """A client that lists only other versions is told which there are."""
         connection = fixture.connect(hello=False)
         error = error_of(connection.ask(Hello(versions=[2, 3])))
         assert isinstance(error, UnsupportedVersion)
@@ -255,7 +219,7 @@ class TestForeign:
     def test_magic(
         self, fixture: BrokerFixture, logged: LogKeeper, data: bytes, *, hello: bool
     ) -> None:
-        """Other protocols are closed at once without an answer, with one log line (D91)."""
+        """Other protocols are closed at once without an answer, with one log line."""
         connection = fixture.connect(hello=hello)
         logged.events.clear()
         connection.feed(data)
@@ -267,7 +231,7 @@ class TestForeign:
 
     @pytest.mark.parametrize("length", [0xFFFF_FFFF, 0x8000_0000, DEFAULT_LIMITS.body + 1])
     def test_length(self, connection: Connection, length: int) -> None:
-        """A length over the limit is refused at the header, with nothing kept (D92)."""
+        """A length over the limit is refused at the header, with nothing kept."""
         connection.feed(HEADER.pack(MAGIC, VERSION, MessageType.PRODUCE, 1, length))
         (frame,) = connection.frames()
         error = error_of(frame)
@@ -281,7 +245,7 @@ class TestForeign:
 
     @pytest.mark.parametrize("version", [0, 2, 255])
     def test_version(self, connection: Connection, version: int) -> None:
-        """A frame of another version gets an error that names the ones spoken (X2)."""
+        """A frame of another version gets an error that names the ones spoken."""
         connection.feed(raw(MessageType.PING, version=version))
         (frame,) = connection.frames()
         error = error_of(frame)
@@ -291,7 +255,7 @@ class TestForeign:
 
     @pytest.mark.parametrize("type_", [0, 2, 5, 0x22, 0x7F])
     def test_type(self, connection: Connection, type_: int) -> None:
-        """An unknown type is an error reply, and the connection lives (X2)."""
+        """An unknown type is an error reply, and the connection lives."""
         connection.send(type_, 9, {"x": 1})
         (frame,) = connection.frames()
         assert isinstance(error_of(frame), UnknownType)
@@ -378,7 +342,7 @@ class TestIds:
         assert "made" in fixture.meta.registry.by_name
 
     def test_any_order(self, held: BrokerFixture, syncer: HeldSyncer) -> None:
-        """Replies come when they are ready, in any order, each under its own id (D110)."""
+        """Replies come when they are ready, in any order, each under its own id."""
         held.topic("os", sync="os")
         connection = held.connect()
         names = ("t", "os", "os", "t")
@@ -396,7 +360,7 @@ class TestIds:
         ]  # fmt: skip
 
     def test_many(self, fixture: BrokerFixture) -> None:
-        """Fifty requesters on fifty connections each get their own answer (D110)."""
+        """Fifty requesters on fifty connections each get their own answer."""
         fixture.topic()
         connections = [fixture.connect() for _ in range(50)]
         for place, connection in enumerate(connections):
@@ -503,7 +467,7 @@ class TestHeartbeats:
 
 class TestBackPressure:
     def test_reader_that_never_reads(self, fixture: BrokerFixture, topic: Topic) -> None:
-        """A peer that never reads holds a bounded number of bytes, whatever it asked for (D96)."""
+        """A peer that never reads holds a bounded number of bytes, whatever it asked for."""
         for _ in range(20):
             fixture.produce(b"x" * 250_000)
         slow, quick = fixture.connect(), fixture.connect()
@@ -516,7 +480,7 @@ class TestBackPressure:
         assert len(slow.protocol._parked) > 90
         assert slow.paused()
         assert not slow.reads()
-        assert is_reply(quick.ask(fetch), MessageType.FETCH)  # the others are served (D97)
+        assert is_reply(quick.ask(fetch), MessageType.FETCH)  # the others are served
         answers = 0
         while slow.protocol._parked:
             answers += len(list(slow._decoder.feed(slow.transport.drain())))
@@ -633,7 +597,7 @@ class TestBackPressure:
 
 class TestSplitting:
     def test_small_pieces(self, fixture: BrokerFixture, topic: Topic) -> None:
-        """A frame of many small pieces costs what one whole costs, in bytes kept (D94)."""
+        """A frame of many small pieces costs what one whole costs, in bytes kept."""
         connection, other = fixture.connect(), fixture.connect()
         data = batch(random.Random(1).randbytes(2 * 1024 * 1024))
         frame = joined(
@@ -696,7 +660,7 @@ class TestRequests:
         assert fixture.values() == [b"a"]
 
     def test_memory(self, fixture: BrokerFixture) -> None:
-        """A topic in memory says so on the wire (D03)."""
+        """A topic in memory says so on the wire."""
         topic = fixture.topic("m", storage="memory")
         connection = fixture.connect()
         frame = connection.ask(Produce(topic_id=topic.id, partition=0), batch(b"a"))
@@ -763,7 +727,7 @@ class TestRequests:
         ],
     )
     def test_names(self, fixture: BrokerFixture, connection: Connection, name: str) -> None:
-        """No bad name passes anywhere, and nothing is made outside the folder (D112, D115)."""
+        """No bad name passes anywhere, and nothing is made outside the folder."""
         before = {path for path in fixture.path.parent.rglob("*") if path.is_dir()}
         for create in (False, True):
             (row,) = read(
@@ -780,12 +744,12 @@ class TestRequests:
 
     @pytest.mark.parametrize("name", ["a" * 64, "a" * 65, "a" * 200, "A.b_c-9", "-", "_"])
     def test_good_names(self, connection: Connection, name: str) -> None:
-        """Names up to the limit are good everywhere (D115)."""
+        """Names up to the limit are good everywhere."""
         (row,) = read(connection.ask(Metadata(names=[name], create=True)), MetadataReply).topics
         assert row[4] is None
 
     def test_full_disk(self, fixture: BrokerFixture, connection: Connection, topic: Topic) -> None:
-        """A refusal for want of space reaches the producer, and may be tried again (D84)."""
+        """A refusal for want of space reaches the producer, and may be tried again."""
         fixture.broker.refuse(StorageFull("full"))
         error = error_of(connection.ask(Produce(topic_id=topic.id, partition=0), batch(b"a")))
         assert isinstance(error, StorageFull)
@@ -1027,7 +991,7 @@ class TestEnd:
         assert goodbye.type == MessageType.GOODBYE
 
     def test_hostile_client_id(self, fixture: BrokerFixture, logged: LogKeeper) -> None:
-        """Whatever a client calls itself, log lines stay what they are (D135)."""
+        """Whatever a client calls itself, log lines stay what they are."""
         connection = fixture.connect(client_id='"><img src=x>{peer}\r\n%s\x1b[31m', software="{0}")
         connection.send(MessageType.HELLO, 1, {})
         (line,) = logged.texts

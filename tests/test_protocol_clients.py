@@ -6,15 +6,14 @@ import io
 import json
 import socket
 import time
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from twisted.internet.address import IPv4Address
 from twisted.internet.selectreactor import SelectReactor
 from twisted.internet.task import deferLater
-from twisted.logger import LogEvent, globalLogPublisher
+from twisted.logger import LogEvent
 
 from tests.conftest import RealReactor
 from tests.fakes.broker import (
@@ -27,6 +26,7 @@ from tests.fakes.broker import (
     error_of,
     is_reply,
 )
+from tinymq import connections
 from tinymq.caller import LOCAL, Caller
 from tinymq.connection import LINGER, READ_SIZE, REASON_BYTES, unsent
 from tinymq.connections import TAKEN_OVER
@@ -56,41 +56,6 @@ HOSTILE = [
     "a\r\n2026-01-01T00:00:00.000Z info     all is well",
     "\x1b[2J\u2028\u202e\x00",
 ]
-
-
-@pytest.fixture
-def fixture(tmp_path: Path) -> BrokerFixture:
-    """Return a broker whose disk answers at once."""
-    return BrokerFixture(tmp_path / "data")
-
-
-@pytest.fixture
-def topic(fixture: BrokerFixture) -> Topic:
-    """Return a topic of it."""
-    return fixture.topic()
-
-
-@pytest.fixture
-def syncer() -> HeldSyncer:
-    """Return a syncer that waits to be told."""
-    return HeldSyncer()
-
-
-@pytest.fixture
-def held(tmp_path: Path, syncer: HeldSyncer) -> BrokerFixture:
-    """Return a broker whose syncs wait to be told, with a topic."""
-    held = BrokerFixture(tmp_path / "held", syncer=syncer)
-    held.topic()
-    return held
-
-
-@pytest.fixture
-def logged() -> Iterator[LogKeeper]:
-    """Return what keeps the events that are logged from now on."""
-    keeper = LogKeeper()
-    globalLogPublisher.addObserver(keeper)
-    yield keeper
-    globalLogPublisher.removeObserver(keeper)
 
 
 def greet(fixture: BrokerFixture, **said: Any) -> tuple[Connection, HelloReply]:
@@ -261,6 +226,19 @@ class TestTraffic:
         connection.ask(Fetch(topics=[(wide.id, rows), (wide.id, [(2, 0, -1)])]))
         connection.ask(Fetch(topics=[(other.id, [(0, 1, -1)]), (bytes(16), [(0, 0, -1)])]))
         assert fixture.factory.client(number(connection)).counters.messages_out == 1 + 1 + 2 + 2
+
+    def test_every_slice(self, fixture: BrokerFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+        """However many connections there are, all are looked at, some of them in one turn."""
+        monkeypatch.setattr(connections, "SLICE", 2)
+        made = [fixture.connect() for _ in range(5)]
+        for connection in made:
+            connection.ask(Ping())
+        fixture.clock.advance(1)
+        rates = [fixture.factory.client(number(each)).rates.bytes_in for each in made]
+        assert min(rates) == max(rates) > 0
+        for _ in range(60):
+            fixture.clock.advance(1)
+        assert fixture.factory.clients() == []
 
     def test_rates(self, fixture: BrokerFixture, topic: Topic) -> None:
         """Rates follow what goes through, and only who moves is looked at."""

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from twisted.internet.task import Clock
 
 from tests.fakes.broker import BrokerFixture
 from tests.fakes.cluster import Cluster, registry, report, topic
 from tinymq.board import Board
+from tinymq.broker.ports import Timer
 from tinymq.feeds import LocalFeed
-from tinymq.reports import Reporter
+from tinymq.history import History
+from tinymq.reports import SLICE, Reporter
 from tinymq.sampling import WHOLE, Sampler, broker_key
 
 T = topic("t", 1, 2)
+MANY = topic("many", *[1] * (2 * SLICE + 1))
 
 
 @pytest.fixture
@@ -52,7 +57,8 @@ class TestOneBroker:
         now = fixture.wall()
         for key in (WHOLE, broker_key(1), topic.id):
             assert rates(key, now).messages_in == pytest.approx(3, rel=0.2)
-        assert rates((topic.id, 1), now).messages_in == pytest.approx(1, rel=0.2)
+        rate = sampler.partitions.rates((topic.id, 1), now)
+        assert rate.messages_in == pytest.approx(1, rel=0.2)
         second(fixture, sampler, 20)
         assert rates(WHOLE, fixture.wall()).messages_in == 0
 
@@ -69,7 +75,7 @@ class TestOneBroker:
         second(fixture, sampler, 20)
         assert sampler.history.rates(WHOLE, fixture.wall()).messages_in == 0
         assert topic.id not in {topic_id for topic_id, _ in sampler._last}
-        assert topic.id not in sampler.history._rings
+        assert len(sampler.partitions) == 1
         fixture.produce(b"b", topic="other")
         second(fixture, sampler)
         fixture.wall.now_ms += 2000
@@ -88,6 +94,89 @@ class TestOneBroker:
         assert fixture.clock.getDelayedCalls() == []
 
 
+class TestSlices:
+    @pytest.fixture
+    def cluster(self) -> Cluster:
+        """A broker elsewhere with more partitions than a slice has."""
+        cluster = Cluster()
+        cluster.registry = registry(MANY, brokers=(1,))
+        cluster.say(1, 1)
+        return cluster
+
+    @staticmethod
+    def move(cluster: Cluster, number: int) -> None:
+        """Let one record come into each partition."""
+        rows = ((MANY, index, report(number, number)) for index in range(MANY.partitions))
+        cluster.say(1, number, *rows)
+
+    def test_a_turn_is_short(self, cluster: Cluster) -> None:
+        """A turn takes no more than a slice, and all turns together take everything."""
+        clock = TurnByTurn()
+        sampler = Sampler(cluster.board, lambda: cluster.registry, clock, cluster.wall)
+        self.move(cluster, 1)
+        sampler.sample()
+        taken = [len(sampler._last)]
+        while clock.calls:
+            clock.calls.pop(0)()
+            taken.append(len(sampler._last))
+        assert taken == [SLICE, 2 * SLICE, 2 * SLICE + 1]
+        cluster.clock.advance(2)
+        (rate,) = sampler.history.series(WHOLE, cluster.wall()).values
+        assert rate * 2 == 2 * SLICE + 1
+
+    def test_one_look_at_a_time(self, cluster: Cluster) -> None:
+        """A look that is not over when the next one is due takes its place."""
+        clock = TurnByTurn()
+        sampler = Sampler(cluster.board, lambda: cluster.registry, clock, cluster.wall)
+        self.move(cluster, 1)
+        sampler.sample()
+        sampler.sample()
+        assert (len(clock.calls), len(sampler._last)) == (1, SLICE)
+
+    def test_what_is_shown_first_has_its_curves(self, cluster: Cluster) -> None:
+        """However many partitions are busy, the whole and its topics have their curves."""
+        sampler = Sampler(cluster.board, lambda: cluster.registry, cluster.clock, cluster.wall)
+        sampler.partitions = History(cluster.wall(), most=2)
+        self.move(cluster, 1)
+        sampler.sample()
+        cluster.clock.advance(0)
+        cluster.clock.advance(2)
+        for key in (WHOLE, MANY.id):
+            assert sampler.history.series(key, cluster.wall()).values == (SLICE + 0.5,)
+        assert len(sampler.partitions) == 2
+        rates = [
+            sampler.partitions.rates((MANY.id, index), cluster.wall()).messages_in
+            for index in range(MANY.partitions)
+        ]
+        assert set(rates) == {0.5}
+
+    def test_stopped_half_way(self, cluster: Cluster) -> None:
+        """Whoever stops it is not called any more."""
+        sampler = Sampler(cluster.board, lambda: cluster.registry, cluster.clock, cluster.wall)
+        self.move(cluster, 1)
+        sampler.start()
+        sampler.sample()
+        assert len(cluster.clock.getDelayedCalls()) == 2
+        sampler.stop()
+        assert cluster.clock.getDelayedCalls() == []
+
+
+class TurnByTurn:
+    """Keeps what is to be done in the next turn."""
+
+    def __init__(self) -> None:
+        self.calls: list[Callable[[], object]] = []
+
+    def seconds(self) -> float:
+        """Return the time, which stands."""
+        return 0.0
+
+    def callLater(self, delay: float, callable: Callable[..., object], *args: object) -> Timer:  # noqa: A002, N802 - Twisted's names
+        """Keep a call."""
+        self.calls.append(lambda: callable(*args))
+        return Clock().callLater(delay, callable, *args)
+
+
 class TestManyBrokers:
     @pytest.fixture
     def cluster(self) -> Cluster:
@@ -97,10 +186,10 @@ class TestManyBrokers:
         return cluster
 
     @staticmethod
-    def counted(sampler: Sampler, key: object, cluster: Cluster) -> int:
+    def counted(history: History, key: object, cluster: Cluster) -> int:
         """How many records came in, as the history knows it."""
         cluster.clock.advance(2)
-        series = sampler.history.series(key, cluster.wall())
+        series = history.series(key, cluster.wall())
         return round(sum(series.values) * series.step_ms / 1000)
 
     def test_a_broker_that_ran_before(self, cluster: Cluster) -> None:
@@ -110,7 +199,7 @@ class TestManyBrokers:
         sampler.sample()
         cluster.say(1, 2, (T, 0, report(0, 1_000_005)))
         sampler.sample()
-        assert self.counted(sampler, WHOLE, cluster) == 5
+        assert self.counted(sampler.history, WHOLE, cluster) == 5
 
     def test_a_new_partition(self, cluster: Cluster) -> None:
         """What a new partition of a known broker had counted came since."""
@@ -118,7 +207,7 @@ class TestManyBrokers:
         cluster.say(1, 1)
         cluster.say(1, 2, (T, 0, report(0, 7)))
         sampler.sample()
-        assert self.counted(sampler, WHOLE, cluster) == 7
+        assert self.counted(sampler.history, WHOLE, cluster) == 7
 
     def test_a_restarted_broker(self, cluster: Cluster) -> None:
         """Counters that begin anew are no fall: what they count came since."""
@@ -130,7 +219,7 @@ class TestManyBrokers:
         sampler.sample()
         cluster.say(1, 1, (T, 0, report(0, 3)), boot=2)
         sampler.sample()
-        assert self.counted(sampler, (T.id, 0), cluster) == 13
-        assert self.counted(sampler, broker_key(1), cluster) == 13
-        assert self.counted(sampler, T.id, cluster) == 113
-        assert self.counted(sampler, WHOLE, cluster) == 113
+        assert self.counted(sampler.partitions, (T.id, 0), cluster) == 13
+        assert self.counted(sampler.history, broker_key(1), cluster) == 13
+        assert self.counted(sampler.history, T.id, cluster) == 113
+        assert self.counted(sampler.history, WHOLE, cluster) == 113

@@ -286,7 +286,7 @@ class TestService:
         assert (data / "broker.id").read_bytes() == content
 
     def test_unreadable(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-        """Whatever the disk says at the start is told in one line (X9)."""
+        """Whatever the disk says at the start is told in one line."""
         data = tmp_path / "data"
         DataFolder.open(str(data)).close()
         (data / "broker.id").mkdir()
@@ -340,6 +340,9 @@ class TestRefusals:
             )
         assert str(port) in line
         assert "--listen" in line
+        folder = DataFolder.open(str(tmp_path / "data"))
+        assert folder.clean  # nothing was opened, so that the next start has nothing to recover
+        folder.close()
 
     def test_in_the_background(self, daemon: BrokerProcess, tmp_path: Path) -> None:
         """Without -n the terminal hears of it too, and no pid file is left."""
@@ -372,7 +375,7 @@ class TestRefusals:
         assert f"process id {daemon.pid}" in line
 
     def test_folder(self, tmp_path: Path) -> None:
-        """A file, or a place where no folder can be made, is not a data folder (X9)."""
+        """A file, or a place where no folder can be made, is not a data folder."""
         file = tmp_path / "file"
         file.write_text("x")
         for path in (file, file / "below", Path("/proc/tinymq")):
@@ -381,13 +384,13 @@ class TestRefusals:
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
     def test_read_only(self, tmp_path: Path) -> None:
-        """A folder that may not be written is told as such (X9)."""
+        """A folder that may not be written is told as such."""
         data = tmp_path / "data"
         data.mkdir(mode=0o500)
         assert "cannot be written" in give_up(f"--data={data}", f"--listen={LOCAL}")
 
     def test_format(self, tmp_path: Path) -> None:
-        """A folder of a newer version, or somebody else's, is refused untouched (X11)."""
+        """A folder of a newer version, or somebody else's, is refused untouched."""
         newer, other = tmp_path / "newer", tmp_path / "other"
         newer.mkdir()
         (newer / "format").write_text("tinymq 99\n")
@@ -407,7 +410,7 @@ class TestRefusals:
 @pytest.mark.process
 class TestLife:
     def test_kill(self, daemon: BrokerProcess) -> None:
-        """What was acknowledged is there after SIGKILL, in a folder of any name (D03, X9)."""
+        """What was acknowledged is there after SIGKILL, in a folder of any name."""
         with RawPeer(daemon.url) as peer:
             peer.hello()
             topic = topic_id(peer)
@@ -445,7 +448,7 @@ class TestLife:
             assert read(peer, topic) == [b"a"]
 
     def test_foreign(self, daemon: BrokerProcess) -> None:
-        """Bytes of other protocols are closed at once, and others are served (D91)."""
+        """Bytes of other protocols are closed at once, and others are served."""
         for data in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", bytes(12)):
             with RawPeer(daemon.url) as peer:
                 peer.socket.settimeout(1)

@@ -39,7 +39,7 @@ def test_told_twice_to_stop(tmp_path: Path) -> None:
 
 
 def test_few_descriptors(tmp_path: Path) -> None:
-    """Log files never take the descriptors that clients need, whatever the setting (D17)."""
+    """Log files never take the descriptors that clients need, whatever the setting."""
     broker = BrokerProcess(tmp_path / "data")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     script = (

@@ -68,3 +68,15 @@ def test_refusing_and_clients(fixture: BrokerFixture) -> None:
     fixture.broker.refuse(StorageFull("no space"))
     found = vitals_of(fixture).snapshot()
     assert (found.refusing, found.connections, found.slow_clients) == ("no space", 1, 0)
+
+
+def test_the_system_is_asked_once_a_second(fixture: BrokerFixture, tmp_path: Path) -> None:
+    """What the system counts may be a second old, and is counted anew then."""
+    vitals = vitals_of(fixture)
+    before = vitals.snapshot().descriptors
+    with (tmp_path / "one").open("wb"), (tmp_path / "two").open("wb"):
+        assert vitals.snapshot().descriptors == before
+        fixture.clock.advance(1)
+        after = vitals.snapshot().descriptors
+    assert before is not None
+    assert after == before + 2

@@ -3,10 +3,13 @@ The partitions of all brokers, as they were last reported.
 
 ::
 
-    Reporter ── LocalFeed ──┐                      ┌── Sampler, Listing
-                            ├── Board ── look() ───┤
-    other brokers ─ Poller ─┘                      └── console, operations
+    Reporter ── LocalFeed ──┐           ┌── look(), reported() ── Sampler, Listing
+                            ├── Board ──┤
+    other brokers ─ Poller ─┘           └── places() ── console, operations
 
+Of a topic that is looked at, the figures of this process' broker are those of this
+moment. Who reads all topics hears of a slice of partitions at a look, so that none
+takes long: where more move at once, some figures are those of the second before.
 What a broker that does not answer said last stays on the board; its partitions
 are shown as offline meanwhile. Nothing here looks at live partitions.
 """
@@ -15,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from attrs import define
 
@@ -30,6 +33,16 @@ if TYPE_CHECKING:
 SILENT_SECONDS: Final = 3.0
 
 _NOTHING: Final = PartitionReport(0, 0, 0)
+
+
+class Source(Protocol):
+    """The broker of this process, which is asked whenever somebody reads."""
+
+    def bring(self) -> bool:
+        """Feed a slice of what moved, and tell whether there is another."""
+
+    def bring_topic(self, topic: Topic) -> None:
+        """Feed all that moved of one topic."""
 
 
 class Place(NamedTuple):
@@ -113,8 +126,8 @@ class Board:
         self._scheduler = scheduler
         self._wall = wall
         self.own = own
-        #: Asked for what it knows before anything is read.
-        self.refresh: Callable[[], None] = lambda: None
+        #: None where there is no broker in this process.
+        self.source: Source | None = None
         self._rows: dict[bytes, dict[int, _Row]] = {}
         self._peers: dict[int, _Peer] = {}
         self._silent: dict[int, SilentBroker] = {}
@@ -194,9 +207,14 @@ class Board:
 
     # --- out ------------------------------------------------------------------
 
-    def look(self) -> None:
-        """Bring everything up to date; call it before reading."""
-        self.refresh()
+    def look(self) -> bool:
+        """
+        Bring everything up to date; call it before reading.
+
+        Returns:
+            Whether the broker of this process has more to tell.
+        """
+        more = self.source is not None and self.source.bring()
         registry = self._registry()
         if registry is not self._known:
             before, self._known = self._known, registry
@@ -211,6 +229,7 @@ class Board:
                 for index, leader in enumerate(topic.leaders):
                     if leader in changed:
                         self._moved((topic_id, index))
+        return more
 
     def _find_silent(self, registry: Registry) -> Iterator[SilentBroker]:
         now, wall = self._scheduler.seconds(), self._wall()
@@ -282,7 +301,18 @@ class Board:
 
     def places(self, topic: Topic) -> list[Place]:
         """
-        Return all partitions of a topic, in order.
+        Return all partitions of a topic, in order, as they are at this moment.
+
+        Args:
+            topic: As the registry has it.
+        """
+        if self.source is not None:
+            self.source.bring_topic(topic)
+        return self.reported(topic)
+
+    def reported(self, topic: Topic) -> list[Place]:
+        """
+        Return all partitions of a topic, in order, as they were last reported.
 
         Args:
             topic: As the registry has it.

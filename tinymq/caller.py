@@ -9,6 +9,8 @@ from attrs import define, field
 from twisted.logger import Logger
 from typing_extensions import override
 
+from tinymq.operation import ROLES, Role
+
 #: Who acts while nobody has to say who they are.
 ANONYMOUS: Final = "anonymous"
 
@@ -24,12 +26,14 @@ class Caller:
     Attributes:
         principal: On whose behalf.
         peer: Where they are, for people.
+        role: What they may do; everything, while nobody has to say who they are.
     """
 
     _log = Logger()
 
     principal: str = ANONYMOUS
     peer: str = ""
+    role: Role = ROLES[-1]
     _ended: bool = field(default=False, init=False)
     #: Made when somebody wants to be told: there are ten thousand connections.
     _callbacks: dict[object, Callable[[], None]] | None = field(default=None, init=False)

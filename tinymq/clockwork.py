@@ -1,15 +1,15 @@
-"""What is done again and again, until it is stopped."""
+"""What is done again and again, or little by little, until it is stopped."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from tinymq.broker.ports import Scheduler, Timer
 
 
 class Clockwork:
     """
-    Calls that come again after a while.
+    Calls that come again after a while, and work that is cut into slices.
 
     Args:
         scheduler: Measures the while.
@@ -17,7 +17,7 @@ class Clockwork:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
-        self._timers: dict[Callable[[float], None], Timer] = {}
+        self._timers: dict[object, Timer] = {}
 
     def every(self, seconds: float, call: Callable[[float], None]) -> None:
         """
@@ -35,6 +35,18 @@ class Clockwork:
             call(late)
 
         self._timers[call] = self._scheduler.callLater(seconds, fire)
+
+    def in_turns(self, steps: Iterator[object]) -> None:
+        """
+        Take one step now, and each other one in a turn of its own.
+
+        Args:
+            steps: The work; each is taken by asking for the next. One that fails
+                is the last.
+        """
+        self._timers.pop(steps, None)
+        if next(steps, steps) is not steps:
+            self._timers[steps] = self._scheduler.callLater(0, self.in_turns, steps)
 
     def stop(self) -> None:
         """Call nothing any more."""

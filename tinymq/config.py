@@ -40,6 +40,8 @@ __all__ = [
     "settings",
 ]
 
+#: The levels of log lines, least important first.
+LOG_LEVELS: Final = ("debug", "info", "warn", "error", "critical")
 _DAY_SECONDS: Final = 24 * 3600
 
 
@@ -216,7 +218,7 @@ class LoggingConfig:
     level: str = setting(
         "info",
         "The least important lines that are written.",
-        choices=("debug", "info", "warn", "error", "critical"),
+        choices=LOG_LEVELS,
     )
 
 

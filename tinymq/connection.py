@@ -311,10 +311,13 @@ class Connection(Protocol):
         if self.hello is None and frame.type != MessageType.HELLO:
             raise HelloRequired("the first frame of a connection must be HELLO")
         if frame.message_id in self._open:
-            raise MessageIdInUse(f"message id {frame.message_id} is still open")
+            raise MessageIdInUse(f"message id {frame.message_id} is still open; take another one")
         handler = self.HANDLERS.get(frame.type)
         if handler is None:
-            raise UnknownType(f"message type 0x{frame.type:02x} is not known here")
+            raise UnknownType(
+                f"message type 0x{frame.type:02x} is not known here; "
+                "the broker may be older than its client"
+            )
         if frame.message_id:
             self._open[frame.message_id] = frame.type
         return handler

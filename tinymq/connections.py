@@ -2,19 +2,22 @@
 All connections of a broker: their numbers, their sessions, and who they are.
 
 Once a second each is asked for a sign of life, and of those that moved the rates
-are computed. Everything else here happens when somebody asks for it.
+are computed, some hundred in one turn of the reactor. Everything else here happens
+when somebody asks for it.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
 from itertools import count
-from typing import Any, Final
+from typing import Final
 
 from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 
 from tinymq.broker.broker import Broker
+from tinymq.clockwork import Clockwork
 from tinymq.connection import Connection
 from tinymq.errors import StateError, UnknownClient
 from tinymq.stats import ClientSnapshot
@@ -22,6 +25,8 @@ from tinymq.wire.messages import Hello
 
 #: Seconds between two looks at the connections.
 SWEEP_SECONDS: Final = 1.0
+#: Connections that are looked at in one turn: some half a millisecond.
+SLICE: Final = 500
 #: What the former connection of a session is told.
 TAKEN_OVER: Final = "the same session connected again"
 
@@ -50,7 +55,8 @@ class Connections(Factory):
         self._sessions: dict[bytes, Connection] = {}
         self._full = False
         self._swept_at = 0.0
-        self._sweep: Any = None
+        self._sweeping = False
+        self._clockwork = Clockwork(self.scheduler)
 
     # --- coming and going -----------------------------------------------------
 
@@ -71,11 +77,11 @@ class Connections(Factory):
 
     def joined(self, connection: Connection) -> None:
         """A connection was made."""
+        if not self.connections:
+            self._swept_at = self.scheduler.seconds()
+            self._clockwork.every(SWEEP_SECONDS, lambda late: self._sweep())
         self.connections[connection] = None
         self._by_number[connection.number] = connection
-        if self._sweep is None:
-            self._swept_at = self.scheduler.seconds()
-            self._sweep = self.scheduler.callLater(SWEEP_SECONDS, self._check)
 
     def left(self, connection: Connection) -> None:
         """A connection ended."""
@@ -84,6 +90,8 @@ class Connections(Factory):
         self.moved.discard(connection)
         if self._sessions.get(connection.session) is connection:
             del self._sessions[connection.session]
+        if not self.connections:
+            self._clockwork.stop()
 
     def enter(self, connection: Connection, hello: Hello) -> bool:
         """
@@ -120,15 +128,26 @@ class Connections(Factory):
 
     # --- once a second --------------------------------------------------------
 
-    def _check(self) -> None:
-        self._sweep = None
-        now = self.scheduler.seconds()
-        for connection in tuple(self.connections):
-            connection.check(now)
-        before, self._swept_at = self._swept_at, now
-        self.moved = {each for each in self.moved if each.traffic.sample(now, before)}
-        if self.connections:
-            self._sweep = self.scheduler.callLater(SWEEP_SECONDS, self._check)
+    def _sweep(self) -> None:
+        """Look at every connection, unless the last sweep is still under way."""
+        if not self._sweeping:
+            self._clockwork.in_turns(self._slices())
+
+    def _slices(self) -> Iterator[None]:
+        self._sweeping = True
+        try:
+            now = self.scheduler.seconds()
+            before, self._swept_at = self._swept_at, now
+            for connections in _cut(self.connections):
+                for connection in connections:
+                    connection.check(now)
+                yield
+            for connections in _cut(self.moved):
+                resting = [each for each in connections if not each.traffic.sample(now, before)]
+                self.moved.difference_update(resting)
+                yield
+        finally:
+            self._sweeping = False
 
     # --- who is there ---------------------------------------------------------
 
@@ -211,11 +230,16 @@ class Connections(Factory):
         Args:
             reason: What the peers are told.
         """
-        if self._sweep is not None and self._sweep.active():
-            self._sweep.cancel()
-        self._sweep = None
+        self._clockwork.stop()
         for connection in tuple(self.connections):
             connection.say_goodbye(reason)
+
+
+def _cut(connections: Iterable[Connection]) -> Iterator[tuple[Connection, ...]]:
+    """Cut connections into slices, as they are now."""
+    whole = tuple(connections)
+    for first in range(0, len(whole), SLICE):
+        yield whole[first : first + SLICE]
 
 
 def _same_client(one: Connection, other: Connection) -> bool:

@@ -2,7 +2,7 @@
 A broker inside your own process.
 
 The producer's process holds the log; consumers find it through lookup servers
-and talk to it directly, with no machine in between (seed S3, brokerless mode).
+and talk to it directly, with no machine in between.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
+from tinymq.client.core.address import Address, url_of
 from tinymq.configfile import load
 from tinymq.errors import ConfigError
 from tinymq.service import BrokerService, NotStarted
@@ -59,8 +60,7 @@ class EmbeddedBroker:
     @property
     def url(self) -> str:
         """Where clients connect, once it was started; also for clients in this process."""
-        host, port = self._service.broker.address
-        return f"tinymq://{host}:{port}"
+        return url_of([Address(*self._service.broker.address)])
 
     def start(self) -> None:
         """

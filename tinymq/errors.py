@@ -287,6 +287,12 @@ class UnknownBroker(RequestError):
     code = 38
 
 
+class Forbidden(RequestError):
+    """The role of the caller does not allow this."""
+
+    code = 39
+
+
 # --- the right request at the wrong moment -----------------------------------
 
 
@@ -325,6 +331,13 @@ class BrokerSilent(StateError):
     """A broker that is needed does not answer; it may come back."""
 
     code = 55
+
+
+class ForeignCluster(StateError):
+    """The broker's data folder and the MetaServer are of different clusters."""
+
+    code = 56
+    retriable = False
 
 
 # --- the disk said no --------------------------------------------------------

@@ -16,10 +16,10 @@ from tinymq.broker.ports import Scheduler
 from tinymq.clockwork import Clockwork
 from tinymq.errors import TinyMQError
 from tinymq.operations import Nodes
-from tinymq.reports import MOST_ROWS, Reporter, from_wire
+from tinymq.reports import MOST_ROWS, SLICE, Reporter, Taken, boot_of, from_wire
 
 if TYPE_CHECKING:
-    from tinymq.meta.registry import Registry
+    from tinymq.meta.registry import Registry, Topic
 
 #: Seconds between two questions to each broker.
 POLL_SECONDS: Final = 1.0
@@ -33,6 +33,8 @@ class LocalFeed:
     """
     Brings what the broker of this process knows, whenever somebody reads.
 
+    It is a `Source` of the board.
+
     Args:
         reporter: Makes the reports.
         board: Takes them.
@@ -41,20 +43,27 @@ class LocalFeed:
     def __init__(self, reporter: Reporter, board: Board) -> None:
         self._reporter = reporter
         self._board = board
-        board.refresh = self.refresh
+        #: Up to where slices are brought before new moves are heard of.
+        self._goal = 0
+        board.source = self
 
-    def refresh(self) -> None:
-        """Bring the board up to this moment."""
+    def bring(self) -> bool:
+        """Feed a slice of what moved, and tell whether there is another."""
         reporter, board = self._reporter, self._board
-        reporter.gather()
         since = board.generation(board.own)
-        if since == reporter.generation:
-            return
-        more = True
-        while more:
-            taken = reporter.take(board.generation(board.own))
-            board.feed(board.own, taken)
-            more = taken.more
+        if since >= self._goal or boot_of(since) != boot_of(self._goal):
+            reporter.gather()
+            self._goal = reporter.generation
+        if since != self._goal:
+            board.feed(board.own, reporter.take(since, SLICE))
+        return board.generation(board.own) < self._goal
+
+    def bring_topic(self, topic: Topic) -> None:
+        """Feed all that moved of one topic; its slice comes all the same."""
+        since = self._board.generation(self._board.own)
+        rows = self._reporter.of_topic(topic, since)
+        if rows:
+            self._board.feed(self._board.own, Taken(since, True, rows, []))
 
 
 class Poller:

@@ -11,12 +11,19 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterable
 from typing import Final
 
+from attrs import frozen
+
 from tinymq.stats import IDLE, Counters, Rates, Series, Span, Trail
 
 #: Step and number of values of each span: ten minutes, and six hours.
 SPANS: Final[dict[Span, tuple[int, int]]] = {"recent": (2_000, 300), "long": (60_000, 360)}
-#: Values of the recent span that a current rate is averaged over: ten seconds.
+#: Step and number of values that a current rate is averaged over: ten seconds.
+RATE_MS: Final = 2_000
 RATE_STEPS: Final = 5
+#: How long an object must have been idle to lose its curves to another one. Were
+#: it less, more busy objects than there are curves would take them from each
+#: other at every look, and nobody would have one.
+IDLE_MS: Final = 60_000
 _FIELDS: Final = len(Counters._fields)
 _EMPTY: Final = array("f", bytes(4 * _FIELDS))
 
@@ -80,27 +87,39 @@ class _Ring:
         return Rates(*(total / seconds for total in sums))
 
 
+@frozen
+class _Curves:
+    """What one object is remembered by, besides its current rate."""
+
+    recent: _Ring
+    long: _Ring
+
+
 class History:
     """
     Bounded memory of what went through each object: rates and small curves.
 
     Feed it about once a second with the growth of the objects that changed;
-    an idle object costs nothing. Rings are kept for the `most` objects that
-    were busy last, 10 KiB each. The clock is an argument of every call.
+    an idle object costs nothing. Every object has its current rate, for 200
+    bytes. Curves take 10 KiB each and are kept of `most` objects: whoever has
+    them keeps them, and loses them to another one only after being idle for a
+    minute. The clock is an argument of every call.
 
     Args:
         started_ms: When counting began. Objects stood at zero then.
-        most: How many objects keep their rings.
+        most: How many objects have curves.
     """
 
     def __init__(self, started_ms: int, most: int = 1000) -> None:
         self._started = started_ms
         self._most = most
-        self._rings: OrderedDict[Hashable, dict[Span, _Ring]] = OrderedDict()
-        self._evicted: set[Hashable] = set()
+        #: The last ten seconds, and the slot that is being filled, of all that were ever busy.
+        self._now: dict[Hashable, _Ring] = {}
+        #: By when they were busy last.
+        self._curves: OrderedDict[Hashable, _Curves] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._rings)
+        return len(self._curves)
 
     def grow(self, now_ms: int, growths: Iterable[tuple[Hashable, Counters]]) -> None:
         """
@@ -108,29 +127,52 @@ class History:
 
         Args:
             now_ms: The time of the look.
-            growths: Objects and their growth; those that stood still may be left out.
+            growths: Objects and their growth; those that stood still may be left
+                out. Where curves are short, those that come first get them.
         """
+        rate_slot = now_ms // RATE_MS
+        recent_slot, long_slot = (now_ms // step for step, _ in SPANS.values())
         for key, grown in growths:
-            for span, ring in self._rings_of(key, now_ms).items():
-                ring.add(now_ms // SPANS[span][0], grown)
-        while len(self._rings) > self._most:
-            self._evicted.add(self._rings.popitem(last=False)[0])
+            curves = self._curves.get(key)
+            if curves is None:
+                curves = self._admit(key, now_ms)
+            else:
+                self._curves.move_to_end(key)
+            ring = self._now.get(key)
+            if ring is None:
+                ring = self._now[key] = _Ring(self._started // RATE_MS, RATE_STEPS + 1)
+            ring.add(rate_slot, grown)
+            if curves is not None:
+                curves.recent.add(recent_slot, grown)
+                curves.long.add(long_slot, grown)
+
+    def _admit(self, key: Hashable, now_ms: int) -> _Curves | None:
+        """Give curves to an object that is busy and has none, if there are any."""
+        if len(self._curves) >= self._most:
+            idlest = next(iter(self._curves))
+            if now_ms - self._now[idlest].slot * RATE_MS < IDLE_MS:
+                return None
+            del self._curves[idlest]
+        # What went through it before, while it had no curves, nobody knows.
+        first = now_ms if key in self._now else self._started
+        curves = _Curves(*(_Ring(first // step, size) for step, size in SPANS.values()))
+        self._curves[key] = curves
+        return curves
 
     def forget(self, key: Hashable) -> None:
         """Drop everything about an object that was deleted."""
-        self._rings.pop(key, None)
-        self._evicted.discard(key)
+        self._curves.pop(key, None)
+        self._now.pop(key, None)
 
     def rates(self, key: Hashable, now_ms: int) -> Rates:
         """Current rates of an object: the mean of the last ten seconds."""
-        rings = self._rings.get(key)
-        if rings is None:
+        ring = self._now.get(key)
+        if ring is None:
             return IDLE
-        step = SPANS["recent"][0]
-        now = now_ms // step
+        now = now_ms // RATE_MS
         # Counting may have begun less than ten seconds ago.
-        slots = min(RATE_STEPS, max(1, now - self._started // step))
-        return rings["recent"].mean(now, slots, slots * step / 1000)
+        slots = min(RATE_STEPS, max(1, now - self._started // RATE_MS))
+        return ring.mean(now, slots, slots * RATE_MS / 1000)
 
     def trail(self, key: Hashable, now_ms: int, span: Span = "recent") -> Trail:
         """The curves of an object; zeros if it was known to be idle."""
@@ -143,21 +185,12 @@ class History:
     def _series(self, key: Hashable, now_ms: int, span: Span, field: int) -> Series:
         step, size = SPANS[span]
         now = now_ms // step
-        rings = self._rings.get(key)
-        if rings is not None:
-            values = rings[span].read(field, now)
-        elif key in self._evicted:
+        curves = self._curves.get(key)
+        if curves is not None:
+            ring = curves.recent if span == "recent" else curves.long
+            values = ring.read(field, now)
+        elif key in self._now:
             values = []
         else:
             values = [0.0] * min(size, now - self._started // step)
         return Series(step, now * step, tuple(value * 1000 / step for value in values))
-
-    def _rings_of(self, key: Hashable, now_ms: int) -> dict[Span, _Ring]:
-        rings = self._rings.get(key)
-        if rings is None:
-            first = now_ms if key in self._evicted else self._started
-            self._evicted.discard(key)
-            rings = {s: _Ring(first // step, size) for s, (step, size) in SPANS.items()}
-            self._rings[key] = rings
-        self._rings.move_to_end(key)
-        return rings

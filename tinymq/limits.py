@@ -41,7 +41,7 @@ class Limits:
         key: Longest key.
         headers: Longest headers of one record, all together.
         header_count: Most headers of one record.
-        name: Longest name, in bytes.
+        name: Longest name of a new topic, in bytes.
         partitions: Most partitions of a topic.
         fetch: Most payload bytes in one FETCH reply.
         outgoing: Most bytes buffered for one connection that does not read.

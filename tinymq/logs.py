@@ -20,9 +20,6 @@ from twisted.logger import (
     formatEvent,
 )
 
-#: The levels, least important first.
-LEVELS: Final = ("debug", "info", "warn", "error", "critical")
-
 #: Fields of an event that are its frame and not its facts.
 _FRAME: Final = frozenset({"message", "time", "isError", "system", "format"})
 

@@ -21,6 +21,9 @@ RULE: Final = (
 
 _ALLOWED: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _SHOWN: Final = 40
+#: What can stand in a URL of brokers, or an IPv6 address.
+_HOST: Final = re.compile(r"[0-9A-Fa-f:.]+|[^\s:/\[\]@?#,%]+")
+_MOST_HOST: Final = 255
 
 
 def valid_name(name: object) -> str:
@@ -42,6 +45,16 @@ def valid_name(name: object) -> str:
     if _ALLOWED.fullmatch(name) is None:
         raise InvalidName(f"{_shown(name)} is not a valid name: {RULE}", length=length)
     return name
+
+
+def valid_host(host: str) -> bool:
+    """
+    Say whether a text can be where somebody is reached: one that cannot would break every list.
+
+    Args:
+        host: A name or an address, without a port.
+    """
+    return len(host) <= _MOST_HOST and host.isprintable() and _HOST.fullmatch(host) is not None
 
 
 def _shown(name: str) -> str:

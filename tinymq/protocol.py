@@ -106,7 +106,7 @@ class BrokerProtocol(Connection):
     def _on_hello(self, frame: Frame) -> None:
         hello = Hello.from_meta(frame.split()[0])
         if self.hello is not None:
-            raise ProtocolError("HELLO was said before on this connection")
+            raise ProtocolError("HELLO was said before on this connection; say it once")
         if hello.versions is not None and VERSION not in hello.versions:
             raise UnsupportedVersion(
                 f"versions {hello.versions} are not spoken here; use {VERSION}", versions=[VERSION]
@@ -185,7 +185,7 @@ class BrokerProtocol(Connection):
         if not frame.message_id:
             return
         if len(self._readers) + len(self._parked) >= MOST_FETCHES:
-            raise Overloaded(f"at most {MOST_FETCHES} FETCH requests wait on one connection")
+            raise Overloaded(_too_many(MOST_FETCHES, "FETCH requests"))
         if self.paused_since is not None:
             self._parked.append(partial(self._fetch, frame.message_id, request))
         else:
@@ -220,7 +220,7 @@ class BrokerProtocol(Connection):
         if not frame.message_id:
             return
         if self._searches >= MOST_SEARCHES:
-            raise Overloaded(f"at most {MOST_SEARCHES} OFFSETS requests wait on one connection")
+            raise Overloaded(_too_many(MOST_SEARCHES, "OFFSETS requests"))
 
         def found(reply: OffsetsReply) -> None:
             self._searches -= 1
@@ -240,7 +240,7 @@ class BrokerProtocol(Connection):
     def _on_operate(self, frame: Frame) -> None:
         request = Operate.from_meta(frame.split()[0])
         if self._operations >= MOST_OPERATIONS:
-            raise Overloaded(f"at most {MOST_OPERATIONS} operations wait on one connection")
+            raise Overloaded(_too_many(MOST_OPERATIONS, "operations"))
         self._operations += 1
         Deferred.fromCoroutine(self._operate(frame, request))
 
@@ -273,6 +273,10 @@ class BrokerProtocol(Connection):
         MessageType.METADATA: _on_metadata,
         MessageType.OPERATE: _on_operate,
     }
+
+
+def _too_many(most: int, what: str) -> str:
+    return f"at most {most} {what} wait on one connection; wait for an answer, then ask again"
 
 
 class BrokerFactory(Connections):

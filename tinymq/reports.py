@@ -10,10 +10,9 @@ token of this start of the broker, so that a restart is noticed.
 from __future__ import annotations
 
 import secrets
-from bisect import bisect_right
-from collections.abc import Callable
-from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable
+from itertools import islice, takewhile
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tinymq.broker.broker import Broker
 from tinymq.broker.partition import Partition
@@ -21,11 +20,16 @@ from tinymq.maps import from_map, to_map
 from tinymq.stats import BrokerSnapshot, Counters, Gap, PartitionReport
 from tinymq.storage.memory import MemoryLog
 
+if TYPE_CHECKING:
+    from tinymq.meta.registry import Topic
+
 #: A topic's id, and the number of a partition.
 Key = tuple[bytes, int]
 
 #: Most rows of one answer over the wire; an array of a message is not longer than 1024.
 MOST_ROWS: Final = 500
+#: Partitions that are looked at in one turn: some 2 ms.
+SLICE: Final = 250
 #: Most partitions that went away and are still told of; more, and everybody starts anew.
 MOST_GONE: Final = 10_000
 #: Most damaged ranges of one partition that are told.
@@ -35,10 +39,6 @@ MOST_GAPS: Final = 100
 _SHIFT: Final = 43
 _MOVES: Final = (1 << _SHIFT) - 1
 _TOKENS: Final = 1 << 19
-#: Superseded moves that are kept before the list is made anew.
-_SLACK: Final = 1000
-
-_NUMBER: Final = itemgetter(0)
 
 
 class Row(NamedTuple):
@@ -86,15 +86,12 @@ class Reporter:
         self._token = token
         self._boot = 0
         self._count = 0
-        #: The last move of every partition, also of those that are gone.
+        #: The last move of every partition, also of those that are gone; in order of moves.
         self._at: dict[Key, int] = {}
-        #: All moves in order; those that are not the last of their partition are skipped.
-        self._moves: list[tuple[int, Key]] = []
         self._gone: set[Key] = set()
         self._oldest: dict[Key, tuple[int, int]] = {}
         self._begin()
-        for partition in broker.partitions():
-            self._move((partition.topic.id, partition.index))
+        self._number(partition.key for partition in broker.partitions())
         broker.dropped = self._drop
 
     def _begin(self) -> None:
@@ -110,31 +107,23 @@ class Reporter:
 
     def gather(self) -> None:
         """Number what moved meanwhile."""
-        moved = self._broker.moved
-        if moved:
-            for partition in moved:
-                self._move((partition.topic.id, partition.index))
-            moved.clear()
-            self._tidy()
+        self._number([partition.key for partition in self._broker.moved])
+        self._broker.moved.clear()
 
-    def _move(self, key: Key) -> None:
-        self._count += 1
-        self._at[key] = self._count
-        self._moves.append((self._count, key))
+    def _number(self, keys: Iterable[Key]) -> None:
+        at, count = self._at, self._count
+        for key in keys:
+            count += 1
+            at.pop(key, None)  # so that it stands last
+            at[key] = count
+        self._count = count
 
     def _drop(self, partition: Partition) -> None:
-        key = partition.topic.id, partition.index
-        self._move(key)
-        self._gone.add(key)
-        self._oldest.pop(key, None)
+        self._number([partition.key])
+        self._gone.add(partition.key)
+        self._oldest.pop(partition.key, None)
         if len(self._gone) > MOST_GONE:
             self._forget_gone()
-        self._tidy()
-
-    def _tidy(self) -> None:
-        at = self._at
-        if len(self._moves) > 2 * len(at) + _SLACK:
-            self._moves = [move for move in self._moves if at.get(move[1]) == move[0]]
 
     def _forget_gone(self) -> None:
         for key in self._gone:
@@ -154,27 +143,48 @@ class Reporter:
                 means that nothing is known.
             limit: Most partitions.
         """
-        number = since & _MOVES if boot_of(since) == self._boot else 0
+        number = self._known(since)
         if number == 0 or number >= self._count:
             self.gather()
+        pending = self._moved_since(number)
         rows: list[Row] = []
         gone: list[Key] = []
-        at, moves = self._at, self._moves
-        for place in range(bisect_right(moves, number, key=_NUMBER), len(moves)):
-            move, key = moves[place]
-            if at.get(key) != move:
-                continue
-            if len(rows) + len(gone) >= limit:
-                return Taken(self._boot << _SHIFT | number, True, rows, gone)
-            number = move
+        for key in pending[:limit]:
             partition = self._broker.held(*key)
             if partition is None:
                 gone.append(key)
             else:
-                rows.append(Row(*key, self._report(key, partition)))
-        return Taken(self.generation, False, rows, gone)
+                rows.append(Row(*key, self._report(partition)))
+        if len(pending) <= limit:
+            return Taken(self.generation, False, rows, gone)
+        return Taken(self._boot << _SHIFT | self._at[pending[limit - 1]], True, rows, gone)
 
-    def _report(self, key: Key, partition: Partition) -> PartitionReport:
+    def of_topic(self, topic: Topic, since: int) -> list[Row]:
+        """
+        Tell what moved of one topic, as it is now; it will stand on a page as well.
+
+        Args:
+            topic: Which.
+            since: As for `take`.
+        """
+        number, at, moved = self._known(since), self._at, self._broker.moved
+        held = (self._broker.held(topic.id, index) for index in range(topic.partitions))
+        return [
+            Row(*each.key, self._report(each))
+            for each in held
+            if each is not None and (each in moved or at[each.key] > number)
+        ]
+
+    def _known(self, since: int) -> int:
+        """Return the move up to which a follower knows all; 0 if it knows nothing."""
+        return since & _MOVES if boot_of(since) == self._boot else 0
+
+    def _moved_since(self, number: int) -> list[Key]:
+        """Find the partitions whose last move came later, in order of moves."""
+        newer = len(list(takewhile(number.__lt__, reversed(self._at.values()))))
+        return list(islice(reversed(self._at), newer))[::-1]
+
+    def _report(self, partition: Partition) -> PartitionReport:
         log, failure, window = partition.log, partition.failure, partition.log.undo_window
         newest, counted = log.max_timestamp, partition.counters
         until, back = window or (None, 0)
@@ -182,7 +192,7 @@ class Reporter:
             log.start_offset,
             partition.high_watermark,
             log.size_bytes,
-            self._oldest_of(key, partition),
+            self._oldest_of(partition),
             newest if newest >= 0 else None,
             log.dropped_records if isinstance(log, MemoryLog) else 0,
             "" if failure is None else str(failure),
@@ -195,12 +205,14 @@ class Reporter:
             Counters(counted.records_in, counted.records_out, counted.bytes_in, counted.bytes_out),
         )
 
-    def _oldest_of(self, key: Key, partition: Partition) -> int | None:
+    def _oldest_of(self, partition: Partition) -> int | None:
         """Remember it while the start stays: it may have to be read from the disk."""
-        log = partition.log
+        log, key = partition.log, partition.key
         known = self._oldest.get(key)
         if known is not None and known[0] == log.start_offset:
             return known[1]
+        if log.start_offset == log.end_offset:
+            return None
         found = log.oldest_timestamp
         if found is not None:
             self._oldest[key] = log.start_offset, found

@@ -12,10 +12,9 @@ import json
 import os
 import resource
 import signal
+import socket
 import sys
-import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -36,63 +35,25 @@ from tinymq.broker.broker import Broker
 from tinymq.broker.housekeeping import Housekeeping
 from tinymq.broker.partitions import PartitionStore
 from tinymq.broker.ports import World
-from tinymq.client.core.address import parse_url
+from tinymq.client.core.address import Address, parse_url, url_of
 from tinymq.cluster.far import FarMeta
 from tinymq.cluster.own import OwnMeta
 from tinymq.config import Config, is_local
 from tinymq.console import BrokerConsole
 from tinymq.errors import ShuttingDown, TinyMQError
+from tinymq.ground import Ground, RealGround
 from tinymq.logs import Logs
 from tinymq.node import Node
 from tinymq.operations import Operations
 from tinymq.protocol import BrokerFactory
-from tinymq.storage.disk import Disk, RecordingDisk
 from tinymq.storage.folder import DataFolder
-from tinymq.storage.sync import PoolSyncer
+from tinymq.storage.forks import close_in_children
 
-#: Names a file that gets every write and sync, for `tinymq verify-crash`.
-RECORD_VARIABLE = "TINYMQ_RECORD_WRITES"
 #: File in the data folder that says where a running broker listens.
 ADDRESS_FILE = "broker.json"
 #: How long a stop waits for peers to take its goodbye.
 GOODBYE_SECONDS = 1.0
 _ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - recognised, not bound
-
-
-class ThreadBackground:
-    """
-    Runs calls that wait for the disk in a few threads.
-
-    Args:
-        reactor: Twisted's reactor.
-    """
-
-    _log = Logger()
-
-    def __init__(self, reactor: Any) -> None:
-        self._reactor = reactor
-        self._pool = ThreadPoolExecutor(2, thread_name_prefix="tinymq-read")
-
-    def submit(self, work: Callable[[], None], done: Callable[[], None]) -> None:
-        """Run `work` in a thread, then, however it ended, `done` on the reactor's."""
-
-        def run() -> None:
-            try:
-                work()
-            except OSError:
-                pass  # who reads again on the reactor's thread hears of it
-            except Exception as error:  # noqa: BLE001 - a reader waits for `done`
-                self._reactor.callFromThread(self._told, Failure(error))
-            self._reactor.callFromThread(done)
-
-        self._pool.submit(run)
-
-    def _told(self, failure: Failure) -> None:
-        self._log.failure("work in the background failed", failure)
-
-    def stop(self) -> None:
-        """End the threads."""
-        self._pool.shutdown(wait=True)
 
 
 class NotStarted(SystemExit, Exception):
@@ -120,18 +81,28 @@ class BrokerService(Service):
         reactor: Twisted's reactor.
         config: All settings.
         logs: Where log lines go.
+        ground: Makes what the process stands on, of reactor and settings.
     """
 
     _log = Logger()
     #: Whether a failing start is told by its exception alone, and not to the terminal.
     quiet = False
 
-    def __init__(self, reactor: Any, config: Config, logs: Logs | None = None) -> None:
+    def __init__(
+        self,
+        reactor: Any,
+        config: Config,
+        logs: Logs | None = None,
+        ground: Callable[[Any, Config], Ground] = RealGround,
+    ) -> None:
         self._reactor = reactor
         self._config = config
         self._logs = logs
+        self._make_ground = ground
         self._ports: list[IListeningPort] = []
         self._entering: Deferred[None] | None = None
+        #: Whether the partitions were opened, so that the stop has something to bring to the disk.
+        self._began = False
         #: What a start that fails has to close again.
         self._opened = ExitStack()
 
@@ -163,14 +134,14 @@ class BrokerService(Service):
         except OSError as error:
             self._give_up(f"the data folder cannot be used: {error}")
         if entering is not None:
+            self._entering = entering
             entering.addCallback(lambda _: self._begin(started))
             entering.addErrback(self._failed)
-            self._entering = entering
 
     def _begin(self, started: float) -> None:
         """Open the partitions and take clients, now that the MetaServer knows this broker."""
         self._recover()
-        self._entering = None
+        self._began, self._entering = True, None
         self.factory.accept()
         self._housekeeping.start()
         self._meta.start()
@@ -192,21 +163,17 @@ class BrokerService(Service):
         self._reactor.stop()
 
     def _open(self) -> None:
-        config, reactor = self._config, self._reactor
-        record = os.environ.get(RECORD_VARIABLE)
-        disk = RecordingDisk(record, config.storage.data) if record else Disk()
-        self._folder = DataFolder.open(config.storage.data, disk, self._open_files())
+        config = self._config
+        self._ground = ground = self._make_ground(self._reactor, config)
+        self._opened.callback(ground.close)
+        self._folder = DataFolder.open(config.storage.data, ground.disk, self._open_files())
         self._opened.callback(self._folder.close)
         make = FarMeta if config.cluster.role == "broker" else OwnMeta
-        self._meta: FarMeta | OwnMeta = make(reactor, config, self._folder, self._opened)
+        self._meta: FarMeta | OwnMeta = make(ground, config, self._folder, self._opened)
         self._new = self._meta.is_new
-        self._background = ThreadBackground(reactor)
-        self._opened.callback(self._background.stop)
-        self._syncer = PoolSyncer(disk, reactor.callFromThread, config.storage.sync_threads)
-        self._opened.callback(self._syncer.close)
-        world = World(reactor, _wall, self._background)
+        world = World(self._reactor, ground.wall, ground.background)
         store = PartitionStore(self._folder, config.limits, config.producers)
-        self.broker = Broker(config, self._meta.directory, store, world, self._syncer)
+        self.broker = Broker(config, self._meta.directory, store, world, ground.syncer)
         self._node = Node(self.broker, self._logs)
         self.operations = self._meta.join(self.broker, self._node)
         self.factory = self._node.connected = BrokerFactory(self.broker, self.operations)
@@ -254,9 +221,11 @@ class BrokerService(Service):
         self.broker.open()
 
     def _listen(self) -> None:
+        close_in_children(self)
         for endpoint in self._config.network.listen:
             self._ports.append(self._bind(endpoint, self.factory))
-        self.broker.address = self._advertised(self._address(self._ports[0]))
+        # Others find nothing at their own loopback.
+        self.broker.address = self._advertised(self._address(self._ports[0], socket.gethostname()))
         self.web_port: IListeningPort | None = None
         if self._config.web.listen and self._console is not None:
             self.web_port = self._bind(self._config.web.listen, self._site(self._console))
@@ -264,11 +233,11 @@ class BrokerService(Service):
 
     def _site(self, console: BrokerConsole) -> Any:
         """Make the dashboard; late, since Klein installs a reactor when it is imported."""
-        from tinymq.web.config import LOOPBACK, WebConfig  # noqa: PLC0415
+        from tinymq.web.config import LOOPBACK, SiteConfig  # noqa: PLC0415
         from tinymq.web.site import make_site  # noqa: PLC0415
 
         local = is_local(self._config.web.listen or "")
-        config = WebConfig(hosts=LOOPBACK if local else frozenset(), limits=self._config.limits)
+        config = SiteConfig(hosts=LOOPBACK if local else frozenset(), limits=self._config.limits)
         return make_site(console, self._reactor, config)
 
     def _bind(self, endpoint: str, factory: Any) -> IListeningPort:
@@ -301,20 +270,24 @@ class BrokerService(Service):
         return host, port if named else listening[1]
 
     @staticmethod
-    def _address(port: IListeningPort) -> tuple[str, int]:
+    def _address(port: IListeningPort, anywhere: str = "127.0.0.1") -> tuple[str, int]:
+        """Where a port listens; `anywhere` names this machine if it does so at every interface."""
         address: Any = port.getHost()
         host = getattr(address, "host", "127.0.0.1")
-        return ("127.0.0.1" if host in _ANYWHERE else host), getattr(address, "port", 0)
+        return (anywhere if host in _ANYWHERE else host), getattr(address, "port", 0)
 
     def _announce(self, seconds: float) -> None:
-        host, port = self.broker.address
-        listen, http = f"tinymq://{host}:{port}", ""
+        listen, http = self._url(*self.broker.address), ""
         if self.web_port is not None:
             http = "http://{}:{}".format(*self._address(self.web_port))
-        facts = {"pid": os.getpid(), "listen": listen, "http": http, "version": __version__}
-        self._folder.disk.replace_file(
-            f"{self._folder.path}/{ADDRESS_FILE}", json.dumps(facts).encode() + b"\n"
-        )
+        local = self._url(*self._advertised(self._address(self._ports[0])))
+        facts = {"pid": os.getpid(), "listen": local, "http": http, "version": __version__}
+        try:
+            self._folder.disk.replace_file(
+                f"{self._folder.path}/{ADDRESS_FILE}", json.dumps(facts).encode() + b"\n"
+            )
+        except (OSError, TinyMQError) as error:  # a full disk can still be read from
+            self._log.error("{file} is not written: {error}", file=ADDRESS_FILE, error=error)
         self._log.info(
             "tinymq {version} is ready after {seconds:.2f} s with {topics} topics",
             version=__version__,
@@ -326,9 +299,21 @@ class BrokerService(Service):
             self._log.info("dashboard: {http}", http=http)
         self._log.info("try: tinymq --url {listen} pub greetings hello", listen=listen)
 
+    @staticmethod
+    def _url(host: str, port: int) -> str:
+        return url_of([Address(host, port)])
+
     def _withdraw(self) -> None:
         """Take back what `_announce` wrote."""
         Path(self._folder.path, ADDRESS_FILE).unlink(missing_ok=True)
+
+    def forked(self) -> None:
+        """Close the sockets in a forked child, or they would stay open when this process ends."""
+        transports = (connection.transport for connection in self.factory.connections)
+        for each in (*self._ports, *transports):
+            socket = getattr(each, "socket", None)
+            if socket is not None:
+                socket.close()
 
     # --- stop -----------------------------------------------------------------
 
@@ -350,8 +335,7 @@ class BrokerService(Service):
                 signal.signal(number, again)
 
     async def _stop(self) -> None:
-        if self._entering is not None:
-            self._entering.cancel()
+        if not self._began:
             await self._never_began()
             return
         self._log.info("stopping: no new connections, no new work")
@@ -364,6 +348,8 @@ class BrokerService(Service):
 
     async def _never_began(self) -> None:
         """Stop before the partitions were opened: nothing of theirs may be written."""
+        if self._entering is not None:
+            self._entering.cancel()
         for port in self._ports:
             await _settled(port.stopListening())
         await self._meta.leave()
@@ -411,8 +397,7 @@ class BrokerService(Service):
 
     async def _close(self) -> None:
         self.broker.committer.stop()
-        self._syncer.close()
-        self._background.stop()
+        self._ground.close()
         partitions = self.broker.partitions()
         self.broker.close()
         for partition in partitions:
@@ -422,11 +407,6 @@ class BrokerService(Service):
             self.broker.store.close(partitions)
         finally:
             await self._meta.leave()
-
-
-def _wall() -> int:
-    """The wall clock in milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
 
 
 async def _settled(result: Deferred[Any] | Awaitable[Any] | None) -> None:

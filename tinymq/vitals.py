@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import resource
 from collections import deque
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 import psutil
 
@@ -25,6 +25,17 @@ if TYPE_CHECKING:
 LAG_SECONDS: Final = 0.1
 #: How many looks the percentile is taken from: a minute.
 LAG_LOOKS: Final = 600
+#: Seconds for which what the system tells of this process is true enough: with
+#: thousands of connections it takes milliseconds to count the descriptors.
+MEASURE_SECONDS: Final = 1.0
+
+
+class _Measured(NamedTuple):
+    """What the system tells of this process, and when on the scheduler."""
+
+    at: float
+    memory: int
+    descriptors: int
 
 
 class Connection(Protocol):
@@ -55,6 +66,8 @@ class Vitals:
         self._lateness: deque[float] = deque(maxlen=LAG_LOOKS)
         self._clockwork = Clockwork(broker.scheduler)
         self._process = psutil.Process()
+        self._memory_limit = psutil.virtual_memory().total
+        self._measured: _Measured | None = None
         self._topics: Mapping[bytes, Topic] | None = None
         self._led = 0
 
@@ -81,8 +94,7 @@ class Vitals:
         files, registry = broker.store.folder.files, broker.meta.registry
         host, port = broker.address
         info = registry.brokers.get(broker.id)
-        with self._process.oneshot():
-            memory, descriptors = self._process.memory_info().rss, self._process.num_fds()
+        _, memory, descriptors = self._measure()
         return BrokerSnapshot(
             id=broker.id,
             name=broker.name,
@@ -94,7 +106,7 @@ class Vitals:
             incarnation=0 if info is None else info.incarnation,
             listen=f"tinymq://{host}:{port}",
             memory=memory,
-            memory_limit=psutil.virtual_memory().total,
+            memory_limit=self._memory_limit,
             disk_total=space.total if space else None,
             disk_used=space.total - space.free if space else None,
             disk_free=space.free if space else None,
@@ -112,6 +124,15 @@ class Vitals:
             partitions=registry.led.get(broker.id, 0),
             topics=self._topics_led(),
         )
+
+    def _measure(self) -> _Measured:
+        """Ask the system, unless that was done a moment ago."""
+        now, last = self._broker.scheduler.seconds(), self._measured
+        if last is None or now - last.at >= MEASURE_SECONDS:
+            with self._process.oneshot():
+                memory, descriptors = self._process.memory_info().rss, self._process.num_fds()
+            last = self._measured = _Measured(now, memory, descriptors)
+        return last
 
     def _topics_led(self) -> int:
         """Count the topics of which a partition is here; anew only when they changed."""

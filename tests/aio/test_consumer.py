@@ -68,7 +68,7 @@ async def test_async_for() -> None:
 
 @in_loop
 async def test_next_batch_timeout() -> None:
-    """With a time-out an empty topic is always None (D104)."""
+    """With a time-out an empty topic is always None."""
     async with Stage() as stage, stage.client.consumer() as consumer:
         stage.puppet.make("t")
         await consumer.assign("t")

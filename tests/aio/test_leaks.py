@@ -20,7 +20,7 @@ async def objects() -> int:
 
 
 def test_producers_and_consumers() -> None:
-    """Opening and closing producers and consumers leaves nothing behind (D102)."""
+    """Opening and closing producers and consumers leaves nothing behind."""
 
     async def body() -> None:
         async with Stage() as stage:

@@ -45,7 +45,7 @@ BEGIN: dict[MessageType, Callable[[Client], Awaitable[Any]]] = {
 @pytest.mark.parametrize("kind", BEGIN)
 @pytest.mark.parametrize("back", [False, True])
 def test_cut_during_each_request(kind: MessageType, back: bool) -> None:
-    """Whatever is under way when the link dies ends within its deadline (D106)."""
+    """Whatever is under way when the link dies ends within its deadline."""
 
     async def body() -> None:
         async with Stage() as stage:
@@ -81,7 +81,7 @@ def test_cut_during_each_request(kind: MessageType, back: bool) -> None:
 
 @pytest.mark.parametrize("kind", BEGIN)
 def test_silence_during_each_request(kind: MessageType) -> None:
-    """A broker that says nothing at all ends no call later than its deadline (D106)."""
+    """A broker that says nothing at all ends no call later than its deadline."""
 
     async def body() -> None:
         async with Stage() as stage:
@@ -126,7 +126,7 @@ def test_cancelling_each_request(kind: MessageType) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_cut_twenty_times(seed: int) -> None:
-    """Producer and consumer go on through twenty cuts; nothing fails unseen (D107)."""
+    """Producer and consumer go on through twenty cuts; nothing fails unseen."""
     rng = random.Random(seed)
 
     async def body() -> None:

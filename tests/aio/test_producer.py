@@ -169,7 +169,7 @@ async def test_linger() -> None:
 
 @in_loop
 async def test_close_accounts_for_all() -> None:
-    """Closing a producer settles all its records; later ones are refused (D79)."""
+    """Closing a producer settles all its records; later ones are refused."""
     async with Stage() as stage:
         producer = stage.client.producer(ProducerConfig(linger_ms=1000))
         sends = [producer.send("t", b"%d" % number) for number in range(100)]

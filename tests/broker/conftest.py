@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from twisted.logger import globalLogPublisher
 
-from tests.fakes.broker import BrokerFixture, HeldSyncer, LogKeeper
+from tests.fakes.broker import BrokerFixture, HeldSyncer
 
 #: Makes a broker on the test's folder.
 MakeBroker = Callable[..., BrokerFixture]
@@ -41,12 +40,3 @@ def syncer() -> HeldSyncer:
 def held(make: MakeBroker, syncer: HeldSyncer) -> BrokerFixture:
     """Return a broker whose syncs wait to be told."""
     return make(syncer=syncer)
-
-
-@pytest.fixture
-def logged() -> Iterator[LogKeeper]:
-    """Return what keeps the events that are logged from now on."""
-    keeper = LogKeeper()
-    globalLogPublisher.addObserver(keeper)
-    yield keeper
-    globalLogPublisher.removeObserver(keeper)

@@ -65,7 +65,7 @@ class TestCreate:
 
     @pytest.mark.parametrize("partitions", [0, -1, 1001, 10**9])
     def test_partitions(self, fixture: BrokerFixture, partitions: int) -> None:
-        """A number of partitions out of bounds is an error that names the bounds (X6)."""
+        """A number of partitions out of bounds is an error that names the bounds."""
         with pytest.raises(InvalidRequest) as caught:
             fixture.meta.create_topic("t", partitions, {})
         assert (caught.value.data["low"], caught.value.data["high"]) == (1, 1000)
@@ -85,7 +85,7 @@ class TestCreate:
         assert row[4]["e"] == UnknownTopic.code
 
     def test_survives(self, fixture: BrokerFixture) -> None:
-        """A topic whose creation was answered is there after a kill, with its records (D08)."""
+        """A topic whose creation was answered is there after a kill, with its records."""
         for place in range(5):
             fixture.topic(f"t{place}", partitions=2)
             fixture.produce(b"%d" % place, topic=f"t{place}", partition=1)
@@ -98,7 +98,7 @@ class TestCreate:
 
 class TestDelete:
     def test_made_anew(self, fixture: BrokerFixture) -> None:
-        """A topic made anew begins empty at offset 0 under another id (D122)."""
+        """A topic made anew begins empty at offset 0 under another id."""
         old = fixture.topic()
         fixture.produce(b"a")
         fixture.operate("topic.delete", name="t")
@@ -207,7 +207,7 @@ class TestOffsets:
 
 class TestRefusing:
     def test_full(self, fixture: BrokerFixture) -> None:
-        """Near the reserve producers are refused, but readers and memory are served (D20, D84)."""
+        """Near the reserve producers are refused, but readers and memory are served."""
         fixture.topic()
         fixture.topic("memory", storage="memory")
         fixture.produce(b"a")

@@ -152,7 +152,7 @@ class TestAlways:
 
 class TestFull:
     def test_recovers(self, fixture: BrokerFixture) -> None:
-        """A full disk refuses what is staged, tears nothing; with space all goes on (D20)."""
+        """A full disk refuses what is staged, tears nothing; with space all goes on."""
         disk = fixture.disk
         assert isinstance(disk, BrokerDisk)
         fixture.topic()
@@ -198,7 +198,7 @@ class TestFull:
         assert syncer.groups == []
 
     def test_no_descriptor(self, fixture: BrokerFixture) -> None:
-        """Without a descriptor a batch is refused for now, and the next one goes well (D17)."""
+        """Without a descriptor a batch is refused for now, and the next one goes well."""
         disk = fixture.disk
         assert isinstance(disk, BrokerDisk)
         fixture.topic()
@@ -293,7 +293,7 @@ class TestOther:
         held.turn()
 
     def test_memory(self, held: BrokerFixture, syncer: HeldSyncer) -> None:
-        """A topic in memory says so in each acknowledgement (D03)."""
+        """A topic in memory says so in each acknowledgement."""
         held.topic(storage="memory")
         assert only(held.produce(b"a")).volatile
         assert held.values() == [b"a"]

@@ -36,7 +36,7 @@ class TestSpace:
         assert reserve_of(Space(free=0, total=20 * MIB), 256 * MIB) == MIB
 
     def test_refuses_early(self, fixture: BrokerFixture, logged: LogKeeper) -> None:
-        """Below the reserve publishing is refused with the reason, for a while (D20, D85)."""
+        """Below the reserve publishing is refused with the reason, for a while."""
         disk = disk_of(fixture)
         fixture.topic()
         fixture.produce(b"a")
@@ -95,7 +95,7 @@ class TestSpace:
 
 class TestRetention:
     def test_time(self, fixture: BrokerFixture) -> None:
-        """A quiet topic's last records go with time, also those of the last file (D117)."""
+        """A quiet topic's last records go with time, also those of the last file."""
         fixture.topic(retention_ms=5000)
         fixture.housekeeping.start()
         fixture.produce(b"a")
@@ -110,7 +110,7 @@ class TestRetention:
         assert fixture.values() == [b"b"]
 
     def test_under_load(self, held: BrokerFixture, syncer: HeldSyncer) -> None:
-        """While records are on their way to the disk, retention takes none of them (D117)."""
+        """While records are on their way to the disk, retention takes none of them."""
         held.topic(retention_ms=1)
         held.produce(b"a")
         held.wall.now_ms += 10_000

@@ -65,7 +65,7 @@ class TestAppend:
         assert fixture.partition().high_watermark == 11
 
     def test_time(self, fixture: BrokerFixture) -> None:
-        """The append time is the broker's, and never falls when its clock is set back (D43)."""
+        """The append time is the broker's, and never falls when its clock is set back."""
         fixture.topic()
         times = []
         for step in (0, 5000, -3_600_000, 1, 7_200_000):
@@ -85,7 +85,7 @@ class TestAppend:
         assert stored == [*times, times[-1]]
 
     def test_retention_with_clock_set_back(self, fixture: BrokerFixture) -> None:
-        """With the clock set back an hour retention removes nothing too early (D43)."""
+        """With the clock set back an hour retention removes nothing too early."""
         fixture.topic(retention_ms=1000)
         fixture.produce(b"a")
         fixture.wall.now_ms -= 3_600_000
@@ -119,7 +119,7 @@ class TestAppend:
             assert isinstance(error, InvalidRequest)
 
     def test_too_large(self) -> None:
-        """Each limit is named in its own error (D83), and the next batch is taken (D81)."""
+        """Each limit is named in its own error, and the next batch is taken."""
         partition = in_memory(1 << 26)
         many = error_for(partition, batch(*[b"x" * 200_000] * 6))
         assert isinstance(many, BatchTooLarge)
@@ -203,7 +203,7 @@ class TestEpochs:
         assert after.partition().epoch == 4
 
     def test_truncated(self, fixture: BrokerFixture) -> None:
-        """A reader of records that did not survive is told, before and after new ones (D118)."""
+        """A reader of records that did not survive is told, before and after new ones."""
         fixture.topic()
         for place in range(4):
             fixture.produce(b"v%d" % place)
@@ -271,7 +271,7 @@ class TestPositions:
         assert fixture.again().partition().offset_at(LATEST) == (4, -1, -1)
 
     def test_out_of_range(self, fixture: BrokerFixture) -> None:
-        """Below the start and behind the end there is an error with the valid range (D118)."""
+        """Below the start and behind the end there is an error with the valid range."""
         fixture.topic()
         for _ in range(5):
             fixture.produce(b"v")

@@ -43,7 +43,7 @@ class TestOpen:
         assert [after.values("t", index) for index in range(3)] == [[b"0"], [b"1"], [b"2"]]
 
     def test_torn(self, fixture: BrokerFixture, logged: LogKeeper) -> None:
-        """A torn tail is cut with a warning; numbering goes on behind the last good one (D04)."""
+        """A torn tail is cut with a warning; numbering goes on behind the last good one."""
         fixture.topic()
         for place in range(5):
             fixture.produce(b"value-%d" % place)
@@ -56,7 +56,7 @@ class TestOpen:
         assert after.values() == [b"value-0", b"value-1", b"value-2", b"value-3", b"new"]
 
     def test_damaged(self, fixture: BrokerFixture, logged: LogKeeper) -> None:
-        """A flipped bit costs the one batch it is in, and is told (D06)."""
+        """A flipped bit costs the one batch it is in, and is told."""
         fixture.topic()
         for place in range(5):
             fixture.produce(b"value-%d" % place)
@@ -99,7 +99,7 @@ class TestOpen:
         assert only(after.produce(b"b")).base_offset == 0
 
     def test_many(self, make: MakeBroker) -> None:
-        """Many topics of one message start again with few open files (X13)."""
+        """Many topics of one message start again with few open files."""
         count = 10_000 if LONG else 100
         fixture = make(config=changed(storage__max_open_files=16))
         for place in range(count):

@@ -29,7 +29,7 @@ def test_window(fixture: BrokerFixture) -> None:
 
 
 def test_nothing_moves(fixture: BrokerFixture) -> None:
-    """No counter moves, whatever is looked at (D142)."""
+    """No counter moves, whatever is looked at."""
     numbers(fixture, 6)
     before = fixture.partition().counters.records_out, fixture.partition().counters.bytes_out
     look(fixture.partition(), 0, 10, 1 << 20)

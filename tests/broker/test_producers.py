@@ -164,7 +164,7 @@ def at(sequence: int, producer: int = 7, epoch: int = 0) -> Sequenced:
 
 class TestBroker:
     def test_resent(self, fixture: BrokerFixture) -> None:
-        """A resent batch is answered with the first offset and stored once (D72)."""
+        """A resent batch is answered with the first offset and stored once."""
         fixture.topic()
         first = only(fixture.produce(b"a", b"b", producer=P))
         fixture.produce(b"c", producer=at(2))
@@ -206,7 +206,7 @@ class TestBroker:
         assert only(after.produce(b"b", producer=at(1))).base_offset == 1
 
     def test_after_stop_and_purge(self, fixture: BrokerFixture) -> None:
-        """Idempotence outlives the records: after a purge and a restart a repeat is known (D75)."""
+        """Idempotence outlives the records: after a purge and a restart a repeat is known."""
         fixture.topic()
         fixture.produce(b"a", producer=P)
         fixture.operate("topic.purge", name="t")
@@ -218,7 +218,7 @@ class TestBroker:
         assert only(third.produce(b"a", producer=P)).duplicate
 
     def test_killed_between_store_and_ack(self, held: BrokerFixture) -> None:
-        """A batch that was written but not acknowledged before a kill is stored once (D72)."""
+        """A batch that was written but not acknowledged before a kill is stored once."""
         held.topic()
         answer = held.produce(b"a", producer=P)
         assert answer == []
@@ -294,7 +294,7 @@ class TestBroker:
         assert only(after.produce(b"a", producer=P)).duplicate
 
     def test_idle_producer(self, make: MakeBroker) -> None:
-        """After the time set, an idle producer is told so, and a new id goes on (D74)."""
+        """After the time set, an idle producer is told so, and a new id goes on."""
         fixture = make(config=changed(producers__forget_seconds=60))
         fixture.topic()
         fixture.produce(b"a", producer=P)

@@ -59,7 +59,7 @@ class TestWaiting:
         assert (fixture.clock.getDelayedCalls(), watchers(fixture)) == ([], 0)
 
     def test_time_is_up(self, fixture: BrokerFixture) -> None:
-        """After max_wait an empty answer comes, which is no error; always the same (D104)."""
+        """After max_wait an empty answer comes, which is no error; always the same."""
         fixture.topic()
         for _ in range(3):
             found = fixture.fetch(("t", 0, 0), max_wait_ms=500)
@@ -209,7 +209,7 @@ class TestErrors:
         assert found.rows == []
 
     def test_deleted(self, fixture: BrokerFixture) -> None:
-        """A waiting read of a deleted topic is told; the new topic has another id (D122)."""
+        """A waiting read of a deleted topic is told; the new topic has another id."""
         old = fixture.topic()
         fixture.topic("other")
         found = fixture.fetch(("other", 0, 0), ("t", 0, 0), max_wait_ms=60_000)
@@ -353,7 +353,7 @@ class TestDamage:
         assert after.clock.getDelayedCalls() == []
 
     def test_segment_gone(self, fixture: BrokerFixture) -> None:
-        """A segment whose file went away is a gap: the rest is served, nothing spins (D14)."""
+        """A segment whose file went away is a gap: the rest is served, nothing spins."""
         fixture.topic(segment_bytes=4096)
         for place in range(8):
             fixture.produce(b"%d" % place * 1500)

@@ -23,7 +23,7 @@ def start(fixture: BrokerFixture, spare: int) -> BrokerDisk:
 
 
 def test_between_ticks(fixture: BrokerFixture) -> None:
-    """The reserve stays free, however much is published in one second (D20)."""
+    """The reserve stays free, however much is published in one second."""
     disk = start(fixture, 2 * MIB)
     stored = 0
     for _ in range(40):

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 import tinymq
 from tests.cli.conftest import Run
 from tests.fakes.memory_broker import MemoryBroker
-from tinymq import errors, logs
-from tinymq.cli import about, failure, session
+from tinymq import errors
+from tinymq.cli import failure, session
 from tinymq.cli.app import VERBS, LazyGroup, end, root
 from tinymq.cli.session import Session
 
@@ -227,7 +227,6 @@ def test_log_level(broker: MemoryBroker, run: Run) -> None:
         "dry_run": False,
     }
     assert run("log-level", "loud").exit_code == 2
-    assert about.LEVELS == logs.LEVELS
 
 
 def test_client_is_closed_at_the_end(broker: MemoryBroker) -> None:

@@ -43,7 +43,7 @@ def segment(data: Path) -> Path:
 
 
 def test_verify_tells_what_each_topic_holds(data: Path, run: Run) -> None:
-    """D21: whoever finds a data folder learns what is in it, by name."""
+    """Whoever finds a data folder learns what is in it, by name."""
     result = run("log", "verify", str(data))
     assert result.exit_code == 0
     assert "orders/0" in result.output
@@ -129,7 +129,7 @@ def test_a_log_by_itself(data: Path, run: Run) -> None:
 
 
 def test_not_a_data_folder(tmp_path: Path, run: Run) -> None:
-    """X9: a folder that is none, and one that is not there, are told plainly."""
+    """A folder that is none, and one that is not there, are told plainly."""
     assert run("log", "verify", str(tmp_path / "absent")).exit_code == 2
     result = run("log", "verify", str(tmp_path))
     assert result.exit_code == 2

@@ -10,8 +10,7 @@ from typing_extensions import override
 from tests.cli.conftest import Run
 from tests.fakes.memory_broker import MemoryBroker
 from tinymq.cli import output
-from tinymq.cli.about import flat
-from tinymq.cli.output import printable, with_times
+from tinymq.cli.output import flat, printable, with_times
 from tinymq.cli.progress import progress
 
 

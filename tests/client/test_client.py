@@ -189,7 +189,7 @@ def test_back_pressure() -> None:
 
 
 def test_close_accounts_for_all() -> None:
-    """Closing a producer settles all its records; later ones are refused (D79)."""
+    """Closing a producer settles all its records; later ones are refused."""
     stage = Stage()
     producer = stage.client.producer(ProducerConfig(linger_ms=1000))
     results = Results(*[producer.send("t", b"%d" % number) for number in range(100)])
@@ -251,7 +251,7 @@ def test_async_for() -> None:
 
 
 def test_next_batch_timeout() -> None:
-    """With a time-out an empty topic is always None (D104)."""
+    """With a time-out an empty topic is always None."""
     stage = Stage()
     stage.puppet.make("t")
     consumer = stage.client.consumer()
@@ -312,6 +312,20 @@ def test_error_reaches_the_caller() -> None:
     consumer.unassign("t")
 
     assert isinstance(batch, ConsumerBatch)
+    stage.end()
+
+
+def test_nothing_left_to_wait_for() -> None:
+    """Who waits while the last partition is taken away is told at once, as who comes later."""
+    stage = Stage()
+    stage.puppet.make("t", 2)
+    consumer = stage.client.consumer()
+    stage.done(consumer.assign("t"))
+    waiting = [Results(consumer.next_batch()) for _ in range(2)]
+    consumer.unassign("t", [0])
+    assert [each.errors for each in waiting] == [[], []]
+    consumer.unassign("t")
+    assert [type(error) for each in waiting for error in each.errors] == [UsageError] * 2
     stage.end()
 
 
@@ -532,7 +546,7 @@ BEGIN: dict[MessageType, Callable[[Stage], Deferred[Any]]] = {
 @pytest.mark.parametrize("kind", BEGIN)
 @pytest.mark.parametrize("back", [False, True])
 def test_cut_during_each_request(kind: MessageType, back: bool) -> None:
-    """Whatever is under way when the link dies ends within its deadline (D106)."""
+    """Whatever is under way when the link dies ends within its deadline."""
     stage = Stage()
     stage.puppet.make("t")
     stage.puppet.operations["topic.create"] = stage.puppet.operations["broker.info"] = dict
@@ -565,7 +579,7 @@ def test_cut_during_each_request(kind: MessageType, back: bool) -> None:
 
 @pytest.mark.parametrize("kind", BEGIN)
 def test_silence_during_each_request(kind: MessageType) -> None:
-    """A broker that says nothing at all ends no call later than its deadline (D106)."""
+    """A broker that says nothing at all ends no call later than its deadline."""
     stage = Stage()
     stage.puppet.make("t")
     stage.puppet.mute = set(MessageType)
@@ -593,7 +607,7 @@ def test_errors_of_the_caller_are_logged() -> None:
 
 
 def test_cut_twenty_times() -> None:
-    """Producer and consumer go on through twenty cuts; no failure is left unhandled (D107)."""
+    """Producer and consumer go on through twenty cuts; no failure is left unhandled."""
     rng = random.Random(7)
     stage = Stage()
     events: list[Any] = []
@@ -730,7 +744,7 @@ def _objects() -> int:
 
 
 def test_no_leak_of_producers_and_consumers() -> None:
-    """Opening and closing producers and consumers leaves nothing behind (D102)."""
+    """Opening and closing producers and consumers leaves nothing behind."""
     stage = Stage()
     stage.puppet.make("t")
 
@@ -738,7 +752,7 @@ def test_no_leak_of_producers_and_consumers() -> None:
         producer, consumer = stage.client.producer(), stage.client.consumer()
         stage.done(consumer.assign("t", start=0))
         waiting = consumer.next_batch()
-        waiting.addErrback(lambda failure: failure.trap(ClosedError))
+        waiting.addErrback(lambda failure: failure.trap(UsageError))
         consumer.unassign("t")
         consumer.close()
         stage.done(producer.close())

@@ -239,7 +239,7 @@ def test_assignment_ends_within_its_deadline() -> None:
 
 
 def test_long_poll() -> None:
-    """An empty topic is asked once and waits; the answer wakes (D104)."""
+    """An empty topic is asked once and waits; the answer wakes."""
     reader = Reader()
     reader.assign()
     for _ in range(10):
@@ -310,7 +310,7 @@ def test_more_partitions_than_one_fetch_may_name() -> None:
 
 
 def test_out_of_range_tells_the_range() -> None:
-    """By default a position that is gone is an error with the valid range (D118)."""
+    """By default a position that is gone is an error with the valid range."""
     reader = Reader(partitions=2)
     reader.put(b"a")
     reader.topic.logs[0].start = 1
@@ -377,7 +377,7 @@ def test_epoch_is_sent_along() -> None:
 
 
 def test_marks() -> None:
-    """A stored mark is told when records before it were lost; an offset alone is not (D118)."""
+    """A stored mark is told when records before it were lost; an offset alone is not."""
     reader = Reader(partitions=2)
     for _ in range(4):
         reader.put(b"a")
@@ -704,7 +704,7 @@ def test_partitions_that_are_added() -> None:
 
 @given(st.lists(st.floats(0.01, 2), min_size=20, max_size=20), st.randoms())
 def test_cut_twenty_times(pauses: list[float], rng: Any) -> None:
-    """However often the link is cut, reading goes on where it was (D107)."""
+    """However often the link is cut, reading goes on where it was."""
     reader = Reader()
     reader.assign()
     sent: list[bytes | None] = []

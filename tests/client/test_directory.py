@@ -144,7 +144,8 @@ def test_refreshes_are_not_a_storm() -> None:
 def test_strange_answers() -> None:
     """Rows that make no sense, late answers and those of a closed directory change nothing."""
     good = {"node": "a", "name": "a", "host": "a", "port": 1}
-    assert read_nodes({"nodes": [good, {}, 7, {**good, "port": "x"}]}) == [A]
+    bad = [{**good, "port": "x"}, {**good, "port": 0}, {**good, "host": "a\nb"}]
+    assert read_nodes({"nodes": [good, {}, 7, *bad]}) == [A]
     assert read_nodes({}) == []
     desk = Desk(servers=1)
     desk.say(0, A)

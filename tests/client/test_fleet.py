@@ -25,6 +25,7 @@ from tinymq.errors import (
     UnknownTopicId,
     UnreachableError,
 )
+from tinymq.wire.header import MessageType
 from tinymq.wire.messages import (
     Fetch,
     InitProducer,
@@ -144,6 +145,48 @@ def test_a_living_link_is_used_while_the_seed_is_away() -> None:
     fleet.net.pump()
 
     assert len(outcome.replies) == 1
+
+
+def test_a_seed_that_stands_still() -> None:
+    """While a broker owes an answer and says nothing, others are asked, and preferred."""
+    fleet = Fleet()
+    fleet.make("t", 1, 2, 3)
+    made = sender(fleet, ClientConfig(request_timeout_s=4))
+    fleet.puppets[1].deaf = {int(kind) for kind in MessageType if kind is not MessageType.HELLO}
+    outcome = Outcome()
+    made.cluster.ask(InitProducer(), fleet.net.now + 10, outcome.done, fleet.net.now)
+    fleet.net.advance(6)
+
+    assert [len(outcome.replies), outcome.errors] == [1, []]
+    assert made.cluster.failing == {1}
+    assert "connected and does not answer" in str(made.cluster.trouble("t", 0))
+    for _ in range(6):
+        made.send(b"anywhere")
+        made.go()
+    assert len(fleet.topics["t"].logs[0].headers) == 1
+    fleet.puppets[1].deaf = set()
+    made.send(b"x", partition=0)
+    made.go()
+    assert made.cluster.failing == frozenset()
+    made.check()
+
+
+def test_a_broker_that_stands_still_is_asked_for_news() -> None:
+    """Metadata is read anew, so that it is known when such a broker was taken for dead."""
+    fleet = Fleet()
+    fleet.make("t", 1, 2, 3)
+    made = sender(fleet, deadline_s=3)
+    fleet.puppets[2].deaf = {int(kind) for kind in MessageType if kind is not MessageType.HELLO}
+    made.send(b"in doubt", partition=1)
+    made.go()
+    fleet.live.discard(2)
+    fleet.revision += 1
+    fleet.net.advance(4)
+    assert [DeadlineExceeded] == [type(error) for _, error in made.failed]
+    made.send(b"certainly not stored", partition=1)
+    made.go()
+    fleet.net.advance(4)
+    assert [DeadlineExceeded, NotLeader] == [type(error) for _, error in made.failed]
 
 
 def test_a_broker_that_moved_is_followed() -> None:

@@ -195,7 +195,7 @@ def test_small_window_of_the_broker() -> None:
 
 
 def test_lost_answers() -> None:
-    """Batches whose answers were lost are sent again and stored once (D72)."""
+    """Batches whose answers were lost are sent again and stored once."""
     way = FakeWay()
     for number in range(3):
         way.add(b"%d" % number)
@@ -238,7 +238,7 @@ def test_head_answered_late() -> None:
 
 
 def test_forgotten_producer() -> None:
-    """A producer that the broker forgot gets a new id and loses nothing (D74)."""
+    """A producer that the broker forgot gets a new id and loses nothing."""
     way = FakeWay()
     way.add(b"0")
     way.settle()
@@ -400,7 +400,7 @@ def test_answer_to_one_that_was_given_up() -> None:
 
 
 def test_deadline_in_the_queue() -> None:
-    """A batch that never flew fails with the reason why (D84)."""
+    """A batch that never flew fails with the reason why."""
     way = FakeWay(window=1)
     way.add(b"0", deadline=5)
     way.add(b"1", deadline=5)
@@ -415,7 +415,7 @@ def test_deadline_in_the_queue() -> None:
 
 
 def test_refused_for_good() -> None:
-    """A refused batch fails alone, and the next uses its sequence (D81)."""
+    """A refused batch fails alone, and the next uses its sequence."""
     way = FakeWay()
     way.add(b"0")
     way.answer(InvalidRequest())

@@ -182,7 +182,7 @@ def test_one_turn_is_one_batch() -> None:
 
 
 def test_empty_value_key_and_headers() -> None:
-    """Empty values, tombstones, keys of all kinds and headers arrive as they were (D87)."""
+    """Empty values, tombstones, keys of all kinds and headers arrive as they were."""
     sender = Sender()
     sender.send(b"")
     sender.send(None, key="k")
@@ -396,7 +396,7 @@ def test_more_partitions() -> None:
 
 
 def test_acknowledgement_lost() -> None:
-    """An answer that was lost with the link leads to one copy and the right offset (D72)."""
+    """An answer that was lost with the link leads to one copy and the right offset."""
     sender = Sender()
     sender.send(b"a")
     sender.go()
@@ -410,7 +410,7 @@ def test_acknowledgement_lost() -> None:
 
 
 def test_broker_forgot_the_producer() -> None:
-    """An idle producer that the broker forgot goes on (D74)."""
+    """An idle producer that the broker forgot goes on."""
     sender = Sender()
     sender.send(b"a")
     sender.go()
@@ -442,7 +442,7 @@ def test_leader_moves() -> None:
 
 
 def test_too_big_fails_alone() -> None:
-    """A record over the value limit fails with the limit's name; the next one is stored (D81)."""
+    """A record over the value limit fails with the limit's name; the next one is stored."""
     sender = Sender()
     sender.send(b"a")
     sender.go()
@@ -466,7 +466,7 @@ def test_too_big_fails_alone() -> None:
 
 
 def test_value_over_the_batch_limit_travels_alone() -> None:
-    """A value that is larger than a batch may be is a batch of one (D83)."""
+    """A value that is larger than a batch may be is a batch of one."""
     sender = Sender()
     big = bytes(2_000_000)
     sender.send(b"a")
@@ -482,7 +482,7 @@ def test_value_over_the_batch_limit_travels_alone() -> None:
 
 @given(st.integers(-40, 40), st.sampled_from([1, 7, 90, 999]))
 def test_never_over_the_batch_limit(near: int, size: int) -> None:
-    """However the records fall, no batch of many is over the broker's limit (D83)."""
+    """However the records fall, no batch of many is over the broker's limit."""
     sender = Sender(batch_bytes=4096)
     sender.net.puppet.limits = evolve(sender.net.puppet.limits, batch=4096)
     count = max(2, 4096 // size) + near
@@ -499,7 +499,7 @@ def test_never_over_the_batch_limit(near: int, size: int) -> None:
 
 
 def test_full_disk() -> None:
-    """While the broker refuses, records fail within their deadline and close returns (D84)."""
+    """While the broker refuses, records fail within their deadline and close returns."""
     sender = Sender(deadline_s=5)
     sender.net.puppet.refuse = lambda request: (
         StorageFull("no space left") if isinstance(request, Produce) else None
@@ -520,13 +520,14 @@ def test_full_disk() -> None:
 
 
 def test_mute_broker() -> None:
-    """Without any answer records fail with `DeadlineExceeded`."""
+    """Without any answer records fail with `DeadlineExceeded`, which says whose it should be."""
     sender = Sender(deadline_s=5)
     sender.net.puppet.deaf = {MessageType.PRODUCE}
     sender.send(b"a")
     sender.go()
     sender.net.advance(5)
     assert [DeadlineExceeded] == [type(error) for _, error in sender.failed]
+    assert "partition 0 of topic t on broker puppet (1): no answer" in str(sender.failed[0][1])
     sender.net.puppet.deaf = set()
     sender.send(b"b")
     sender.go()
@@ -647,7 +648,7 @@ def test_flush_while_the_topic_is_unknown() -> None:
 
 
 def test_close_accounts() -> None:
-    """Closing settles everything and refuses what comes after (D79)."""
+    """Closing settles everything and refuses what comes after."""
     sender = Sender(linger_ms=1000)
     for number in range(100):
         sender.send(b"%d" % number)
@@ -683,7 +684,7 @@ def test_client_closed() -> None:
 
 
 def test_exit_names_the_loss() -> None:
-    """At exit the number of lost messages is told, unless this is a forked child (D79)."""
+    """At exit the number of lost messages is told, unless this is a forked child."""
     sender = Sender(linger_ms=1000)
     for _ in range(100):
         sender.send(b"x")

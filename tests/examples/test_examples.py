@@ -127,6 +127,15 @@ asyncio.run(serve(Shop({url!r})))
     )
 
 
+def test_embedded_broker() -> None:
+    """A reader finds the broker within a process, and reads from it, with no other one."""
+    assert example("embedded_broker.py").splitlines() == [
+        "weather: b'21.5'",
+        "weather: b'21.7'",
+        "weather: b'22.0'",
+    ]
+
+
 def test_wsgi_app(url: str) -> None:
     """The application with blocking views serves threads and forked workers."""
     assert example("wsgi_app.py", url).splitlines() == [

@@ -10,6 +10,7 @@ from typing import Any
 from attrs import Factory, define, frozen
 
 from tests.fakes.memory_cluster import MemoryCluster
+from tinymq.catalog import PUBLIC
 from tinymq.errors import (
     ConnectionLost,
     DeadlineExceeded,
@@ -18,6 +19,7 @@ from tinymq.errors import (
     OffsetOutOfRange,
     TopicExists,
     UnknownTopic,
+    UnknownTopicId,
 )
 from tinymq.names import valid_name
 from tinymq.wire.records import Record
@@ -182,7 +184,10 @@ class MemoryBroker:
             if name in self.answers:
                 return self._answer(name)
             method = getattr(self, "_" + name.replace(".", "_"))
-            result: dict[str, Any] = method(**arguments)
+            checked = PUBLIC[name].arguments(arguments)
+            if name.startswith("topic.") and checked.pop("id", None):
+                raise UnknownTopicId("the topic is not the one with this id")
+            result: dict[str, Any] = method(**checked)
             return result
 
     def _answer(self, name: str) -> dict[str, Any]:

@@ -112,8 +112,12 @@ def test_brokers_without_a_name(server: MetaServer) -> None:
     [
         (-1, "a", ("h", 1), ""),
         (2**31, "a", ("h", 1), ""),
+        (2**31 - 1, "a", ("h", 1), ""),
+        (10_002, "a", ("h", 1), ""),
         (0, "a", ("", 1), ""),
         (0, "a", ("h" * 256, 1), ""),
+        (0, "a", ("h\nh", 1), ""),
+        (0, "a", ("a,b", 1), ""),
         (0, "a", ("h", 65536), ""),
         (0, "a b", ("h", 1), ""),
         (0, "a", ("h", 1), "a/b"),
@@ -203,22 +207,16 @@ def test_an_old_link_that_ends_late(server: MetaServer) -> None:
 
 
 def test_load(server: MetaServer, store: Store, clock: FakeTime) -> None:
-    """What a broker says of itself is kept in memory, with the time, also when it is gone."""
-    assert server.load_of(1) == Load(at_ms=int(clock.now * 1000))
-    assert server.load_of(2) is None
+    """What a broker says of itself counts until it says something else, and costs no write."""
+    assert server.standings() == {1: Standing(0, 0)}
     revision = store.revision
-    said = Load(partitions=3, bytes=7, rate_in=1.5, refusing="full")
-    clock.advance(1)
-    server.heartbeat(only_broker(server), said)
-    heard = attrs.evolve(said, at_ms=int(clock.now * 1000))
-    assert server.load_of(1) == heard
-    assert store.revision == revision
-    clock.advance(5)
+    server.heartbeat(only_broker(server), Load(partitions=3, bytes=7, rate_in=1.5))
+    assert server.standings() == {1: Standing(0, 7)}
     server.heartbeat(only_broker(server))
-    clock.advance(16)
-    server.expire()
-    assert server.registry.brokers == {}
-    assert server.load_of(1) == attrs.evolve(heard, at_ms=heard.at_ms + 5000)
+    assert server.standings() == {1: Standing(0, 7)}
+    assert store.revision == revision
+    server.register(1, "one", ("h", 1), takeover=True)
+    assert server.standings() == {1: Standing(0, 0)}
 
 
 def test_load_travels() -> None:

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from tests.meta.fakes import FakeTime
-from tinymq.config import DEFAULT_CONFIG, TopicConfig
+from tinymq.config import DEFAULT_CONFIG, Config, TopicConfig
 from tinymq.errors import (
     InvalidName,
     InvalidRequest,
@@ -19,6 +19,7 @@ from tinymq.errors import (
     UnknownTopic,
     UnknownTopicId,
 )
+from tinymq.limits import Limits
 from tinymq.meta import MetaServer, Registry, Store, Topic
 
 
@@ -102,6 +103,19 @@ def test_bad_names(server: MetaServer) -> None:
             call("../x")
 
 
+def test_long_names(store: Store) -> None:
+    """A setting may allow shorter names of new topics only; those that are there stay."""
+    before = MetaServer(store)
+    before.register(before.new_broker_id(), "one", ("127.0.0.1", 7800))
+    made = before.create_topic("long-name", 1)
+    server = MetaServer(store, Config(limits=Limits(name=8)))
+    assert server.create_topic("long-name", 1) == made
+    assert server.create_topic("8-letter", 1).name == "8-letter"
+    with pytest.raises(InvalidName, match=r"limits\.name allows 8; choose") as caught:
+        server.create_topic("9-letters", 1)
+    assert caught.value.data["length"] == 9
+
+
 def test_bad_settings_create_nothing(server: MetaServer) -> None:
     """A topic with a wrong setting does not come to be."""
     with pytest.raises(InvalidRequest) as caught:
@@ -170,7 +184,7 @@ def test_delete(server: MetaServer, clock: FakeTime) -> None:
     with pytest.raises(UnknownTopicId):
         server.registry.topic_of(topic.id)
     assert server.registry.deleted == {topic.id: int(clock.now * 1000)}
-    assert server.registry.load == {1: 0}
+    assert server.registry.led.get(1, 0) == 0
     server.forget_deleted(int(clock.now * 1000) + 1)
     assert server.registry.deleted == {}
 
@@ -269,7 +283,7 @@ def test_new_partitions_even_out(server: MetaServer) -> None:
     server.register(2, "two", ("h", 2))
     assert server.create_topic("b", 4).leaders == (2, 2, 1, 2)
     assert server.describe("a") == old
-    assert server.registry.load == {1: 5, 2: 3}
+    assert server.registry.led == {1: 5, 2: 3}
     server.register(3, "three", ("h", 3))
     assert server.alter_topic("a", partitions=6).leaders == (1, 1, 1, 1, 3, 2)
 

@@ -123,6 +123,31 @@ def test_clean_stop(tmp_path: Path, disk: FaultyDisk) -> None:
     folder.close()
 
 
+def test_a_start_that_is_given_up(tmp_path: Path, disk: FaultyDisk) -> None:
+    """Whoever opens a folder and no log leaves the last stop what it was."""
+    DataFolder.open(str(tmp_path), disk).close()
+    folder = DataFolder.open(str(tmp_path), disk)
+    assert folder.clean
+    path = folder.partition_path(TOPIC, 3)
+    log = Log.open(folder.files, path, SMALL, folder.checkpoint(path))
+    fill(log, 20)
+    point = log.checkpoint()
+    log.close()
+    folder.close(clean=True, checkpoints={path: point})
+    for _ in range(2):
+        folder = DataFolder.open(str(tmp_path), disk)
+        assert folder.clean
+        assert not (tmp_path / "clean").exists()
+        folder.close()
+    folder = DataFolder.open(str(tmp_path), disk)
+    folder.checkpoint(path)
+    folder.close()
+    for _ in range(2):
+        folder = DataFolder.open(str(tmp_path), disk)
+        assert not folder.clean
+        folder.close()
+
+
 def test_checkpoint_while_running(tmp_path: Path, disk: FaultyDisk) -> None:
     """A checkpoint of a running broker shortens recovery and claims no clean stop."""
     folder = DataFolder.open(str(tmp_path), disk)

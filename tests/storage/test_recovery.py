@@ -30,7 +30,7 @@ FIELDS = {"base": 7, "length": 11, "magic": 16, "crc": 18, "count": 59, "payload
 
 
 def test_unclean_start_reads_the_last_segment(log: Log) -> None:
-    """D03: everything written before a kill is there, and only the last file was scanned."""
+    """Everything written before a kill is there, and only the last file was scanned."""
     made = fill(log, 50)
     found = reopen(log)
     assert made == read_all(found)
@@ -40,7 +40,7 @@ def test_unclean_start_reads_the_last_segment(log: Log) -> None:
 
 
 def test_clean_start_opens_nothing(log: Log) -> None:
-    """X13: with a fitting checkpoint no file is opened or read."""
+    """With a fitting checkpoint no file is opened or read."""
     made = fill(log, 50)
     point = LogPoint.from_list(log.checkpoint().to_list(), clean=True)
     log.close()
@@ -56,7 +56,7 @@ def test_clean_start_opens_nothing(log: Log) -> None:
 
 @pytest.mark.parametrize("cut", range(1, 102))
 def test_torn_tail_is_cut(log: Log, cut: int) -> None:
-    """D04: however much of the last batch is lost, numbering goes on after the last good one."""
+    """However much of the last batch is lost, numbering goes on after the last good one."""
     made = fill(log, 8)
     path = segment_files(log)[-1]
     size = os.path.getsize(path)
@@ -86,7 +86,7 @@ def test_garbage_behind_the_end_is_cut(log: Log) -> None:
 @pytest.mark.parametrize("bit", [1, 128])
 @pytest.mark.parametrize("segment", [0, -1])
 def test_flipped_bit(log: Log, field: str, bit: int, segment: int) -> None:
-    """D06, D15: only the record with the flipped bit is missing, it is reported, all else read."""
+    """Only the record with the flipped bit is missing, it is reported, all else read."""
     made = fill(log, 24)
     path = segment_files(log)[segment]
     with Path(path).open("rb") as file:
@@ -111,7 +111,7 @@ def test_flipped_bit(log: Log, field: str, bit: int, segment: int) -> None:
 
 
 def test_flipped_bit_found_without_a_restart(log: Log) -> None:
-    """D06: after a clean start damage shows when it is read."""
+    """After a clean start damage shows when it is read."""
     made = fill(log, 24)
     point = log.checkpoint()
     log.close()
@@ -147,7 +147,7 @@ def test_two_bad_batches_in_a_row(log: Log) -> None:
 
 
 def test_lost_index(log: Log) -> None:
-    """D09: without the index, or with half of one, every record is found."""
+    """Without the index, or with half of one, every record is found."""
     made = fill(log, 50)
     log.close()
     names = [name for name in os.listdir(log.path) if name.endswith(".index")]
@@ -168,7 +168,7 @@ def test_lost_index(log: Log) -> None:
 
 
 def test_stale_index(log: Log) -> None:
-    """D09: an index that ends before its segment does is not believed."""
+    """An index that ends before its segment does is not believed."""
     fill(log, 5)
     log.close()
     kept = {
@@ -185,7 +185,7 @@ def test_stale_index(log: Log) -> None:
 
 
 def test_old_checkpoint_put_back(log: Log) -> None:
-    """D12: an old checkpoint is only where looking begins; nothing is overwritten."""
+    """An old checkpoint is only where looking begins; nothing is overwritten."""
     made = fill(log, 5)
     point = LogPoint.from_list(log.checkpoint().to_list(), clean=True)
     made += fill(log, 30)
@@ -223,7 +223,7 @@ def test_checkpoint_that_fits_no_batch(new_log: MakeLog) -> None:
 
 
 def test_missing_middle_segment(log: Log) -> None:
-    """D14, D15: a file that is gone is one gap, and reading goes on behind it."""
+    """A file that is gone is one gap, and reading goes on behind it."""
     made = fill(log, 40)
     path = segment_files(log)[1]
     first, end = int(Path(path).stem), int(Path(segment_files(log)[2]).stem)
@@ -260,7 +260,7 @@ def test_missing_last_segments(log: Log, gone: int) -> None:
 
 
 def test_segment_that_goes_while_open(log: Log) -> None:
-    """D14: a file that disappears under a running broker is one gap too."""
+    """A file that disappears under a running broker is one gap too."""
     made = fill(log, 40)
     point = log.checkpoint()
     log.close()
@@ -287,7 +287,7 @@ def test_gap_before_the_limit(log: Log) -> None:
 
 
 def test_half_written_files_are_removed(log: Log) -> None:
-    """D19: temporary files go at the next start, old state stays."""
+    """Temporary files go at the next start, old state stays."""
     made = fill(log, 20)
     log.trim(12)
     left = Path(log.path, "start.tmp")
@@ -310,7 +310,7 @@ def test_damaged_start_file_deletes_nothing(log: Log) -> None:
 
 
 def test_all_segments_gone(log: Log) -> None:
-    """D04: when only the start is known, numbering goes on there."""
+    """When only the start is known, numbering goes on there."""
     fill(log, 20)
     log.trim(12)
     for path in segment_files(log):
@@ -345,7 +345,7 @@ def test_batch_of_another_place(log: Log) -> None:
 
 
 def test_many_small_logs_stay_closed(new_log: MakeLog, disk: FaultyDisk) -> None:
-    """X13: logs of one message cost no descriptor and no index file."""
+    """Logs of one message cost no descriptor and no index file."""
     logs = [new_log(name=f"{place}/data", max_open=16) for place in range(100)]
     points = []
     for each in logs:

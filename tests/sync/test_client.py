@@ -142,7 +142,7 @@ def test_errors(server: Server, client: Client) -> None:
 
 
 def test_full_disk(server: Server, client: Client) -> None:
-    """A broker that refuses writes fails the call within its deadline; close returns (D84)."""
+    """A broker that refuses writes fails the call within its deadline; close returns."""
     server.puppet.refuse = lambda request: StorageFull() if isinstance(request, Produce) else None
     producer = client.producer(ProducerConfig(deadline_s=0.1))
     with pytest.raises(StorageFull):
@@ -224,7 +224,7 @@ def test_admin_and_metadata(server: Server, client: Client) -> None:
 
 
 def test_reconnects(server: Server, client: Client) -> None:
-    """However often the link is cut: each record once, in order, and all are read (D107)."""
+    """However often the link is cut: each record once, in order, and all are read."""
     producer = client.producer(ProducerConfig(deadline_s=20, batch_bytes=400))
     consumer = client.consumer()
     sent: list[bytes | None] = []
@@ -257,7 +257,7 @@ def test_reconnects(server: Server, client: Client) -> None:
     ],
 )
 def test_silent_broker(server: Server, begin: Callable[[Client], Any]) -> None:
-    """A broker that says nothing ends every call at its deadline (D106)."""
+    """A broker that says nothing ends every call at its deadline."""
     with Client(server.url, ClientConfig(deadline_s=0.1)) as client:
         server.puppet.mute = set(MessageType)
         started = time.monotonic()

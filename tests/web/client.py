@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred
 from twisted.web.resource import Resource
 
 from tests.web.fakes import FakeConsole
-from tinymq.web.config import WebConfig
+from tinymq.web.config import SiteConfig
 from tinymq.web.site import make_site
 
 ORIGIN: Final = "http://127.0.0.1:7801"
@@ -62,11 +62,11 @@ class Client:
         config: The settings of the web side.
     """
 
-    def __init__(self, console: FakeConsole, config: WebConfig | None = None) -> None:
+    def __init__(self, console: FakeConsole, config: SiteConfig | None = None) -> None:
         self.console = console
         self._treq: Any = StubTreq(Resource())
         agent = self._treq._agent
-        agent._serverFactory = make_site(console, agent._memoryReactor, config or WebConfig())
+        agent._serverFactory = make_site(console, agent._memoryReactor, config or SiteConfig())
 
     def call(
         self,

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from attrs import Factory, define, evolve, field
 
 from tinymq import errors
+from tinymq.caller import Caller
+from tinymq.catalog import PUBLIC
 from tinymq.stats import (
     BrokerSnapshot,
     ClientSnapshot,
@@ -519,6 +522,17 @@ class FakeConsole:
         return Plan(action="undo", topic=topic, applied=True, records=3)
 
     # --- brokers and clients -------------------------------------------------
+
+    async def operate(
+        self, name: str, arguments: Mapping[str, Any], caller: Caller
+    ) -> dict[str, Any]:
+        """Note an operation that the table allows; the answer is what was understood."""
+        operation = PUBLIC[name]
+        operation.permit(caller.role)
+        checked = operation.arguments(arguments)
+        if operation.changes and not checked["dry_run"]:
+            self.calls.append((name, checked))
+        return {"did": name, "arguments": checked}
 
     async def clients(self, query: ClientQuery) -> ClientPage:
         """List the clients of the brokers that answer."""

@@ -36,6 +36,7 @@ PAGES: Final = {
     "client": "/clients/1/1000",
     "kick": "/clients/1/1000/kick",
     "found": "/find?q=a",
+    "api": "/api",
     "error": "/topics/no-such-topic",
     "formats": "/topics/demo.formats/messages",
     "msgpack": "/topics/demo.formats/messages/0/1",

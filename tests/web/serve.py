@@ -15,14 +15,14 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.interfaces import IReactorCore, IReactorTime
 
 from tests.web import content
-from tinymq.web.config import WebConfig
+from tinymq.web.config import SiteConfig
 from tinymq.web.site import make_site
 
 
 def main(kind: str) -> None:
     """Serve until killed."""
     console = getattr(content, kind)()
-    site = make_site(console, cast(IReactorTime, reactor), WebConfig())
+    site = make_site(console, cast(IReactorTime, reactor), SiteConfig())
     port = reactor.listenTCP(0, cast(Any, site), interface="127.0.0.1")
     address = port.getHost()
     assert isinstance(address, IPv4Address)

@@ -1,4 +1,4 @@
-"""The JSON API and the health addresses."""
+"""The API beside the operations: lists, messages, publishing and health."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.web.client import Client
 from tests.web.content import lively
 from tests.web.fakes import FakeConsole, FakePartition, FakeTopic
 from tinymq.stats import TopicRow
-from tinymq.web.config import WebConfig
+from tinymq.web.config import SiteConfig
 
 MESSAGES = "/api/v1/topics/orders.created/messages"
 
@@ -58,7 +58,7 @@ def test_cluster(client: Client) -> None:
 
 def test_topics_have_an_envelope(client: Client) -> None:
     """Page, counts and rows, sorted and filtered as asked."""
-    found = read(client, "/api/v1/topics?name=raw&sort=bytes&reverse=true&page_size=1&page=2")
+    found = read(client, "/api/v1/pages/topics?name=raw&sort=bytes&reverse=true&page_size=1&page=2")
 
     assert {key: value for key, value in found.items() if key != "items"} == {
         "page": 2,
@@ -85,7 +85,7 @@ def test_ten_thousand_topics_are_listed_fast() -> None:
     console._enriched = note  # type: ignore[method-assign]
     client = Client(console)
 
-    reply = client.get("/api/v1/topics?page=3&page_size=50&sort=messages")
+    reply = client.get("/api/v1/pages/topics?page=3&page_size=50&sort=messages")
 
     assert len(enriched) == 50
     assert len(reply.body) < 64 * 1024
@@ -93,11 +93,11 @@ def test_ten_thousand_topics_are_listed_fast() -> None:
 
 def test_topic_and_partitions(client: Client) -> None:
     """Offsets come as numbers and as text, for readers that round."""
-    topic = read(client, "/api/v1/topics/orders.created")
-    partitions = read(client, "/api/v1/topics/orders.created/partitions")["items"]
+    topic = read(client, "/api/v1/pages/topics/orders.created")
 
     assert topic["config"]["retention.time"] == {"value": "2 d", "default": "7 d"}
-    assert (partitions[3]["end"], partitions[3]["end_text"]) == (20766256, "20766256")
+    partition = topic["partitions"][3]
+    assert (partition["end"], partition["end_text"]) == (20766256, "20766256")
 
 
 def test_messages_and_message(client: Client) -> None:
@@ -231,8 +231,8 @@ def test_long_json_is_413_with_the_limit(client: Client, size: int) -> None:
 
 def test_body_over_every_limit_is_not_kept() -> None:
     """A body longer than the longest value is thrown away as it comes in."""
-    client = Client(lively(), WebConfig(max_form=10))
-    body = b"x" * (client_limit := WebConfig().max_body + 1)
+    client = Client(lively(), SiteConfig(max_form=10))
+    body = b"x" * (client_limit := SiteConfig().max_body + 1)
 
     reply = client.call("POST", MESSAGES, body, {"Content-Type": "application/octet-stream"})
 
@@ -247,93 +247,11 @@ def test_long_json_payload_must_be_a_string(client: Client) -> None:
     assert client.send("POST", MESSAGES, body).status == 413
 
 
-def test_create_alter_purge_undo_delete(client: Client) -> None:
-    """The life of a topic by API; each answer is the plan that was carried out."""
-    path = "/api/v1/topics/made"
-
-    created = client.send("PUT", path, b'{"partitions":2,"config":{"retention.time":"1 d"}}')
-    altered = client.send("PATCH", path, b'{"config":{"retention.time":null}}')
-    purged = client.send("POST", f"{path}:purge", b'{"before":"offset","at":7,"partition":0}')
-    undone = client.send("POST", f"{path}:undo", b"{}")
-    deleted = client.send("DELETE", path, b"")
-
-    assert [r.status for r in (created, altered, purged, undone, deleted)] == [
-        201,
-        200,
-        200,
-        200,
-        200,
-    ]
-    assert all(json.loads(r.body)["applied"] for r in (created, altered, purged, undone, deleted))
-    assert [c[0] for c in client.console.calls] == ["create", "alter", "purge", "undo", "delete"]
-
-
-def test_settings_may_be_numbers(client: Client) -> None:
-    """A number in JSON is as good as one in a string."""
-    client.send("PUT", "/api/v1/topics/made", b'{"config":{"undo.window":600}}')
-
-    assert client.console.calls == [("create", "made", None, {"undo.window": "600"})]
-
-
 def test_partitions_are_the_brokers_to_choose(client: Client) -> None:
     """Who does not say how many partitions leaves it to the setting of the broker."""
-    client.send("PUT", "/api/v1/topics/by-api", b"{}")
     client.post("/new-topic", name="by-form", partitions="", config="")
 
-    assert client.console.calls == [
-        ("create", "by-api", None, {}),
-        ("create", "by-form", None, {}),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [
-        ("PUT", "made", b"{}"),
-        ("PATCH", "orders.created", b'{"config":{"retention.time":"1 d"}}'),
-        ("DELETE", "orders.created", b"{}"),
-        ("POST", "orders.created:purge", b"{}"),
-    ],
-)
-def test_dry_run_changes_nothing(client: Client, method: str, path: str, body: bytes) -> None:
-    """The same plan comes back, not applied."""
-    reply = client.send(method, f"/api/v1/topics/{path}?dry_run=true", body)
-
-    assert reply.status == 200
-    assert json.loads(reply.body)["applied"] is False
-    assert client.console.calls == []
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "body", "status", "field"),
-    [
-        ("PUT", "x", b'{"partitions":0}', 400, "partitions"),
-        ("PUT", "x", b'{"partitions":1001}', 400, "partitions"),
-        ("PUT", "x", b'{"config":[]}', 400, "config"),
-        ("PUT", "x", b'{"config":{"a":true}}', 400, "config.a"),
-        ("PUT", "x", b'{"config":{"no.such":"1"}}', 400, "config.no.such"),
-        ("PUT", "orders.created", b'{"partitions":3}', 409, "partitions"),
-        ("PUT", "x" * 201, b"{}", 400, "name"),
-        ("PUT", ".x", b"{}", 400, "name"),
-        ("PATCH", "none", b"{}", 404, None),
-        ("POST", "orders.created", b"{}", 400, "action"),
-        ("POST", "orders.created:explode", b"{}", 400, "action"),
-        ("POST", "orders.created:purge", b'{"before":7}', 400, "before"),
-        ("POST", "orders.created:purge", b'{"before":"offset"}', 400, "at"),
-        ("POST", "orders.created:undo?dry_run=true", b"{}", 400, "dry_run"),
-        ("POST", "orders.created:undo?dry_run=2", b"{}", 400, "dry_run"),
-        ("POST", "orders.created:undo", b"{}", 409, None),
-        ("DELETE", "none", b"", 404, None),
-    ],
-)
-def test_wrong_changes_name_their_field(
-    client: Client, method: str, path: str, body: bytes, status: int, field: str | None
-) -> None:
-    """Each refusal has the right status, and nothing was changed."""
-    reply = client.send(method, f"/api/v1/topics/{path}", body)
-
-    assert (status, field) == (reply.status, json.loads(reply.body).get("field"))
-    assert client.console.calls == []
+    assert client.console.calls == [("create", "by-form", None, {})]
 
 
 def test_methods_that_do_not_fit_are_405(client: Client) -> None:
@@ -346,16 +264,25 @@ def test_methods_that_do_not_fit_are_405(client: Client) -> None:
 
 @pytest.mark.parametrize("size", [64, 65, 200])
 def test_long_names_work(client: Client, size: int) -> None:
-    """Names up to the limit are made and found."""
-    assert client.send("PUT", f"/api/v1/topics/{'x' * size}", b"{}").status == 201
-    assert client.get(f"/topics/{'x' * size}").status == 200
+    """Names up to the limit are understood whole."""
+    client.send("PUT", f"/api/v1/topics/{'x' * size}", b"{}")
+    client.post("/new-topic", name="y" * size, partitions="", config="")
+
+    ((_, made), *_) = client.console.calls
+    assert made == {"name": "x" * size, "partitions": None, "config": {}, "dry_run": False}
+    assert client.get(f"/topics/{'y' * size}").status == 200
 
 
 @pytest.mark.parametrize("name", ["x" * 201, "x" * 255, "x" * 256, "x" * 1000, "%C3%A9" * 110])
-def test_over_long_names_fail_alike(client: Client, name: str) -> None:
-    """One limit, one error, everywhere; never a 500."""
-    reply = client.send("PUT", f"/api/v1/topics/{name}", b"{}")
-
-    assert (reply.status, json.loads(reply.body)["field"]) == (400, "name")
+def test_over_long_names_are_not_found(client: Client, name: str) -> None:
+    """There is no such topic, on pages as in the API; never a 500."""
     assert client.get(f"/topics/{name}").status == 404
     assert client.get(f"/api/v1/topics/{name}/messages").status == 404
+    assert client.get(f"/api/v1/pages/topics/{name}").status == 404
+
+
+def test_json_has_no_query_beside_it(client: Client) -> None:
+    """What a query says beside a JSON body would be lost, so it is refused."""
+    reply = client.send("POST", f"{MESSAGES}?key=k", b'{"payload":"x"}')
+
+    assert (reply.status, json.loads(reply.body)["field"]) == (400, "key")

@@ -114,7 +114,7 @@ def test_hostile_content_runs_nowhere(browser: Chromium) -> None:
         tab = browser.tab()
         tab.look(1440, 900, "light")
         paths = ["/", "/topics", "/topics?name=%22%3E%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E"]
-        tab.open(address + "/api/v1/topics?page_size=50")
+        tab.open(address + "/api/v1/pages/topics?page_size=50")
         names = json.loads(tab.run("document.body.innerText"))["items"]
         assert len(HOSTILE) == len(names)
         for item in names:

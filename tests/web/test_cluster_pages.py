@@ -227,7 +227,7 @@ def test_clients_are_filtered_sorted_and_paged(client: Client) -> None:
 def test_odd_wishes_for_clients_are_refused(client: Client, query: str) -> None:
     """Odd input is 400, on the page as in the API."""
     assert client.get(f"/clients?{query}").status == 400
-    assert client.get(f"/api/v1/clients?{query}").status == 400
+    assert client.get(f"/api/v1/pages/clients?{query}").status == 400
 
 
 def test_nobody_connected_says_so() -> None:

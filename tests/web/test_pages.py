@@ -94,7 +94,7 @@ def test_odd_queries_name_their_field(client: Client, query: str, field: str) ->
 
     assert reply.status == 400
     assert f"<code>{field}</code>" in reply.text
-    assert client.get(f"/api/v1/topics?{query}").status == 400
+    assert client.get(f"/api/v1/pages/topics?{query}").status == 400
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -127,7 +127,7 @@ def test_every_allowed_name_works_on_every_page(name: str) -> None:
         "a%2fb",
     ],
 )
-@pytest.mark.parametrize("prefix", ["/topics/", "/api/v1/topics/"])
+@pytest.mark.parametrize("prefix", ["/topics/", "/api/v1/pages/topics/"])
 def test_names_that_step_upwards_lead_nowhere(client: Client, prefix: str, name: str) -> None:
     """A path cannot leave its segment, encoded or not."""
     reply = client.get(prefix + name)

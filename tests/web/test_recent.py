@@ -11,7 +11,7 @@ from tests.web.client import Client
 from tests.web.content import lively
 from tests.web.fakes import FakeConsole
 from tinymq.stats import ClusterSnapshot
-from tinymq.web.config import WebConfig
+from tinymq.web.config import SiteConfig
 from tinymq.web.recent import FRESH_SECONDS, Recent
 from tinymq.web.site import make_site
 
@@ -125,7 +125,7 @@ def test_errors_and_messages_are_not_kept(counted: Counted) -> None:
 def test_what_is_kept_is_bounded() -> None:
     """Many addresses within a second do not pile up."""
     counted = Counted()
-    site = make_site(counted.client.console, counted.clock, WebConfig())
+    site = make_site(counted.client.console, counted.clock, SiteConfig())
     recent = site.resource._recent
     assert isinstance(recent, Recent)
     agent = counted.client._treq._agent

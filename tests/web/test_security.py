@@ -8,8 +8,11 @@ import pytest
 
 from tests.web.client import FORM, ORIGIN, Client
 from tests.web.content import lively
+from tinymq.caller import Caller
 from tinymq.errors import InternalError
-from tinymq.web.config import WebConfig
+from tinymq.operation import ROLES, Role
+from tinymq.web.config import SiteConfig
+from tinymq.web.routes import ROUTES
 from tinymq.web.security import HEADERS
 
 JSON = "application/json"
@@ -61,7 +64,7 @@ def test_headers_are_on_every_answer(client: Client, method: str, path: str, sta
     assert_headed(reply.headers, kept=path in {"/", "/topics", "/clients"})
 
 
-@pytest.mark.parametrize("path", ["/", "/topics/x", "/api/v1/topics/x"])
+@pytest.mark.parametrize("path", ["/", "/topics/x", "/api/v1/pages/topics/x"])
 def test_headers_are_on_internal_errors(
     client: Client, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -109,7 +112,7 @@ def test_loopback_names_are_accepted(client: Client, host: str) -> None:
 
 def test_any_host_is_accepted_where_the_operator_said_so() -> None:
     """An empty list of hosts turns the check off."""
-    client = Client(lively(), WebConfig(hosts=frozenset()))
+    client = Client(lively(), SiteConfig(hosts=frozenset()))
 
     assert client.call("GET", "/", headers={"Host": "mq.example"}).status == 200
 
@@ -182,6 +185,34 @@ def test_session_cookie_is_out_of_reach(client: Client) -> None:
     assert "samesite=strict" in cookie
 
 
+#: The route that does the same as a form.
+SAME = {
+    "/topics/orders.created/publish": "messages.publish",
+    "/topics/orders.created/purge": "topic.purge",
+    "/topics/orders.created/delete": "topic.delete",
+    "/topics/orders.created/settings": "topic.alter",
+    "/topics/orders.created/undo": "topic.undo_purge",
+    "/new-topic": "topic.create",
+    "/brokers/2/drain": "broker.drain",
+    "/brokers/2/undrain": "broker.drain",
+    "/clients/1/1000/kick": "client.kick",
+}
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("path", SAME)
+def test_forms_need_the_role_of_their_operation(path: str, role: Role) -> None:
+    """A form is refused to whom the same route of the API is refused."""
+    assert {*SAME, "/view"} == {form for form, _ in FORMS}
+    client = Client(lively(), SiteConfig(caller=lambda request: Caller(role=role)))
+
+    reply = client.post(path, **dict(FORMS)[path])
+
+    refused = ROLES.index(role) < ROLES.index(ROUTES[SAME[path]].role)
+    assert (reply.status == 403) == refused
+    assert not (refused and client.console.calls)
+
+
 @pytest.mark.parametrize("path", [path for path, _ in FORMS])
 def test_looking_never_changes(client: Client, path: str) -> None:
     """The address of every change, got instead of posted, changes nothing."""
@@ -199,9 +230,8 @@ CALLS = [
     ("PATCH", "/api/v1/topics/orders.created", b'{"config":{"retention.time":"1 d"}}'),
     ("DELETE", "/api/v1/topics/orders.created", b"{}"),
     ("POST", "/api/v1/topics/orders.created:purge", b"{}"),
-    ("POST", "/api/v1/topics/orders.created:undo", b"{}"),
+    ("POST", "/api/v1/topics/orders.created:undo_purge", b"{}"),
     ("POST", "/api/v1/brokers/2:drain", b"{}"),
-    ("POST", "/api/v1/brokers/2:undrain", b"{}"),
     ("POST", "/api/v1/clients/1/1000:kick", b'{"reason":"x"}'),
 ]
 

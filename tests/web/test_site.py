@@ -17,7 +17,7 @@ from tests.web.content import lively
 from tinymq.limits import DEFAULT_LIMITS
 from tinymq.web import templates
 from tinymq.web.assets import FOLDER
-from tinymq.web.config import WebConfig
+from tinymq.web.config import SiteConfig
 from tinymq.web.site import DeadlineChannel, make_site
 
 HOST = b"Host: 127.0.0.1\r\n"
@@ -26,9 +26,9 @@ HOST = b"Host: 127.0.0.1\r\n"
 class Line:
     """One connection to the server, on a clock that only moves by hand."""
 
-    def __init__(self, config: WebConfig | None = None) -> None:
+    def __init__(self, config: SiteConfig | None = None) -> None:
         self.clock = Clock()
-        site = make_site(lively(), self.clock, config or WebConfig())
+        site = make_site(lively(), self.clock, config or SiteConfig())
         address = IPv4Address("TCP", "127.0.0.1", 1)
         channel = site.buildProtocol(address)
         assert isinstance(channel, DeadlineChannel)
@@ -127,7 +127,7 @@ def test_second_request_has_a_deadline_too() -> None:
 def test_body_over_the_limit_is_answered_without_keeping_it(framing: bytes) -> None:
     """Announced or chunked, a long body is read away and answered with 413."""
     limits = evolve(DEFAULT_LIMITS, value=1, key=1, headers=1, batch=1)
-    line = Line(WebConfig(limits=limits))
+    line = Line(SiteConfig(limits=limits))
     answer = line.send(
         b"POST /api/v1/topics/x/messages HTTP/1.1\r\n"
         + HOST

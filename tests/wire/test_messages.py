@@ -91,6 +91,16 @@ def test_a_wrong_value_is_named(cls: type[Message], name: str, key: str, value: 
     assert caught.value.data == {"field": name}
 
 
+@pytest.mark.parametrize("cls", CLASSES)
+def test_a_check_says_what_it_takes(cls: type[Message]) -> None:
+    """The sentence that a check tells is the one that it raises."""
+    for row in cls.schema.rows:
+        with pytest.raises(ValueError, match=r"\w") as caught:
+            row.check(1.5)
+        assert row.check.must in {str(caught.value), f"nil or {caught.value}"}
+        assert row.check.schema["type"]
+
+
 @pytest.mark.parametrize(("cls", "name", "key"), FIELDS)
 def test_a_value_that_msgpack_can_say_is_taken_or_refused(
     cls: type[Message], name: str, key: str

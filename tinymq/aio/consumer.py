@@ -13,8 +13,9 @@ from tinymq.aio.network import LoopNetwork, give, refuse
 from tinymq.client.core.config import ConsumerConfig
 from tinymq.client.core.consumer import ConsumerCore
 from tinymq.client.core.delivered import ConsumerBatch
+from tinymq.client.core.faces import ConsumerFace
 from tinymq.client.core.offsets import OffsetSearch
-from tinymq.client.core.starts import EARLIEST, LATEST, Mark, Start
+from tinymq.client.core.starts import EARLIEST, LATEST, Start
 from tinymq.errors import ClosedError, DeadlineExceeded, TinyMQError
 
 
@@ -40,7 +41,7 @@ class _Assigning:
         self.ended = False
 
 
-class Consumer:
+class Consumer(ConsumerFace):
     """
     Reads partitions in order; made by `Client.consumer`, an asynchronous context manager.
 
@@ -91,16 +92,6 @@ class Consumer:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
-
-    @property
-    def gaps(self) -> int:
-        """Offsets that were missing so far."""
-        return self._core.gaps
-
-    @property
-    def assigned(self) -> list[tuple[str, int]]:
-        """Topic and partition of everything that is read."""
-        return self._core.assigned
 
     async def assign(
         self,
@@ -174,7 +165,6 @@ class Consumer:
         """
         self._network.check()
         self._core.unassign(topic, partitions)
-        self._wake()
 
     async def next_batch(  # the same name in every face
         self,
@@ -268,41 +258,6 @@ class Consumer:
         self._network.check()
         self._core.seek(topic, partition, start, self._network.seconds())
         self._network.stir()
-
-    def position(self, topic: str, partition: int) -> int:
-        """
-        Say which offset is handed out next, or -1 while that is not known.
-
-        Args:
-            topic: Name of the topic.
-            partition: Number of the partition.
-        """
-        return self._core.position(topic, partition)
-
-    def mark(self, topic: str, partition: int) -> Mark:
-        """
-        Say the same as `position`, with the epoch that belongs to it.
-
-        Args:
-            topic: Name of the topic.
-            partition: Number of the partition.
-        """
-        return self._core.mark(topic, partition)
-
-    def marks(self, topic: str) -> dict[int, Mark]:
-        """
-        Say where every partition stands: store it, and give it to `assign` as start.
-
-        A consumer that starts there is told `LogTruncated` if records that it had
-        read were lost in the meantime.
-
-        Args:
-            topic: Name of the topic.
-
-        Returns:
-            By partition; without those whose position is not known yet.
-        """
-        return self._core.marks(topic)
 
     async def end_offsets(
         self, topic: str, partitions: Iterable[int] | None = None

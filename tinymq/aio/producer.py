@@ -10,6 +10,7 @@ from typing import Any, Self
 from tinymq.aio.network import LoopNetwork, give, refuse
 from tinymq.client.core.batches import Batch, Group
 from tinymq.client.core.config import ProducerConfig
+from tinymq.client.core.faces import ProducerFace
 from tinymq.client.core.partitioners import Key
 from tinymq.client.core.producer import ProducerCore
 from tinymq.client.core.results import Account, Position, Sent
@@ -18,7 +19,7 @@ from tinymq.errors import TinyMQError
 _new_tuple: Callable[..., Any] = tuple.__new__
 
 
-class Producer:
+class Producer(ProducerFace):
     """
     Sends records; made by `Client.producer`, an asynchronous context manager.
 
@@ -54,16 +55,6 @@ class Producer:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
-
-    @property
-    def pending(self) -> int:
-        """Messages without an answer."""
-        return self._core.pending
-
-    @property
-    def account(self) -> Account:
-        """What became of every message so far."""
-        return self._core.ledger.account
 
     def send(
         self,

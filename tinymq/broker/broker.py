@@ -9,19 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from twisted.logger import Logger
 
 from tinymq.broker.committer import Committer
 from tinymq.broker.partition import Answer, Partition
 from tinymq.broker.partitions import PartitionStore
-from tinymq.broker.ports import Directory, World
+from tinymq.broker.ports import Directory, Timer, World
 from tinymq.broker.reading import Fetched, Reader, Wanted
 from tinymq.config import Config
 from tinymq.errors import (
     NotLeader,
     ShuttingDown,
+    StateError,
     StorageFull,
     TinyMQError,
     UnknownTopicId,
@@ -45,10 +46,15 @@ from tinymq.wire.messages import (
 if TYPE_CHECKING:
     from tinymq.meta.registry import Registry, Topic
 
+#: What keeps a broker from taking what is published: its disk, or that it is nobody's member.
+Cause = Literal["disk", "cluster"]
+
 #: Bytes of topic rows in one METADATA reply; a little under the limit of meta.
 METADATA_BYTES: Final = 48 * 1024
 #: Most topics in one METADATA reply.
 METADATA_TOPICS: Final = 1000
+#: Seconds before what could not be opened is tried again.
+OPEN_SECONDS: Final = 5
 #: The disk's free space is not looked at for every batch, however little is left.
 LOOK_BYTES: Final = 64 * 1024
 
@@ -89,6 +95,7 @@ class Broker:
         self.dropped: Callable[[Partition], None] = lambda partition: None
         #: Why publishing is refused, or None.
         self.refusing: WireError | None = None
+        self._refusals: dict[Cause, WireError] = {}
         #: Bytes that may still be published before the disk's free space is looked at.
         self._unlooked = 0
         self._look: Callable[[], None] | None = None
@@ -97,6 +104,9 @@ class Broker:
         self._producer_ids: Iterator[int] = iter(())
         self._waiting_for_ids: list[Callable[[InitProducerReply | WireError], None]] = []
         self._unwatch: Callable[[], None] | None = None
+        #: Why partitions of a topic that are led here could not be opened, by its id.
+        self._unopened: dict[bytes, str] = {}
+        self._later: Timer | None = None
 
     # --- partitions -----------------------------------------------------------
 
@@ -114,14 +124,40 @@ class Broker:
         if self._unwatch is not None:
             self._unwatch()
             self._unwatch = None
+        if self._later is not None and self._later.active():
+            self._later.cancel()
+        self._later = None
 
     def _changed(self, before: Registry, after: Registry) -> None:
         for topic_id in after.touched:
             topic = after.topics.get(topic_id)
             if topic is not None:
-                self.open_topic(topic)
+                self._open_or_later(topic)
             elif topic_id in after.deleted and topic_id in before.topics:
                 self.drop_topic(before.topics[topic_id])
+
+    def _open_or_later(self, topic: Topic) -> None:
+        """Open a topic's partitions; what cannot be opened now keeps no other one from it."""
+        try:
+            self.open_topic(topic)
+        except (OSError, TinyMQError) as error:
+            if topic.id not in self._unopened:
+                self._log.error("{topic} is not open yet: {error}", topic=topic.name, error=error)
+            self._unopened[topic.id] = str(error)
+            if self._later is None:
+                self._later = self.scheduler.callLater(OPEN_SECONDS, self._open_again)
+        else:
+            if self._unopened.pop(topic.id, None) is not None:
+                self._log.info("{topic} is open now", topic=topic.name)
+
+    def _open_again(self) -> None:
+        self._later = None
+        for topic_id in tuple(self._unopened):
+            topic = self.meta.registry.topics.get(topic_id)
+            if topic is None:
+                del self._unopened[topic_id]
+            else:
+                self._open_or_later(topic)
 
     def open_topic(self, topic: Topic) -> None:
         """
@@ -206,12 +242,14 @@ class Broker:
             UnknownTopicId: There is no such topic, maybe no longer.
             UnknownPartition: The topic has no such partition.
             NotLeader: Another broker leads it.
+            StateError: It could not be opened yet.
         """
         found = self._partitions.get((topic_id, index))
         if found is not None:
             return found
         topic = self.meta.registry.topic_of(topic_id)
-        topic.leader(index)
+        if topic.leader(index) == self.id and topic_id in self._unopened:
+            raise StateError(f"{topic.name}/{index} is not open yet: {self._unopened[topic_id]}")
         raise NotLeader(f"{topic.name}/{index} is led by another broker; refresh the metadata")
 
     # --- records --------------------------------------------------------------
@@ -384,7 +422,14 @@ class Broker:
         brokers: list[BrokerRow] = [
             (each.id, each.host, each.port, each.name) for each in registry.brokers.values()
         ]
-        return MetadataReply(revision=registry.revision, brokers=brokers, topics=rows, more=more)
+        zones = {str(each.id): each.zone for each in registry.brokers.values() if each.zone}
+        return MetadataReply(
+            revision=registry.revision,
+            brokers=brokers,
+            topics=rows,
+            more=more,
+            zones=zones or None,
+        )
 
     def _named(self, name: str, failed: dict[str, WireError]) -> TopicRow:
         try:
@@ -416,15 +461,22 @@ class Broker:
             "refusing": self.ready,
         }
 
-    def refuse(self, error: WireError | None) -> None:
+    def refuse(self, error: WireError | None, cause: Cause = "disk") -> None:
         """
-        Refuse publishing, or take it again.
+        Refuse publishing, or take it again once nothing else stands against it.
 
         Args:
-            error: What producers are told; None takes publishing again.
+            error: What producers are told; None if the cause is gone.
+            cause: Where the trouble is.
         """
         if isinstance(self.refusing, ShuttingDown):
             return
+        if error is None:
+            self._refusals.pop(cause, None)
+        else:
+            self._refusals[cause] = error
+        if not isinstance(error, ShuttingDown):
+            error = self._refusals.get("cluster") or self._refusals.get("disk")
         if type(error) is not type(self.refusing):
             if error is not None and not isinstance(error, ShuttingDown):
                 self._log.error("publishing is refused: {reason}", reason=error.text)

@@ -107,6 +107,8 @@ class Partition:
     ) -> None:
         self.topic = topic
         self.index = index
+        #: The topic's id, which stays, and the number.
+        self.key = topic.id, index
         self.log = log
         self.epochs = epochs
         self.limits = limits

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
-from typing import Any, Final
 
 import click
 
 import tinymq
-from tinymq.cli.confirm import change_options
-from tinymq.cli.output import facts, write_json
+from tinymq.cli.operation import Arguments, operation_options
+from tinymq.cli.output import facts, flat, write_json
 from tinymq.cli.session import Session, remote
-from tinymq.cli.values import human_size, iso
-
-#: Those of `tinymq.logs`, which needs Twisted.
-LEVELS: Final = ("debug", "info", "warn", "error", "critical")
+from tinymq.config import LOG_LEVELS
 
 
 @click.command()
@@ -39,34 +34,14 @@ def info(session: Session, output: str) -> int:
     return 0 if reply["ready"] else 1
 
 
-def flat(found: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Name nested values with dots, and write them for people."""
-    pairs: dict[str, str] = {}
-    for name, value in found.items():
-        if isinstance(value, Mapping):
-            pairs |= flat(value, f"{prefix}{name}.")
-        elif name.endswith("_ms") and isinstance(value, int) and value > 10**11:
-            pairs[prefix + name.removesuffix("_ms")] = iso(value)
-        elif name.endswith("bytes") and isinstance(value, int):
-            pairs[prefix + name] = human_size(value)
-        elif isinstance(value, (list, tuple)):
-            pairs[prefix + name] = ", ".join(str(item) for item in value)
-        else:
-            pairs[prefix + name] = "none" if value is None else str(value)
-    return pairs
-
-
 @click.command("log-level")
-@click.argument("level", required=False, type=click.Choice(LEVELS))
-@click.option("--broker", metavar="NAME|ID", help="Another broker than the one of the URL.")
-@change_options
+@operation_options("broker.log_level", own={"level": "level"})
+@click.argument("level", required=False, type=click.Choice(LOG_LEVELS))
 @click.option(
     "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True
 )
 @remote
-def log_level(
-    session: Session, level: str | None, broker: str | None, dry_run: bool, output: str
-) -> None:
+def log_level(session: Session, arguments: Arguments, level: str | None, output: str) -> None:
     """
     Show or change which log lines the broker writes.
 
@@ -74,8 +49,9 @@ def log_level(
     after the broker's next start it is that of its configuration again.
     """
     asking = level is None
+    dry_run = arguments.pop("dry_run")
     reply = session.operate(
-        "broker.log_level", level=level or LEVELS[0], broker=broker, dry_run=dry_run or asking
+        "broker.log_level", **arguments, level=level or LOG_LEVELS[0], dry_run=dry_run or asking
     )
     if asking:
         reply = {"level": reply["before"]}

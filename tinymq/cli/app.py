@@ -48,6 +48,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "tinymq.cli.crash:verify_crash",
         "Kill a broker again and again and prove that nothing is lost.",
     ),
+    "verify-cluster": (
+        "tinymq.cli.siege:verify_cluster",
+        "Kill the processes of a cluster and prove that all go on.",
+    ),
     "config": ("tinymq.cli.about:config", "Print the default configuration."),
     "version": ("tinymq.cli.about:version", "Print the version."),
 }
@@ -63,13 +67,13 @@ class LazyGroup(Group):
     @override
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Name the verbs in the order of the table."""
-        return list(self._verbs)
+        return [*self._verbs, *self._others()]
 
     @override
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a verb."""
         if cmd_name not in self._verbs:
-            return None
+            return self._others().get(cmd_name)
         module, _, attribute = self._verbs[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
@@ -78,11 +82,23 @@ class LazyGroup(Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the verbs without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in self._verbs.items()])
+            known = [(name, text) for name, (_, text) in self._verbs.items()]
+            others = [(name, each.help or "") for name, each in self._others().items()]
+            formatter.write_dl([*known, *others])
+
+    def _others(self) -> dict[str, click.Command]:
+        """Make what the table of operations has beside these verbs; mostly nothing."""
+        return {}
 
 
 class Root(LazyGroup):
     """The command itself: turns every end of a verb into an exit status."""
+
+    @override
+    def _others(self) -> dict[str, click.Command]:
+        from tinymq.cli.operation import missing  # noqa: PLC0415 - other verbs have no time for it
+
+        return missing((), self._verbs)
 
     @override
     def invoke(self, ctx: click.Context) -> Any:

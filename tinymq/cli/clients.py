@@ -6,15 +6,16 @@ from typing import Any, Final
 
 import click
 
-from tinymq.cli.about import flat
-from tinymq.cli.confirm import change_options, confirm, yes_option
+from tinymq.cli.confirm import confirm, yes_option
 from tinymq.cli.failure import Failed
 from tinymq.cli.groups import Group
+from tinymq.cli.operation import Arguments, complete, limit_option, operation_options
 from tinymq.cli.output import (
     Column,
     Listing,
     Row,
     facts,
+    flat,
     key,
     note,
     output_option,
@@ -86,17 +87,15 @@ def clients() -> None:
 
 
 @clients.command("ls")
-@click.option("--broker", metavar="NAME|ID", help="Only clients of this broker.")
-@click.option("--filter", "pattern", default="", metavar="GLOB", help="Of client ids: 'billing-*'.")
+@operation_options("client.list", own={"limit": "limit"})
 @click.option("--slow", is_flag=True, help="Only clients that take no more.")
-@click.option("--limit", type=click.IntRange(1), help="Most clients; all when not given.")
+@limit_option
 @click.option("--columns", default="", metavar="A,B", help="Which columns to show.")
 @output_option
 @remote
-def list_clients(  # noqa: PLR0913, PLR0917 - the options
+def list_clients(
     session: Session,
-    broker: str | None,
-    pattern: str,
+    arguments: Arguments,
     slow: bool,
     limit: int | None,
     columns: str,
@@ -107,7 +106,7 @@ def list_clients(  # noqa: PLR0913, PLR0917 - the options
 
     A slow client does not read what it is sent, or not as fast as it comes.
     """
-    found, silent = _collect(session, broker, pattern)
+    found, silent = _collect(session, arguments)
     found = [row for row in found if row.get("slow_since_ms") is not None or not slow]
     found.sort(key=_slow_first)
     shown = [{**row, "place": place(row)} for row in found[:limit]]
@@ -128,17 +127,12 @@ def _slow_first(row: Row) -> tuple[float, str, int]:
     return (float("inf") if slow is None else slow, str(row.get("broker")), row["id"])
 
 
-def _collect(
-    session: Session, broker: str | None, pattern: str
-) -> tuple[list[dict[str, Any]], list[str]]:
+def _collect(session: Session, arguments: Arguments) -> tuple[list[dict[str, Any]], list[str]]:
     """Ask for page after page; those that are slow may stand on any."""
     found: dict[str, dict[str, Any]] = {}
     silent: dict[str, None] = {}
-    after: Any = None
     while True:
-        reply = session.operate(
-            "client.list", broker=broker, filter=pattern, after=after, limit=PAGE
-        )
+        reply = session.operate("client.list", **arguments, limit=PAGE)
         silent |= dict.fromkeys(reply.get("silent") or ())
         rows = reply["clients"]
         new = {place(row): row for row in rows if place(row) not in found}
@@ -146,7 +140,7 @@ def _collect(
         if not reply.get("more") or not new:
             return list(found.values()), list(silent)
         last = rows[-1]
-        after = reply.get("next", f"{last['broker_id']}/{last['id']}")
+        arguments["after"] = reply.get("after") or f"{last['broker_id']}/{last['id']}"
 
 
 def find_client(session: Session, text: str) -> tuple[str, int]:
@@ -176,13 +170,14 @@ _which = click.argument("client", metavar="BROKER/NUMBER")
 
 
 @clients.command("info")
+@operation_options("client.info", own={"broker": "client", "id": "client"})
 @_which
 @output_option
 @remote
-def info(session: Session, client: str, output: str) -> None:
+def info(session: Session, arguments: Arguments, client: str, output: str) -> None:
     """Show one client."""
     broker, number = find_client(session, client)
-    found = _ask(session, broker, number)
+    found = _ask(session, broker, number, **arguments)
     if output in {"table", "wide"}:
         facts([("client", place(found)), ("state", _state(found)), *flat(found).items()])
     elif output == "json":
@@ -191,36 +186,38 @@ def info(session: Session, client: str, output: str) -> None:
         show(Listing([{**found, "place": place(found)}], COLUMNS, name="place"), output)
 
 
-def _ask(session: Session, broker: str, number: int) -> dict[str, Any]:
-    found: dict[str, Any] = session.operate("client.info", broker=broker, id=number)["client"]
+def _ask(session: Session, broker: str, number: int, **more: Any) -> dict[str, Any]:
+    reply = session.operate("client.info", broker=broker, id=number, **more)
+    found: dict[str, Any] = reply["client"]
     return {"broker": broker, **found}
 
 
 @clients.command("kick")
+@operation_options("client.kick", own={"broker": "client", "id": "client"})
 @_which
-@click.option("--reason", default="", metavar="TEXT", help="Told to the client, and to the log.")
-@change_options
 @yes_option
 @output_option
 @remote
-def kick(session: Session, client: str, reason: str, dry_run: bool, yes: bool, output: str) -> None:
+def kick(session: Session, arguments: Arguments, client: str, yes: bool, output: str) -> None:
     """
     Close a client's connection.
 
     Nothing forbids it to connect again, and most clients do so at once.
     """
+    dry_run = arguments["dry_run"]
     broker, number = find_client(session, client)
     found = _ask(session, broker, number)
     who = f"{place(found)} ({printable(str(found.get('client_id') or 'no id'))}"
     who += f", {printable(str(found.get('address') or 'no address'))})"
     if not dry_run:
         confirm(place(found), f"the connection of client {who} will be closed", yes=yes)
-    reply = session.operate(
-        "client.kick", broker=broker, id=number, reason=reason or None, dry_run=dry_run
-    )
+    reply = session.operate("client.kick", **arguments, broker=broker, id=number)
     if output in {"json", "ndjson"}:
         write_json(reply, indent=2 if output == "json" else None)
     elif output in {"csv", "name"}:
         show(Listing([{**found, "place": place(found)}], COLUMNS, name="place"), output)
     else:
         click.echo(f"{'would close' if dry_run else 'closed'} the connection of {who}")
+
+
+complete(clients)

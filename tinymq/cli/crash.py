@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import random
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tinymq.cli.failure import REFUSED
-from tinymq.cli.output import facts, note, write_json
+from tinymq.cli.output import facts, write_json
 from tinymq.cli.progress import progress
 from tinymq.cli.values import DURATION
+from tinymq.cli.verifying import FOLDER, OUTPUT, SEED, conclude, prepare
 
 if TYPE_CHECKING:
     from tinymq.verify.report import Report
@@ -30,15 +28,9 @@ if TYPE_CHECKING:
     help="Longest time of load before each.",
 )
 @click.option("--producers", type=click.IntRange(1, 64), default=3, show_default=True)
-@click.option("--seed", type=int, help="Repeat the random choices of an earlier run.")
-@click.option(
-    "--folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Where data folders are made; they stay when something is found.",
-)
-@click.option(
-    "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True
-)
+@SEED
+@FOLDER
+@OUTPUT
 def verify_crash(folder: Path | None, output: str, seed: int | None, **amounts: Any) -> int:
     """
     Kill a broker again and again and prove that nothing is lost.
@@ -51,11 +43,8 @@ def verify_crash(folder: Path | None, output: str, seed: int | None, **amounts: 
     """
     from tinymq.verify.trial import Plan  # noqa: PLC0415 - not needed for --help
 
-    seed = random.SystemRandom().randrange(2**31) if seed is None else seed
-    note(f"seed {seed}")
+    seed, place = prepare(seed, folder)
     plan = Plan(seed=seed, **amounts)
-    place = folder or Path(tempfile.mkdtemp(prefix="tinymq-verify-"))
-    place.mkdir(parents=True, exist_ok=True)
     report = run(plan, place)
     if report.held and folder is None:
         place.rmdir()
@@ -63,13 +52,7 @@ def verify_crash(folder: Path | None, output: str, seed: int | None, **amounts: 
         write_json(report.document())
     else:
         facts(report.lines())
-    for problem in report.problems:
-        note(f"problem: {problem}")
-    if report.held:
-        note("every promise was kept")
-        return 0
-    note(f"error: a promise was broken (hint: the data is in {place})")
-    return REFUSED
+    return conclude(report, place)
 
 
 def run(plan: Plan, place: Path) -> Report:

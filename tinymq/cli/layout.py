@@ -19,6 +19,7 @@ from attrs import frozen
 from typing_extensions import override
 
 from tinymq.cli.failure import REFUSED, USAGE, Failed
+from tinymq.cli.values import host_port
 
 #: What is remembered, in the folder.
 FILE: Final = "up.json"
@@ -78,7 +79,7 @@ class Address:
 
     @override
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return host_port(self.host, self.port)
 
 
 DEFAULT_LISTEN: Final = Address("127.0.0.1", 7800)
@@ -152,7 +153,10 @@ def is_free(address: Address) -> bool:
             raise Failed(f"{address.host!r} is no host", status=USAGE) from None
         except OSError as error:
             if error.errno == errno.EADDRNOTAVAIL:
-                raise Failed(f"{address.host} is no address of this machine") from None
+                raise Failed(
+                    f"{address.host} is no address of this machine",
+                    "give one of its own with --listen or --http",
+                ) from None
             return False
     return True
 
@@ -275,7 +279,10 @@ def _broker_address(known: Address, listen: Address, number: int, taken: set[int
         if address.port not in taken and is_free(address):
             taken.add(address.port)
             return address
-    raise Failed(f"there is no free port for broker-{number} behind {listen}")
+    raise Failed(
+        f"there is no free port for broker-{number} behind {listen}",
+        "choose another place with --listen; brokers listen behind it",
+    )
 
 
 def _candidates(listen: Address, number: int) -> Iterator[Address]:

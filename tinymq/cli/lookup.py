@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final
 
 import click
@@ -11,9 +12,10 @@ from attrs import Factory, define
 
 from tinymq.cli.failure import UNREACHABLE, Failed
 from tinymq.cli.groups import Group
+from tinymq.cli.operation import Arguments, complete, limit_option, operation_options
 from tinymq.cli.output import Column, Listing, Row, key, note, output_option, show
 from tinymq.cli.session import Session, remote
-from tinymq.cli.values import iso
+from tinymq.cli.values import host_port, iso
 from tinymq.errors import TinyMQError
 
 #: Topics asked for at once.
@@ -25,8 +27,7 @@ Answer = dict[str, Any]
 
 
 def _url(row: Row) -> str:
-    host = str(row["host"])
-    return f"tinymq://[{host}]:{row['port']}" if ":" in host else f"tinymq://{host}:{row['port']}"
+    return f"tinymq://{host_port(row['host'], row['port'])}"
 
 
 def _known_by(row: Row) -> str:
@@ -137,48 +138,60 @@ def places_of(session: Session, given: str | None) -> list[str]:
 
 
 @lookup.command("ls")
+@operation_options("lookup.list", own={"limit": "limit"})
+@limit_option
 @_meta
 @click.option("--columns", default="", metavar="A,B", help="Which columns to show.")
 @output_option
 @remote
-def list_topics(session: Session, places: str | None, columns: str, output: str) -> None:
+def list_topics(
+    session: Session,
+    arguments: Arguments,
+    limit: int | None,
+    places: str | None,
+    columns: str,
+    output: str,
+) -> None:
     """List the topics that nodes announce."""
-    answers = ask_all(session, places_of(session, places), _topics)
+    answers = ask_all(session, places_of(session, places), partial(_topics, arguments))
     answers.check()
     known: dict[str, list[str]] = {}
     for place, answer in answers.found.items():
         for name in answer["topics"]:
             known.setdefault(name, []).append(place)
-    rows = [{"name": name, "known_by": known[name]} for name in sorted(known)]
+    rows = [{"name": name, "known_by": known[name]} for name in sorted(known)][:limit]
     show(Listing(rows, TOPIC_COLUMNS, answers.document("topics", rows)), output, columns)
 
 
-def _topics(session: Session) -> Answer:
+def _topics(arguments: Arguments, session: Session) -> Answer:
     """Ask one MetaServer for page after page."""
     names: list[str] = []
     while True:
-        after = names[-1] if names else ""
-        reply = session.operate("lookup.list", after=after, limit=PAGE)
+        after = {"after": names[-1]} if names else {}
+        reply = session.operate("lookup.list", **{**arguments, **after, "limit": PAGE})
         names += reply["topics"]
         if not reply.get("more") or not reply["topics"]:
             return {"topics": names}
 
 
 @lookup.command("find")
-@click.argument("topic")
+@operation_options("lookup.find")
 @_meta
 @click.option("--columns", default="", metavar="A,B", help="Which columns to show.")
 @output_option
 @remote
-def find(session: Session, topic: str, places: str | None, columns: str, output: str) -> None:
+def find(
+    session: Session, arguments: Arguments, places: str | None, columns: str, output: str
+) -> None:
     """
     Show the nodes that have a topic.
 
     With `-o name` each line is a URL for --url. The exit status is 1 when no
     node has it.
     """
+    topic = arguments["name"]
     answers = ask_all(
-        session, places_of(session, places), lambda each: each.operate("lookup.find", name=topic)
+        session, places_of(session, places), lambda each: each.operate("lookup.find", **arguments)
     )
     answers.check()
     nodes: dict[str, Answer] = {}
@@ -198,3 +211,6 @@ def find(session: Session, topic: str, places: str | None, columns: str, output:
 
 def _text(node: Any) -> str:
     return node.hex() if isinstance(node, (bytes, bytearray)) else str(node)
+
+
+complete(lookup)

@@ -7,15 +7,16 @@ from typing import Any, Final
 
 import click
 
-from tinymq.cli.about import flat
-from tinymq.cli.confirm import change_options, confirm, yes_option
+from tinymq.cli.confirm import confirm, yes_option
 from tinymq.cli.failure import Failed
 from tinymq.cli.groups import Group
+from tinymq.cli.operation import Arguments, complete, operation_options
 from tinymq.cli.output import (
     Column,
     Listing,
     Row,
     facts,
+    flat,
     key,
     note,
     output_option,
@@ -23,14 +24,12 @@ from tinymq.cli.output import (
     write_json,
 )
 from tinymq.cli.session import Session, remote
-from tinymq.cli.values import human_size, human_span, iso, now_ms
+from tinymq.cli.values import host_port, human_size, human_span, iso, now_ms
 
 
 def _address(row: Row) -> str | None:
-    host, port = row.get("host"), row.get("port")
-    if not host:
-        return row.get("listen")
-    return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
+    host = row.get("host")
+    return host_port(host, row.get("port")) if host else row.get("listen")
 
 
 def _state(row: Row) -> str | None:
@@ -107,6 +106,7 @@ def find_broker(session: Session, text: str) -> dict[str, Any]:
 
 
 @node.command("ls")
+@operation_options("broker.list")
 @click.option("--filter", "pattern", default="", metavar="GLOB", help="Of names: 'broker-*'.")
 @click.option(
     "--sort",
@@ -118,9 +118,11 @@ def find_broker(session: Session, text: str) -> dict[str, Any]:
 @click.option("--columns", default="", metavar="A,B", help="Which columns to show.")
 @output_option
 @remote
-def list_nodes(session: Session, pattern: str, sort: str, columns: str, output: str) -> None:
+def list_nodes(
+    session: Session, arguments: Arguments, pattern: str, sort: str, columns: str, output: str
+) -> None:
     """List the brokers of the cluster."""
-    reply = session.operate("broker.list")
+    reply = session.operate("broker.list", **arguments)
     rows = [row for row in reply["brokers"] if fnmatch.fnmatchcase(row["name"], pattern or "*")]
     if sort in {"id", "name", "zone"}:
         rows.sort(key=lambda row: (row.get(sort) or (0 if sort == "id" else ""), row["name"]))
@@ -130,10 +132,11 @@ def list_nodes(session: Session, pattern: str, sort: str, columns: str, output: 
 
 
 @node.command("info")
+@operation_options("broker.info", own={"broker": "broker"})
 @click.argument("broker", metavar="NAME|ID")
 @output_option
 @remote
-def info(session: Session, broker: str, output: str) -> int:
+def info(session: Session, arguments: Arguments, broker: str, output: str) -> int:
     """
     Show one broker.
 
@@ -143,7 +146,7 @@ def info(session: Session, broker: str, output: str) -> int:
     if row.get("state") == "silent":
         reply: dict[str, Any] = {"broker": row, "ready": False, "reason": row.get("reason")}
     else:
-        reply = session.operate("broker.info", broker=str(row["id"]))
+        reply = session.operate("broker.info", **arguments, broker=str(row["id"]))
     found = {**row, **reply["broker"]}
     if output in {"csv", "ndjson", "name"}:
         show(Listing([found], COLUMNS), output)
@@ -156,35 +159,36 @@ def info(session: Session, broker: str, output: str) -> int:
 
 
 @node.command("drain")
+@operation_options("broker.drain", own={"broker": "broker"})
 @click.argument("broker", metavar="NAME|ID")
-@change_options
 @yes_option
 @output_option
 @remote
-def drain(session: Session, broker: str, dry_run: bool, yes: bool, output: str) -> None:
+def drain(session: Session, arguments: Arguments, broker: str, yes: bool, output: str) -> None:
     """
     Let a broker get no new partitions.
 
     It keeps those that it has, and serves them. `undrain` takes it back.
     """
     row = find_broker(session, broker)
-    if not dry_run:
+    if not arguments["dry_run"] and not arguments["undo"]:
         confirm(str(row["name"]), f"broker {row['name']} will get no new partitions", yes=yes)
-    _drain(session, row, output, undo=False, dry_run=dry_run)
+    _drain(session, row, output, arguments)
 
 
 @node.command("undrain")
+@operation_options("broker.drain", own={"broker": "broker", "undo": "broker"})
 @click.argument("broker", metavar="NAME|ID")
-@change_options
 @output_option
 @remote
-def undrain(session: Session, broker: str, dry_run: bool, output: str) -> None:
-    """Let a drained broker get new partitions again."""
-    _drain(session, find_broker(session, broker), output, undo=True, dry_run=dry_run)
+def undrain(session: Session, arguments: Arguments, broker: str, output: str) -> None:
+    """Let a drained broker get new partitions again; the same as `drain --undo`."""
+    _drain(session, find_broker(session, broker), output, {**arguments, "undo": True})
 
 
-def _drain(session: Session, row: Row, output: str, *, undo: bool, dry_run: bool) -> None:
-    reply = session.operate("broker.drain", broker=str(row["id"]), undo=undo, dry_run=dry_run)
+def _drain(session: Session, row: Row, output: str, arguments: Arguments) -> None:
+    undo, dry_run = arguments["undo"], arguments["dry_run"]
+    reply = session.operate("broker.drain", **arguments, broker=str(row["id"]))
     if output in {"json", "ndjson"}:
         write_json(reply, indent=2 if output == "json" else None)
     elif output in {"csv", "name"}:
@@ -196,3 +200,6 @@ def _drain(session: Session, row: Row, output: str, *, undo: bool, dry_run: bool
         click.echo(f"{row['name']} {does} partitions{' again' if undo else ''}{kept}")
     if not undo and not dry_run and output == "table":
         note(f"`tinymq node undrain {row['name']}` takes it back")
+
+
+complete(node)

@@ -16,7 +16,7 @@ from typing import Any, Final
 import click
 from attrs import frozen
 
-from tinymq.cli.values import iso
+from tinymq.cli.values import human_size, iso
 
 FORMATS: Final = ("table", "wide", "json", "ndjson", "csv", "name")
 Row = Mapping[str, Any]
@@ -232,6 +232,23 @@ def facts(pairs: Sequence[tuple[str, str]]) -> None:
     """Write names and values under one another."""
     for line in aligned([(name, printable(value)) for name, value in pairs], [False, False]):
         click.echo(line)
+
+
+def flat(found: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Name nested values with dots, and write them for people."""
+    pairs: dict[str, str] = {}
+    for name, value in found.items():
+        if isinstance(value, Mapping):
+            pairs |= flat(value, f"{prefix}{name}.")
+        elif name.endswith("_ms") and isinstance(value, int) and value > 10**11:
+            pairs[prefix + name.removesuffix("_ms")] = iso(value)
+        elif name.endswith("bytes") and isinstance(value, int):
+            pairs[prefix + name] = human_size(value)
+        elif isinstance(value, (list, tuple)):
+            pairs[prefix + name] = ", ".join(str(item) for item in value)
+        else:
+            pairs[prefix + name] = "none" if value is None else str(value)
+    return pairs
 
 
 def note(text: str) -> None:

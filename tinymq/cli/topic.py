@@ -6,8 +6,9 @@ from typing import Any, Final
 
 import click
 
-from tinymq.cli.confirm import change_options, confirm, yes_option
+from tinymq.cli.confirm import confirm, yes_option
 from tinymq.cli.groups import Group
+from tinymq.cli.operation import Arguments, complete, limit_option, operation_options
 from tinymq.cli.output import (
     Column,
     Listing,
@@ -98,7 +99,7 @@ def topic() -> None:
 
 
 @topic.command("ls")
-@click.option("--filter", "pattern", default="", metavar="GLOB", help="Such as 'orders.*'.")
+@operation_options("topic.list", own={"limit": "limit"})
 @click.option(
     "--sort",
     type=click.Choice(["name", "messages", "bytes", "partitions"]),
@@ -106,22 +107,22 @@ def topic() -> None:
     show_default=True,
     help="The order; all but names with the largest first.",
 )
-@click.option("--limit", type=click.IntRange(1), help="Most topics; all when not given.")
+@limit_option
 @click.option("--columns", default="", metavar="A,B", help="Which columns to show.")
 @output_option
 @remote
 def list_topics(
-    session: Session, pattern: str, sort: str, limit: int | None, columns: str, output: str
+    session: Session, arguments: Arguments, sort: str, limit: int | None, columns: str, output: str
 ) -> None:
     """List topics."""
-    found, total, more, silent = _collect(session, pattern, sort, limit)
+    found, total, more, silent = _collect(session, arguments, sort, limit)
     document = {"topics": found, "more": more, "total": total, "silent": silent}
     show(Listing(found, COLUMNS, document), output, columns)
     _tell_silent(document)
 
 
 def _collect(
-    session: Session, pattern: str, sort: str, limit: int | None
+    session: Session, arguments: Arguments, sort: str, limit: int | None
 ) -> tuple[list[dict[str, Any]], int, bool, list[str]]:
     """Ask for page after page; an order other than by name needs all of them."""
     found: list[dict[str, Any]] = []
@@ -129,8 +130,8 @@ def _collect(
     most = limit if sort == "name" else None
     while True:
         size = PAGE if most is None else min(PAGE, most - len(found))
-        after = found[-1]["name"] if found else ""
-        reply = session.operate("topic.list", filter=pattern, after=after, limit=size)
+        after = {"after": found[-1]["name"]} if found else {}
+        reply = session.operate("topic.list", **{**arguments, **after, "limit": size})
         found += reply["topics"]
         silent |= dict.fromkeys(reply.get("silent") or ())
         if not reply["more"] or not reply["topics"] or len(found) == most:
@@ -142,13 +143,7 @@ def _collect(
 
 
 @topic.command("create")
-@click.argument("name")
-@click.option(
-    "-p",
-    "--partitions",
-    type=click.IntRange(1),
-    help="How many; as the broker is set if not given.",
-)
+@operation_options("topic.create", own={"config": "settings"}, shorts={"partitions": "-p"})
 @click.option(
     "-s",
     "--set",
@@ -157,25 +152,18 @@ def _collect(
     multiple=True,
     help="A setting, such as sync=os or retention.ms=7d; may be repeated.",
 )
-@change_options
 @output_option
 @remote
 def create(
-    session: Session,
-    name: str,
-    partitions: int | None,
-    settings: tuple[tuple[str, str], ...],
-    dry_run: bool,
-    output: str,
+    session: Session, arguments: Arguments, settings: tuple[tuple[str, str], ...], output: str
 ) -> None:
     """
     Make a topic.
 
     One that exists with the same settings is left as it is, which is no error.
     """
-    reply = session.operate(
-        "topic.create", name=name, partitions=partitions, config=dict(settings), dry_run=dry_run
-    )
+    name, dry_run = arguments["name"], arguments["dry_run"]
+    reply = session.operate("topic.create", **arguments, config=dict(settings))
     if output in {"json", "ndjson"}:
         write_json(reply, indent=2 if output == "json" else None)
     elif output in {"csv", "name"}:
@@ -186,13 +174,13 @@ def create(
 
 
 @topic.command("info")
-@click.argument("name")
+@operation_options("topic.info")
 @click.option("-p", "--partitions", is_flag=True, help="Show the partitions too.")
 @output_option
 @remote
-def info(session: Session, name: str, partitions: bool, output: str) -> None:
+def info(session: Session, arguments: Arguments, partitions: bool, output: str) -> None:
     """Show one topic: its settings, and with -p its partitions."""
-    found = session.operate("topic.info", name=name)["topic"]
+    found = session.operate("topic.info", **arguments)["topic"]
     rows = found.get("partitions", [])
     if output in {"csv", "ndjson", "name"} and partitions:
         show(Listing(rows, PARTITION_COLUMNS, name="partition"), output)
@@ -220,8 +208,7 @@ def _facts(found: Row) -> list[tuple[str, str]]:
 
 
 @topic.command("edit")
-@click.argument("name")
-@click.option("-p", "--partitions", type=click.IntRange(1), help="More partitions than now.")
+@operation_options("topic.alter", own={"config": "settings"}, shorts={"partitions": "-p"})
 @click.option(
     "-s",
     "--set",
@@ -231,67 +218,63 @@ def _facts(found: Row) -> list[tuple[str, str]]:
     help="A setting, such as retention.ms=7d or segment.bytes=64MB; may be repeated.",
 )
 @click.option("--unset", multiple=True, metavar="NAME", help="A setting to return to its default.")
-@change_options
 @output_option
 @remote
-def edit(  # noqa: PLR0913, PLR0917 - the options
+def edit(
     session: Session,
-    name: str,
-    partitions: int | None,
+    arguments: Arguments,
     settings: tuple[tuple[str, str], ...],
     unset: tuple[str, ...],
-    dry_run: bool,
     output: str,
 ) -> None:
     """Change settings of a topic, or give it more partitions."""
     config: dict[str, str | None] = {**dict.fromkeys(unset), **dict(settings)}
-    if partitions is None and not config:
+    if "partitions" not in arguments and not config:
         raise click.UsageError("say what to change: --set NAME=VALUE, --unset NAME or -p N")
-    reply = session.operate(
-        "topic.alter", name=name, partitions=partitions, config=config, dry_run=dry_run
-    )
+    reply = session.operate("topic.alter", **arguments, config=config)
     rows = [{"setting": what, "old": old, "new": new} for what, old, new in reply["changes"]]
     if not rows and output in {"table", "wide"}:
-        click.echo(f"{name} has these settings already; nothing changed")
+        click.echo(f"{arguments['name']} has these settings already; nothing changed")
         return
     show(Listing(rows, CHANGE_COLUMNS, reply, "setting"), output)
 
 
 @topic.command("rm")
+@operation_options("topic.delete", own={"name": "names"})
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@change_options
 @yes_option
 @output_option
 @remote
-def remove(session: Session, names: tuple[str, ...], dry_run: bool, yes: bool, output: str) -> None:
+def remove(
+    session: Session, arguments: Arguments, names: tuple[str, ...], yes: bool, output: str
+) -> None:
     """Remove topics with all their records."""
+    dry_run = arguments.pop("dry_run")
+    if "id" in arguments and len(names) > 1:
+        raise click.UsageError("--id goes with one NAME")
     for name in names:
         if not dry_run and not yes:
-            plan = session.operate("topic.delete", name=name, dry_run=True)["plan"]
+            plan = session.operate("topic.delete", name=name, dry_run=True, **arguments)["plan"]
             confirm(name, f"topic {name} with {_amount(plan)} will be removed", yes=False)
-        reply = session.operate("topic.delete", name=name, dry_run=dry_run)
+        reply = session.operate("topic.delete", name=name, dry_run=dry_run, **arguments)
         verb = "would remove" if dry_run else "removed"
         _show_plan(reply, output, f"{verb} {name} with {_amount(reply['plan'])}")
 
 
 @topic.command("purge")
-@click.argument("name")
-@click.option("-p", "--partition", type=click.IntRange(0), help="Only this one.")
-@click.option("--before", type=START, help="Remove records before this offset or @TIME.")
-@click.option("--keep", type=click.IntRange(0), help="Keep the last N of each partition.")
-@click.option("--undo", is_flag=True, help="Bring back what the last purge took.")
-@change_options
+@operation_options(
+    "topic.purge", own={"before": "before", "before_ms": "before"}, shorts={"partition": "-p"}
+)
+@click.option("--before", type=START, help="Remove the records before this offset or @TIME.")
+@click.option("--undo", is_flag=True, help="Bring back what the last purge took: `undo-purge`.")
 @yes_option
 @output_option
 @remote
-def purge(  # noqa: PLR0913, PLR0917 - the options
+def purge(
     session: Session,
-    name: str,
-    partition: int | None,
+    arguments: Arguments,
     before: Position | None,
-    keep: int | None,
     undo: bool,
-    dry_run: bool,
     yes: bool,
     output: str,
 ) -> None:
@@ -301,11 +284,12 @@ def purge(  # noqa: PLR0913, PLR0917 - the options
     For a while the purge can be undone with --undo.
     """
     if undo:
-        if before is not None or keep is not None:
+        if before is not None or "keep" in arguments:
             raise click.UsageError("--undo goes with neither --before nor --keep")
-        _undo(session, name, partition, output, dry_run=dry_run)
+        _undo(session, arguments, output)
         return
-    arguments = {"name": name, "partition": partition, **_point(before, keep)}
+    name, dry_run = arguments["name"], arguments.pop("dry_run")
+    arguments |= _point(before, arguments.pop("keep", None))
     if not dry_run and not yes:
         plan = session.operate("topic.purge", **arguments, dry_run=True)["plan"]
         confirm(name, f"{_amount(plan)} of topic {name} will be removed", yes=False)
@@ -316,10 +300,18 @@ def purge(  # noqa: PLR0913, PLR0917 - the options
     _show_plan(reply, output, f"{verb} {_amount(reply['plan'])} of {name}{undoing}")
 
 
-def _undo(
-    session: Session, name: str, partition: int | None, output: str, *, dry_run: bool
-) -> None:
-    reply = session.operate("topic.undo_purge", name=name, partition=partition, dry_run=dry_run)
+@topic.command("undo-purge")
+@operation_options("topic.undo_purge", shorts={"partition": "-p"})
+@output_option
+@remote
+def undo_purge(session: Session, arguments: Arguments, output: str) -> None:
+    """Bring back what the last purge took, while its window is open."""
+    _undo(session, arguments, output)
+
+
+def _undo(session: Session, arguments: Arguments, output: str) -> None:
+    name, dry_run = arguments["name"], arguments["dry_run"]
+    reply = session.operate("topic.undo_purge", **arguments)
     if dry_run and output in {"table", "wide"}:
         click.echo(f"would bring back what the last purge of {name} took")
     elif output in {"table", "wide"}:
@@ -360,3 +352,6 @@ def _amount(plan: Row) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+complete(topic)

@@ -46,6 +46,17 @@ def parse_time(text: str, now_ms: int) -> int:
     return round(moment.timestamp() * 1000)
 
 
+def host_port(host: object, port: object) -> str:
+    """
+    Write an address.
+
+    Args:
+        host: A name or a number; one of IPv6 is put in brackets.
+        port: The port.
+    """
+    return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
+
+
 def iso(ms: int) -> str:
     """Write a time as ISO-8601 in UTC."""
     moment = datetime.fromtimestamp(ms / 1000, UTC)

@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 
 from tinymq.cli.endless import Outage, until_interrupted
+from tinymq.cli.operation import Arguments, operation_options
 from tinymq.cli.output import printable, write_json
 from tinymq.cli.session import Session, remote
 from tinymq.cli.values import iso, now_ms
@@ -20,13 +21,18 @@ LONGEST_S: Final = 25.0
 _WAY_S: Final = 3.0
 
 
-def changes(session: Session) -> Iterator[list[dict[str, Any]]]:
+def changes(session: Session, arguments: Arguments) -> Iterator[list[dict[str, Any]]]:
     """
     Yield what changes from now on, for ever; an outage is waited for.
 
     What changed during an outage comes behind it.
+
+    Args:
+        session: Where to ask.
+        arguments: May say since which revision.
     """
-    reply = _ask(session, None, 0)
+    reply = _ask(session, arguments.get("revision"), 0)
+    yield reply["changes"] if "revision" in arguments else []
     wait = min(LONGEST_S, max(session.timeout - _WAY_S, session.timeout / 2))
     outage = Outage(session.sleep)
     while True:
@@ -39,6 +45,7 @@ def _ask(session: Session, revision: int | None, wait_ms: int) -> dict[str, Any]
 
 
 @click.command()
+@operation_options("cluster.watch", own={"wait_ms": "timeout"})
 @click.option("--filter", "pattern", default="", metavar="GLOB", help="Of names: 'orders.*'.")
 @click.option("--only", type=click.Choice(["topic", "broker"]), help="Only changes of these.")
 @click.option("-n", "--max", "most", type=click.IntRange(1), help="Stop after so many changes.")
@@ -52,10 +59,17 @@ def _ask(session: Session, revision: int | None, wait_ms: int) -> dict[str, Any]
 )
 @remote
 @until_interrupted
-def watch(session: Session, pattern: str, only: str | None, most: int | None, output: str) -> None:
+def watch(
+    session: Session,
+    arguments: Arguments,
+    pattern: str,
+    only: str | None,
+    most: int | None,
+    output: str,
+) -> None:
     """Print changes of topics and brokers as they happen."""
     left = most
-    for some in changes(session):
+    for some in changes(session, arguments):
         for change in some:
             if only not in {None, change["what"]}:
                 continue

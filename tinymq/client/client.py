@@ -136,6 +136,15 @@ class Client:
         """Whether no broker answers, though one was tried."""
         return all(link.failing for link in self._cluster.links)
 
+    def expect(self, broker: int) -> None:
+        """
+        Talk to no other broker: at an address there may be another one by now.
+
+        Args:
+            broker: The number of the one that is meant.
+        """
+        self._cluster.seed.expected = broker
+
     def on_links(self, changed: Callable[[], None]) -> None:
         """
         Call whenever a link comes up, goes down or takes more.

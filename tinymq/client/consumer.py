@@ -12,9 +12,10 @@ from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import ConsumerConfig
 from tinymq.client.core.consumer import ConsumerCore
 from tinymq.client.core.delivered import ConsumerBatch
+from tinymq.client.core.faces import ConsumerFace
 from tinymq.client.core.fork import Home
 from tinymq.client.core.offsets import OffsetSearch
-from tinymq.client.core.starts import EARLIEST, LATEST, Mark, Start
+from tinymq.client.core.starts import EARLIEST, LATEST, Start
 from tinymq.client.network import TwistedNetwork
 from tinymq.errors import ClosedError, DeadlineExceeded, TinyMQError
 
@@ -30,7 +31,7 @@ class _Waiter:
         self.timer: IDelayedCall | None = None
 
 
-class Consumer:
+class Consumer(ConsumerFace):
     """
     Reads partitions in order; made by `Client.consumer`.
 
@@ -65,16 +66,6 @@ class Consumer:
         self._waiters: deque[_Waiter] = deque()
         self._serving = False
         self._core = ConsumerCore(cluster, config, self._serve)
-
-    @property
-    def gaps(self) -> int:
-        """Offsets that were missing so far."""
-        return self._core.gaps
-
-    @property
-    def assigned(self) -> list[tuple[str, int]]:
-        """Topic and partition of everything that is read."""
-        return self._core.assigned
 
     def assign(
         self,
@@ -123,7 +114,7 @@ class Consumer:
 
     def unassign(self, topic: str, partitions: Iterable[int] | None = None) -> None:
         """
-        Stop reading.
+        Stop reading; who waits hears `UsageError` when nothing is left to wait for.
 
         Args:
             topic: Name of the topic.
@@ -220,41 +211,6 @@ class Consumer:
         """
         self._core.seek(topic, partition, start, self._seconds())
         self._network.arm()
-
-    def position(self, topic: str, partition: int) -> int:
-        """
-        Say which offset is handed out next, or -1 while that is not known.
-
-        Args:
-            topic: Name of the topic.
-            partition: Number of the partition.
-        """
-        return self._core.position(topic, partition)
-
-    def mark(self, topic: str, partition: int) -> Mark:
-        """
-        Say the same as `position`, with the epoch that belongs to it.
-
-        Args:
-            topic: Name of the topic.
-            partition: Number of the partition.
-        """
-        return self._core.mark(topic, partition)
-
-    def marks(self, topic: str) -> dict[int, Mark]:
-        """
-        Say where every partition stands: store it, and give it to `assign` as start.
-
-        A consumer that starts there is told `LogTruncated` if records that it had
-        read were lost in the meantime.
-
-        Args:
-            topic: Name of the topic.
-
-        Returns:
-            By partition; without those whose position is not known yet.
-        """
-        return self._core.marks(topic)
 
     def end_offsets(
         self, topic: str, partitions: Iterable[int] | None = None

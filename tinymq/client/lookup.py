@@ -115,7 +115,8 @@ class Lookup:
                 waiting.callback(nodes)
 
         self.directory.find(topic, found, self.reactor.seconds())
-        self.arm()
+        if not waiting.called:  # else it was known, as for most records of a producer
+            self.arm()
         return waiting
 
     def consumer(

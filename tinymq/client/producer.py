@@ -11,6 +11,7 @@ from twisted.internet.defer import Deferred, fail, succeed
 from tinymq.client.core.batches import Batch, Group
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import ProducerConfig
+from tinymq.client.core.faces import ProducerFace
 from tinymq.client.core.fork import Home
 from tinymq.client.core.partitioners import Key
 from tinymq.client.core.producer import ProducerCore
@@ -21,7 +22,7 @@ from tinymq.errors import TinyMQError
 _new_tuple: Callable[..., Any] = tuple.__new__
 
 
-class Producer:
+class Producer(ProducerFace):
     """
     Sends records; made by `Client.producer`.
 
@@ -52,16 +53,6 @@ class Producer:
         self._seconds = network.seconds
         self._turning = False
         self._closing: Deferred[Account] | None = None
-
-    @property
-    def pending(self) -> int:
-        """Messages without an answer."""
-        return self._core.pending
-
-    @property
-    def account(self) -> Account:
-        """What became of every message so far."""
-        return self._core.ledger.account
 
     def send(
         self,

@@ -9,6 +9,8 @@ from tinymq.storage.folder import DataFolder
 
 #: The broker's number.
 NUMBER_FILE: Final = "broker.id"
+#: The MetaServer's store.
+META_FILE: Final = "meta.sqlite"
 #: What a broker knows of its MetaServer's registry.
 REPLICA_FILE: Final = "replica"
 

@@ -6,14 +6,18 @@ from typing import Final
 
 from twisted.logger import Logger
 
+from tinymq import __version__
 from tinymq.broker.broker import Broker
-from tinymq.broker.ports import Timer
-from tinymq.errors import StateError, TinyMQError
+from tinymq.clockwork import Clockwork
+from tinymq.errors import TinyMQError
+from tinymq.meta.placement import Load
 from tinymq.meta.registry import BrokerInfo
 from tinymq.meta.server import MetaServer
 
 #: Seconds between two looks at who is silent.
 TICK_SECONDS: Final = 1.0
+#: A look that comes so many seconds late says that this process stood still.
+LATE_SECONDS: Final = 3.0
 #: How long the ids of deleted topics are kept, so that every broker hears of them.
 DELETED_MS: Final = 30 * 24 * 3600 * 1000
 
@@ -25,6 +29,9 @@ class Keeping:
     Args:
         meta: The MetaServer.
         broker: What answers clients here; its id is 0 if it leads nothing.
+
+    Attributes:
+        registration: What the MetaServer knows the broker of this process by.
     """
 
     _log = Logger()
@@ -32,8 +39,7 @@ class Keeping:
     def __init__(self, meta: MetaServer, broker: Broker) -> None:
         self._meta = meta
         self._broker = broker
-        self._timer: Timer | None = None
-        #: What the MetaServer knows the broker of this process by.
+        self._clockwork = Clockwork(broker.scheduler)
         self.registration: BrokerInfo | None = None
 
     def register(self) -> None:
@@ -48,40 +54,40 @@ class Keeping:
         broker = self._broker
         if broker.id:
             self.registration = self._meta.register(
-                broker.id, broker.name, broker.address, takeover=True
+                broker.id,
+                broker.name,
+                broker.address,
+                zone=broker.config.cluster.zone,
+                version=__version__,
+                takeover=True,
             )
 
     def start(self) -> None:
         """Begin."""
         self._meta.forget_deleted(self._broker.wall() - DELETED_MS)
-        self._arm()
+        self._clockwork.every(TICK_SECONDS, self._due)
 
-    def _arm(self) -> None:
-        self._timer = self._broker.scheduler.callLater(TICK_SECONDS, self._due)
-
-    def _due(self) -> None:
-        self._arm()
+    def _due(self, late: float) -> None:
         try:
-            self.tick()
+            if late > LATE_SECONDS:
+                self._log.warn("this process stood still for {late:.0f} s", late=late)
+                self._meta.forgive()
+            self._tick()
         except (OSError, TinyMQError) as error:
             self._log.error("keeping the registry failed: {error}", error=error)
 
-    def tick(self) -> None:
+    def _tick(self) -> None:
         """Say that the own broker lives, then see who is silent."""
         if self.registration is not None:
-            try:
-                self._meta.heartbeat(self.registration)
-            except StateError:
-                # The process stood still for longer than the registration lasts.
-                self._log.warn("this broker was taken for dead; it registers again")
-                self.register()
+            # Nobody compares a broker that is the only one.
+            alone = len(self._meta.registry.brokers) == 1
+            load = None if alone else Load.from_mapping(self._broker.load)
+            self._meta.heartbeat(self.registration, load)
         self._meta.expire()
 
     def stop(self) -> None:
         """End the clockwork; the registration stays."""
-        if self._timer is not None and self._timer.active():
-            self._timer.cancel()
-        self._timer = None
+        self._clockwork.stop()
 
     def leave(self) -> None:
         """Let the broker of this process be gone."""

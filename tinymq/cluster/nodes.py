@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from attrs import frozen
-from twisted.internet.interfaces import IReactorTime
 
 from tinymq.client.client import Client
 from tinymq.client.core.address import Address, url_of
 from tinymq.client.core.config import ClientConfig
-from tinymq.errors import BrokerSilent
+from tinymq.errors import BrokerSilent, ClosedError, ConfigError, ConnectionLost, NoBroker
 from tinymq.meta.registry import Registry
 from tinymq.meta.server import MetaServer
 from tinymq.node import Node
 from tinymq.operation import Result
 from tinymq.operations import run_on_node
+
+#: Makes a client of a URL and settings.
+MakeClient = Callable[[str, ClientConfig], Client]
 
 #: Seconds that a broker has to answer before it counts as silent.
 ANSWER_SECONDS: Final = 3.0
@@ -59,26 +61,32 @@ class ClusterNodes:
     Every broker of a cluster, each by a client of its own.
 
     Args:
-        reactor: Time and connecting.
+        client: Makes a client of another process.
         meta: Knows where brokers are.
         own: The number of the broker in this process; 0 if it leads nothing.
         node: The broker of this process.
     """
 
-    def __init__(self, reactor: IReactorTime, meta: MetaServer, own: int, node: Node) -> None:
-        self._reactor = reactor
+    def __init__(self, client: MakeClient, meta: MetaServer, own: int, node: Node) -> None:
+        self._make_client = client
         self._meta = meta
         self._own = own
         self._here = LocalNode(node)
         self._reaches: dict[int, _Reach] = {}
+        self._stopped = False
         self._unwatch = meta.watch(self._changed)
 
     async def ask(self, broker_id: int, operation: str, arguments: Mapping[str, Any]) -> Result:
         """Ask one broker."""
+        if self._stopped:
+            raise ConnectionLost("this process stops, and asks nobody any more")
         if broker_id == self._own:
             return await self._here.ask(broker_id, operation, arguments)
         client = self._client(broker_id)
-        return await client.admin.operate(operation, **arguments)
+        try:
+            return await client.admin.operate(operation, **arguments)
+        except ClosedError as error:  # by `_drop`, while it was asked
+            raise ConnectionLost("it was taken for dead while it was asked") from error
 
     def _client(self, broker_id: int) -> Client:
         live = self._meta.registry.brokers.get(broker_id)
@@ -88,7 +96,12 @@ class ClusterNodes:
         reach = self._reaches.get(broker_id)
         if reach is None or reach.address != address:
             self._drop(broker_id)
-            client = Client(self._reactor, url_of([address]), _CONFIG)
+            try:
+                client = self._make_client(url_of([address]), _CONFIG)
+            except ConfigError as error:  # of one that an earlier version let in
+                raise NoBroker(str(error)) from error
+            # One that took the address of a dead broker must not be asked in its place.
+            client.expect(broker_id)
             reach = self._reaches[broker_id] = _Reach(address, client)
         return reach.client
 
@@ -104,6 +117,7 @@ class ClusterNodes:
 
     async def stop(self) -> None:
         """Close every connection."""
+        self._stopped = True
         self._unwatch()
         reaches, self._reaches = self._reaches, {}
         for reach in reaches.values():

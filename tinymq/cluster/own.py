@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
 
 from tinymq.broker.broker import Broker
 from tinymq.broker.directory import LocalDirectory
 from tinymq.cluster.announcer import Announcer
-from tinymq.cluster.identity import REPLICA_FILE, read_number, write_number
+from tinymq.cluster.identity import META_FILE, REPLICA_FILE, read_number, write_number
 from tinymq.cluster.keeping import Keeping
 from tinymq.cluster.nodes import ClusterNodes
 from tinymq.config import Config
 from tinymq.errors import ConfigError
-from tinymq.meta.server import MetaServer
+from tinymq.ground import Ground
+from tinymq.meta.server import Clocks, MetaServer
 from tinymq.meta.store import Store
 from tinymq.node import Node
 from tinymq.operations import Operations
 from tinymq.storage.folder import DataFolder
-
-#: The MetaServer's store in the data folder.
-META_FILE: Final = "meta.sqlite"
 
 
 class OwnMeta:
@@ -29,7 +26,7 @@ class OwnMeta:
     The MetaServer of this process, of the role ``all`` or ``meta``.
 
     Args:
-        reactor: Twisted's reactor.
+        ground: What the process stands on.
         config: All settings.
         folder: The data folder.
         opened: Closes what was opened, if the start fails.
@@ -44,26 +41,32 @@ class OwnMeta:
         nodes: The way to all brokers, once that of this process was taken in.
     """
 
-    def __init__(self, reactor: Any, config: Config, folder: DataFolder, opened: ExitStack) -> None:
-        self._reactor = reactor
+    def __init__(
+        self, ground: Ground, config: Config, folder: DataFolder, opened: ExitStack
+    ) -> None:
+        self._ground = ground
         self._folder = folder
         self._leads = config.cluster.role == "all"
         self._check_folder()
         self._store = Store(
             Path(folder.path) / META_FILE,
-            create=not folder.topics(),
-            monotonic=reactor.seconds,
+            monotonic=ground.reactor.seconds,
         )
         opened.callback(self._store.close)
-        self.meta = MetaServer(self._store, config)
+        self.meta = MetaServer(self._store, config, Clocks(wall=lambda: ground.wall() / 1000))
         self.directory = LocalDirectory(self.meta)
 
     def _check_folder(self) -> None:
         disk, path = self._folder.disk, self._folder.path
-        if disk.read_file(f"{path}/{REPLICA_FILE}") is not None:
+        if disk.exists(f"{path}/{REPLICA_FILE}"):
             raise ConfigError(
                 f"the data folder {path} belongs to a broker whose MetaServer is elsewhere; "
                 "start it with --role broker --meta HOST:PORT, or give another folder"
+            )
+        if self._folder.topics() and not disk.exists(f"{path}/{META_FILE}"):
+            raise ConfigError(
+                f"{path}/{META_FILE} is missing: restore it from a backup; or, if this broker's "
+                "MetaServer is elsewhere, start it with --role broker --meta HOST:PORT"
             )
         if not self._leads and self._folder.topics():
             raise ConfigError(
@@ -93,8 +96,8 @@ class OwnMeta:
                 broker.id = self.meta.new_broker_id()
                 write_number(self._folder, broker.id)
         self._keeping = Keeping(self.meta, broker)
-        self._announcer = Announcer(self._reactor, self.meta, broker)
-        self.nodes = ClusterNodes(self._reactor, self.meta, broker.id, node)
+        self._announcer = Announcer(self._ground, self.meta, broker)
+        self.nodes = ClusterNodes(self._ground.client, self.meta, broker.id, node)
         return Operations(broker, self.meta, self.nodes)
 
     def enter(self) -> None:

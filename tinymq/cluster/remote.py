@@ -8,26 +8,30 @@ answers, the replica serves, also across a restart of the broker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Final, Protocol, TypeVar
 
 from attrs import define
-from twisted.internet import defer
-from twisted.internet.defer import CancelledError, Deferred, ensureDeferred
+from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore, ensureDeferred
+from twisted.internet.defer import TimeoutError as DeferredTimeout
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from tinymq import __version__
+from tinymq.caller import LOCAL, Caller
 from tinymq.client.client import Client
+from tinymq.cluster.spare import SpareIds
 from tinymq.config import Config
 from tinymq.errors import (
     ClientError,
     ClosedError,
     MetaUnavailable,
+    Overloaded,
+    ShuttingDown,
     StateError,
     TinyMQError,
-    UnknownTopic,
     WireError,
 )
 from tinymq.meta.changes import Changes
@@ -35,14 +39,23 @@ from tinymq.meta.observers import Observer
 from tinymq.meta.registry import Registry, Topic
 from tinymq.meta.replica import Replica
 from tinymq.operation import Result
+from tinymq.operations.waiting import until
+
+T = TypeVar("T")
 
 #: How long a question for changes waits, in milliseconds; also the longest silence of a broker.
 WAIT_MS: Final = 5_000
 #: Seconds between attempts while the MetaServer does not answer, first and longest.
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 2.0
+#: Seconds that the MetaServer has to take note that a broker leaves.
+LEAVE_SECONDS: Final = 2.0
 #: Seconds that a topic made elsewhere has to arrive here.
 ARRIVAL_SECONDS: Final = 5.0
+#: Questions on their way over one connection; the MetaServer refuses more than 100.
+MOST_ASKED: Final = 64
+#: Seconds that a question waits for its turn.
+TURN_SECONDS: Final = 8.0
 
 
 @define
@@ -63,17 +76,50 @@ class Member:
     lease: int
 
 
+class Home(Protocol):
+    """
+    The broker that asks.
+
+    Attributes:
+        spare: Producer ids put by.
+    """
+
+    spare: SpareIds
+
+    @property
+    def load(self) -> dict[str, Any]:
+        """How much the broker has to do, for placement."""
+
+    def save(self) -> None:
+        """Bring the replica, which has changed, to the disk."""
+
+    def registered(self, member: Member) -> None:
+        """
+        Hear that the broker is registered.
+
+        Args:
+            member: As what.
+        """
+
+    def refused(self, error: StateError) -> None:
+        """
+        Hear that the broker cannot be registered: another process has its number or name.
+
+        Args:
+            error: Why.
+        """
+
+
 class RemoteMeta:
     """
     The MetaServer as a broker sees it: `tinymq.broker.ports.Directory` from afar.
 
     Args:
         reactor: The clock.
-        client: Connects to the MetaServers, whichever answers.
+        client: Makes clients of the MetaServers, whichever answers.
         replica: What was known when the broker ran last.
         config: The broker's settings.
-        load: Tells how much the broker has to do, for placement.
-        save: Called when the replica has changed, to bring it to the disk.
+        home: The broker.
     """
 
     _log = Logger()
@@ -81,26 +127,26 @@ class RemoteMeta:
     def __init__(
         self,
         reactor: IReactorTime,
-        client: Client,
+        client: Callable[[], Client],
         replica: Replica,
         config: Config,
-        load: Callable[[], dict[str, Any]],
-        save: Callable[[], None],
+        home: Home,
     ) -> None:
         self._reactor = reactor
-        self._client = client
+        #: A connection for being a member, and one for all else: there may be much of it.
+        self._membership, self._client = client(), client()
+        self._turns = DeferredSemaphore(MOST_ASKED)
         self._replica = replica
         self._config = config
-        self._load = load
-        self._save = save
+        self._home = home
         self._places = ", ".join(config.cluster.meta)
         self._member: Member | None = None
         self._address: tuple[str, int] | None = None
         self._following: Deferred[None] | None = None
-        self._spare: range | None = None
-        self._reached = True
-        #: Told when another process has this broker's number: why, or None when it is over.
-        self.refused: Callable[[StateError | None], None] = lambda error: None
+        #: Why nobody is asked; None while the MetaServer answers.
+        self._trouble: MetaUnavailable | None = None
+        self._complaint = ""
+        self._refilling = False
 
     # --- the directory ------------------------------------------------------------
 
@@ -109,63 +155,69 @@ class RemoteMeta:
         """What there is, as far as is known here."""
         return self._replica.registry
 
-    @property
-    def is_reached(self) -> bool:
-        """Whether the MetaServer answered the last time."""
-        return self._reached
-
     def watch(self, observer: Observer) -> Callable[[], None]:
         """Call an observer after every change that arrives here."""
         return self._replica.watch(observer)
 
     def ensure_topic(self, name: str, done: Callable[[Topic | WireError], None]) -> None:
         """Have a topic made for its first use, and wait until it is known here."""
-        ensureDeferred(self._ensure(name)).addBoth(_told, done)
+        ensureDeferred(_told(self._ensure(name), done))
 
     async def _ensure(self, name: str) -> Topic:
-        result = await self.ask("meta.ensure_topic", name=name)
-        await self._arrived(result["revision"])
-        found = self.registry.by_name.get(name)
-        if found is None:
-            raise UnknownTopic(f"the topic {name} was deleted as soon as it was made", topic=name)
-        return found
+        await self.ask("meta.ensure_topic", name=name)
 
-    async def _arrived(self, revision: int) -> None:
-        """Wait until a revision is known here."""
-        if self.registry.revision >= revision:
-            return
-        arrived: Deferred[None] = Deferred()
+        # Not for a revision: that of a MetaServer which was restored from a backup
+        # is lower than the one that is known here.
+        def known() -> bool:
+            return name in self.registry.by_name
 
-        def look(before: Registry, after: Registry) -> None:
-            if after.revision >= revision and not arrived.called:
-                arrived.callback(None)
-
-        cancel = self.watch(look)
-        try:
-            await arrived.addTimeout(ARRIVAL_SECONDS, self._reactor)
-        except defer.TimeoutError as error:
+        if not await until(self.watch, known, ARRIVAL_SECONDS, self._reactor):
             raise MetaUnavailable(
-                f"the MetaServer at {self._places} made the topic, but does not tell of it"
-            ) from error
-        finally:
-            cancel()
+                f"the MetaServer at {self._places} made the topic {name}, but does not tell of it"
+            )
+        return self.registry.topic(name)
+
+    async def changed_since(self, revision: int, seconds: float, caller: Caller = LOCAL) -> bool:
+        """
+        Wait until something newer than a revision is known here.
+
+        Args:
+            revision: The revision.
+            seconds: For how long.
+            caller: Who wants to know.
+
+        Returns:
+            Whether that is so.
+        """
+
+        def newer() -> bool:
+            return self.registry.revision > revision
+
+        return await until(self.watch, newer, seconds, self._reactor, caller)
 
     def producer_ids(self, done: Callable[[range | WireError], None]) -> None:
         """Ask for producer ids; one block is kept for when the MetaServer is away."""
-        if self._spare is not None:
-            spare, self._spare = self._spare, None
-            done(spare)
-            ensureDeferred(self._fill()).addErrback(lambda _: None)
+        spare = self._home.spare.take()
+        if not spare:
+            ensureDeferred(_told(self._block(), done))
         else:
-            ensureDeferred(self._block()).addBoth(_told, done)
+            done(spare)
+            ensureDeferred(self._refill())
 
     async def _block(self) -> range:
         result = await self.ask("meta.producer_ids")
-        return range(result["first"], result["first"] + result["count"])
+        ids = range(result["first"], result["first"] + result["count"])
+        self._home.spare.given(ids)
+        return ids
 
-    async def _fill(self) -> None:
-        if self._spare is None:
-            self._spare = await self._block()
+    async def _refill(self) -> None:
+        """Have a block in store; if that fails, the next answer of the MetaServer has it tried."""
+        if self._refilling or self._home.spare:
+            return
+        self._refilling = True
+        with suppress(TinyMQError):
+            self._home.spare.put(await self._block())
+        self._refilling = False
 
     async def ask(self, operation: str, /, **arguments: Any) -> Result:
         """
@@ -176,16 +228,42 @@ class RemoteMeta:
             **arguments: By name.
 
         Raises:
-            MetaUnavailable: It does not answer.
+            MetaUnavailable: It does not answer, or did not a moment ago.
+            Overloaded: Too many others wait for it.
             WireError: What the operation can fail with.
         """
+        if self._trouble is not None:
+            raise self._trouble.with_traceback(None)
+        await self._turn()
         try:
-            return await self._client.admin.operate(operation, **arguments)
-        except ClientError as error:
+            return await self._answer(self._client, operation, arguments)
+        finally:
+            self._turns.release()
+
+    async def _turn(self) -> None:
+        """Wait until the MetaServer takes one more question over the connection."""
+        turn = self._turns.acquire()
+        try:
+            await turn.addTimeout(TURN_SECONDS, self._reactor)
+        except DeferredTimeout as error:
+            raise Overloaded(
+                f"many operations wait for the MetaServer at {self._places}; try again later"
+            ) from error
+
+    async def _tell(self, operation: str, /, **arguments: Any) -> Result:
+        """Ask as a member: over the connection whose end is the broker's."""
+        return await self._answer(self._membership, operation, arguments)
+
+    async def _answer(self, client: Client, operation: str, arguments: dict[str, Any]) -> Result:
+        try:
+            result = await client.admin.operate(operation, **arguments)
+        except (ClientError, ShuttingDown) as error:
             raise MetaUnavailable(
                 f"the MetaServer at {self._places} does not answer ({error}); publishing and "
                 "reading go on, but topics cannot be made, changed or listed until it is back"
             ) from error
+        self._note_reached()
+        return result
 
     # --- being a member -----------------------------------------------------------
 
@@ -207,7 +285,7 @@ class RemoteMeta:
         """
         host, port = address
         config = self._config
-        result = await self.ask(
+        result = await self._tell(
             "meta.register",
             id=broker_id,
             name=config.broker.name,
@@ -215,6 +293,8 @@ class RemoteMeta:
             port=port,
             zone=config.cluster.zone,
             version=__version__,
+            producers=self._home.spare.end,
+            cluster="" if self._replica.is_empty else self.registry.cluster.hex(),
         )
         self._replica.check_cluster(bytes.fromhex(result["cluster"]))
         self._address = address
@@ -231,7 +311,6 @@ class RemoteMeta:
         """
         while await self._follow_once(0):
             pass
-        await self._fill()
 
     def start(self, broker_id: int, address: tuple[str, int]) -> None:
         """
@@ -244,10 +323,10 @@ class RemoteMeta:
         self._address = address
         self._following = ensureDeferred(self._follow(broker_id))
         self._following.addErrback(self._ended)
+        ensureDeferred(self._refill())
 
     def _ended(self, failure: Any) -> None:
-        if not failure.check(CancelledError, ClosedError):
-            self._log.failure("following the MetaServer has ended", failure)
+        failure.trap(CancelledError, ClosedError)
 
     async def stop(self) -> None:
         """Follow no more, and leave."""
@@ -255,11 +334,13 @@ class RemoteMeta:
         if following is not None:
             following.cancel()
         member, self._member = self._member, None
-        if member is not None and self._reached:
+        if member is not None and self._trouble is None:
+            telling = self._tell("meta.leave", id=member.id, lease=member.lease)
             try:
-                await self.ask("meta.leave", id=member.id, lease=member.lease)
-            except TinyMQError as error:
+                await Deferred.fromCoroutine(telling).addTimeout(LEAVE_SECONDS, self._reactor)
+            except (TinyMQError, DeferredTimeout) as error:
                 self._log.info("leaving failed: {error}", error=error)
+        await self._membership.close()
         await self._client.close()
 
     async def _follow(self, broker_id: int) -> None:
@@ -268,22 +349,25 @@ class RemoteMeta:
             try:
                 if self._member is None:
                     assert self._address is not None
-                    await self.register(broker_id, self._address)
-                    self.refused(None)
-                await self._follow_once(WAIT_MS)
-                await self._fill()
-                self._note_reached()
-                pause = FIRST_PAUSE
+                    self._home.registered(await self.register(broker_id, self._address))
+                # One that comes back says so at once.
+                await self._follow_once(WAIT_MS if self._trouble is None else 0)
+                ensureDeferred(self._refill())
+                self._complaint, pause = "", FIRST_PAUSE
                 continue
             except MetaUnavailable as error:
                 self._note_unreached(error)
             except StateError as error:
                 # Taken for dead, or the MetaServer was restarted without knowing us.
                 if self._member is None:
-                    self.refused(error)
+                    self._home.refused(error)
                 self._member = None
             except WireError as error:
-                self._log.error("the MetaServer refuses this broker: {error}", error=error)
+                self._complain(error)
+            except (CancelledError, ClosedError):
+                raise
+            except Exception:  # noqa: BLE001 - a broker that follows no more is taken for dead
+                self._log.failure("following the MetaServer failed")
             await deferLater(self._reactor, pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -293,42 +377,47 @@ class RemoteMeta:
         if member is None:
             raise StateError("this broker is not registered")
         page = Changes.from_mapping(
-            await self.ask(
+            await self._tell(
                 "meta.watch",
                 id=member.id,
                 lease=member.lease,
                 cursor=replica.cursor,
                 revision=-1 if replica.is_empty else replica.registry.revision,
                 wait_ms=wait_ms,
-                load=self._load(),
+                load=self._home.load,
+                producers=self._home.spare.end,
             )
         )
         replica.apply(page)
         for note in replica.take_notes():
             self._log.warn("{note}", note=note)
         if replica.unsaved and not page.more:
-            self._save()
+            self._home.save()
         return page.more
 
+    def _complain(self, error: WireError) -> None:
+        """Log, once, why following gets no further."""
+        if self._complaint != type(error).__name__:
+            self._complaint = type(error).__name__
+            self._log.error("the MetaServer cannot be followed: {error}", error=error)
+
     def _note_reached(self) -> None:
-        if not self._reached:
+        if self._trouble is not None:
             self._log.info("the MetaServer at {places} answers again", places=self._places)
-        self._reached = True
+        self._trouble = None
 
     def _note_unreached(self, error: MetaUnavailable) -> None:
-        if self._reached:
+        if self._trouble is None:
             self._log.warn("{error}", error=error)
-        self._reached = False
+        self._trouble = error
 
 
-def _told(result: Any, done: Callable[[Any], None]) -> None:
-    """Tell a callback how a Deferred ended."""
-    value = getattr(result, "value", result)
-    if isinstance(value, BaseException) and not isinstance(value, WireError):
-        value = MetaUnavailable(str(value))
-    done(value)
-
-
-def forwarded(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments that travel: None is what a missing one means."""
-    return {name: value for name, value in arguments.items() if value is not None}
+async def _told(answer: Coroutine[Any, Any, T], done: Callable[[T | WireError], None]) -> None:
+    """Tell a callback what a coroutine came to."""
+    try:
+        found: T | WireError = await answer
+    except WireError as error:
+        found = error.with_traceback(None)
+    except TinyMQError as error:  # the client was closed: this broker stops
+        found = MetaUnavailable(str(error))
+    done(found)

@@ -45,7 +45,9 @@ class Base:
         LocalFeed(node.reporter, self.board)
         self._poller = Poller(self.board, self._registry, nodes, broker.scheduler)
         self._sampler = Sampler(self.board, self._registry, broker.scheduler, broker.wall)
-        self._listing = Listing(self.board, self._sampler, self._registry, broker.wall)
+        self._listing = Listing(
+            self.board, self._sampler, self._registry, broker.scheduler, broker.wall
+        )
         self._next = 0
 
     def _registry(self) -> Registry:
@@ -55,11 +57,13 @@ class Base:
         """Begin to sample, and to ask brokers elsewhere."""
         self._poller.start()
         self._sampler.start()
+        self._listing.start()
 
     def stop(self) -> None:
-        """End both."""
+        """End it."""
         self._poller.stop()
         self._sampler.stop()
+        self._listing.stop()
 
     async def _ask(self, broker_id: int, operation: str, arguments: dict[str, Any]) -> Result:
         """

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tinymq.caller import Caller
 from tinymq.console.base import Base
 from tinymq.operation import Result
 from tinymq.web.port import At, Plan, PlanPart, SettingChange, Since
 
 
 class Changes(Base):
-    """Making, changing, purging and deleting topics."""
+    """Operations by their names, and making, changing, purging and deleting topics."""
+
+    async def operate(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> Result:
+        """Carry out an operation by its name."""
+        return await self._operations.run(name, arguments, caller)
 
     async def create_topic(
         self, name: str, partitions: int | None, config: Mapping[str, str], *, dry_run: bool

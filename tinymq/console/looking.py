@@ -35,6 +35,7 @@ class Looking(Base):
     def cluster(self) -> ClusterSnapshot:
         """Look at the whole cluster."""
         broker, history, now = self._broker, self._sampler.history, self._broker.wall()
+        self._listing.look()
         rows, offline = self._listing.rows(), self._listing.offline()
         return ClusterSnapshot(
             name=broker.config.cluster.name,
@@ -76,6 +77,7 @@ class Looking(Base):
 
     def topics(self, query: TopicQuery) -> TopicPage:
         """List topics."""
+        self._listing.look()
         page = select(self._listing.rows(), query, self._listing.with_series)
         silent = self.board.silent()
         return evolve(page, silent=tuple(each.name for each in silent)) if silent else page
@@ -114,11 +116,8 @@ class Looking(Base):
         )
 
     def _partition(self, place: Place, now: int) -> PartitionSnapshot:
-        report, history, key = (
-            place.report,
-            self._sampler.history,
-            (place.topic.id, place.partition),
-        )
+        report, history = place.report, self._sampler.partitions
+        key = place.topic.id, place.partition
         return PartitionSnapshot(
             index=place.partition,
             leader=self.board.name(place.leader),

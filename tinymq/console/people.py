@@ -51,7 +51,9 @@ class People(Base):
 
     def _check_known(self, broker_id: int) -> None:
         if broker_id != self._broker.id and broker_id not in self._registry().known:
-            raise UnknownBroker(f"there is no broker {broker_id}")
+            raise UnknownBroker(
+                f"there is no broker {broker_id}; the list of brokers has all of them"
+            )
 
     async def drain(self, broker_id: int, undo: bool, dry_run: bool) -> DrainPlan:
         """Give a broker no new partitions any more, or again."""

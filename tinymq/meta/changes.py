@@ -160,12 +160,21 @@ class Teller:
             cursor: That of the page before; empty for everything.
             limit: About so many bytes at most.
         """
-        at = _Cursor.read(cursor)
-        store = self._store
-        known = at.history == self._history and store.compacted <= at.revision <= store.revision
+        at, known = _Cursor.read(cursor), self.knows(cursor)
         if known and not at.after:
             return self._since(at.revision, limit)
-        return self._all(at.revision if known else store.revision, at.after if known else "", limit)
+        revision = at.revision if known else self._store.revision
+        return self._all(revision, at.after if known else "", limit)
+
+    def knows(self, cursor: str) -> bool:
+        """
+        Say whether a cursor is of this history: who has another has to hear everything anew.
+
+        Args:
+            cursor: That of the page before.
+        """
+        at, store = _Cursor.read(cursor), self._store
+        return at.history == self._history and store.compacted <= at.revision <= store.revision
 
     def _since(self, revision: int, limit: int) -> Changes:
         told: list[Told] = []

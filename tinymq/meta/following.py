@@ -99,6 +99,15 @@ class Following:
         """
         return self._teller.changes(cursor, limit)
 
+    def knows_cursor(self, cursor: str) -> bool:
+        """
+        Say whether `changes` goes on from a cursor, or tells everything anew.
+
+        Args:
+            cursor: That of the page before.
+        """
+        return self._teller.knows(cursor)
+
     def described_changes(self, revision: int) -> list[Described]:
         """
         Return which topics and brokers are others than they were at a revision.

@@ -17,6 +17,7 @@ import attrs
 from attrs import define, field, frozen
 
 from tinymq.errors import InvalidRequest, Overloaded
+from tinymq.meta.address import check_address
 from tinymq.names import valid_name
 
 #: Seconds of silence after which a node is forgotten.
@@ -29,7 +30,6 @@ LOST_SECONDS: Final = 3.0
 CALL_TOPICS: Final = 500
 
 _ID_BYTES: Final = 16
-_MOST_HOST: Final = 255
 
 
 @frozen
@@ -79,8 +79,7 @@ class Node:
         """
         if len(self.id) != _ID_BYTES:
             raise InvalidRequest(f"a node's id is {_ID_BYTES} bytes", field="node")
-        if not 0 < len(self.host) <= _MOST_HOST or not 0 < self.port < 1 << 16:
-            raise InvalidRequest(f"{self.host[:40]!a}:{self.port} is no address", field="host")
+        check_address(self.host, self.port)
         valid_name(self.name)
         if self.zone:
             valid_name(self.zone)

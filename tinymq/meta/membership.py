@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from typing import Final
 
-import attrs
-
 from tinymq.config import DEFAULT_CONFIG, Config
 from tinymq.errors import InvalidRequest, StateError
+from tinymq.meta.address import check_address
 from tinymq.meta.entries import Delete, Put, Write
 from tinymq.meta.following import Clocks, Following
 from tinymq.meta.placement import Load, Standing
@@ -28,7 +27,8 @@ BROKER_SECONDS: Final = 15.0
 LOST_SECONDS: Final = 3.0
 
 _MOST_BROKER: Final = 2**31 - 1
-_MOST_HOST: Final = 255
+#: How far a number may be ahead of those given out, which a backup may have forgotten.
+_MOST_AHEAD: Final = 10_000
 _MOST_VERSION: Final = 100
 
 
@@ -53,6 +53,8 @@ class Membership(Following):
         super().__init__(store, config, clocks, history)
         #: Leases of brokers whose link ended; of all of them, when the MetaServer starts.
         self._lost = {broker.lease for broker in self.registry.brokers.values()}
+        #: Leases of brokers that were not heard since the MetaServer started.
+        self._unheard = set(self._lost)
         #: By what link each lease was renewed last.
         self._links: dict[int, object] = {}
         self._loads: dict[int, Load] = {}
@@ -101,6 +103,12 @@ class Membership(Following):
             self._refuse_id(broker_id)
         last = self._count("brokers")
         number = broker_id or last + 1
+        if number > min(last + _MOST_AHEAD, _MOST_BROKER):
+            raise InvalidRequest(
+                f"{number} cannot be the number of a broker here: the last one is {last}; "
+                "give the broker an empty data folder",
+                field="id",
+            )
         if valid_name(name) == DEFAULT_CONFIG.broker.name and not takeover:
             name = f"broker-{number}"
         self._check_free(number, name)
@@ -117,7 +125,7 @@ class Membership(Following):
             version=version[:_MOST_VERSION],
         )
         self._enter(broker, new_number=number > last)
-        self._hear(number, Load())
+        self._loads[number] = Load()
         if before is not None:  # its number has the new lease: only the old one goes
             self._end_lease(before.lease)
         return broker
@@ -180,16 +188,15 @@ class Membership(Following):
         """
         self._store.renew(self.member(broker.id, broker.lease).lease)
         self._lost.discard(broker.lease)
+        self._unheard.discard(broker.lease)
         self._links[broker.lease] = link
-        self._hear(broker.id, load)
+        if load is not None:
+            self._loads[broker.id] = load
 
-    def _hear(self, broker_id: int, load: Load | None) -> None:
-        load = load or self._loads.get(broker_id) or Load()
-        self._loads[broker_id] = attrs.evolve(load, at_ms=self._now_ms())
-
-    def load_of(self, broker_id: int) -> Load | None:
-        """Return what a broker, live or not, said last; None if it was never heard."""
-        return self._loads.get(broker_id)
+    @property
+    def has_heard_all(self) -> bool:
+        """Whether every broker that was live when the MetaServer started was heard, or is gone."""
+        return not self._unheard
 
     def standings(self) -> dict[int, Standing]:
         """
@@ -260,7 +267,12 @@ class Membership(Following):
     def _forget_ended(self) -> None:
         live = {broker.lease for broker in self.registry.brokers.values()}
         self._lost &= live
+        self._unheard &= live
         self._links = {lease: link for lease, link in self._links.items() if lease in live}
+
+    def forgive(self) -> None:
+        """Let the time of all brokers begin anew: it was this process that did not listen."""
+        self._store.renew_all()
 
     def drain(self, broker_id: int, *, undo: bool = False, dry_run: bool = False) -> bool:
         """
@@ -294,8 +306,7 @@ def _checked(broker_id: int, address: tuple[str, int], zone: str) -> tuple[str, 
     host, port = address
     if not 0 <= broker_id <= _MOST_BROKER:
         raise InvalidRequest(f"{broker_id} is no broker's number", field="id")
-    if not 0 < len(host) <= _MOST_HOST or not 0 <= port < 1 << 16:
-        raise InvalidRequest(f"{host[:40]!a}:{port} is no address", field="host")
+    check_address(host, port, lowest=0)
     if zone:
         valid_name(zone)
     return host, port

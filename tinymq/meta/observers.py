@@ -14,22 +14,23 @@ class Observers:
     """Those who are told."""
 
     def __init__(self) -> None:
-        self._observers: list[Observer] = []
+        #: By what takes each back: there may be ten thousand who wait for a change.
+        self._observers: dict[object, Observer] = {}
 
     def add(self, observer: Observer) -> Callable[[], None]:
         """Tell an observer from now on; calling what is returned ends it."""
-        self._observers.append(observer)
+        key = object()
+        self._observers[key] = observer
 
         def cancel() -> None:
-            if observer in self._observers:
-                self._observers.remove(observer)
+            self._observers.pop(key, None)
 
         return cancel
 
     def tell(self, before: Registry, after: Registry) -> None:
         """Tell all of them; one that fails does not keep the others from hearing."""
         errors: list[Exception] = []
-        for observer in tuple(self._observers):
+        for observer in tuple(self._observers.values()):
             try:
                 observer(before, after)
             except Exception as error:  # noqa: BLE001 - raised below, to the writer

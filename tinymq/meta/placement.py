@@ -37,17 +37,15 @@ class Load:
         bytes: What they take on its disk.
         rate_in: Bytes that are published to it in a second.
         refusing: Why it refuses to be published to; None if it does not.
-        at_ms: When it said so.
     """
 
     partitions: int = 0
     bytes: int = 0
     rate_in: float = 0.0
     refusing: str | None = None
-    at_ms: int = 0
 
     def to_mapping(self) -> dict[str, int | float | str | None]:
-        """Return it as it travels; when it was said is for the one who hears it."""
+        """Return it as it travels."""
         return {
             "partitions": self.partitions,
             "bytes": self.bytes,

@@ -171,11 +171,6 @@ class Registry:
         """The names of all topics, in order."""
         return tuple(sorted(self.by_name))
 
-    @property
-    def load(self) -> dict[int, int]:
-        """How many partitions every live broker leads."""
-        return {broker: self.led.get(broker, 0) for broker in self.brokers}
-
     def topic(self, name: str) -> Topic:
         """
         Return a topic by its name.

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from attrs import define, field
 
-from tinymq.errors import MalformedFrame, StateError, StorageError
+from tinymq.errors import ForeignCluster, MalformedFrame, StateError, StorageError
 from tinymq.meta.changes import Changes, Told, told_of
 from tinymq.meta.draft import Draft, follow
 from tinymq.meta.entries import Entry, Event
@@ -30,14 +30,21 @@ from tinymq.meta.registry import Registry
 from tinymq.storage.disk import Disk
 from tinymq.storage.sealed import seal, unseal
 
-#: The file's name in the data folder.
-NAME: Final = "replica"
-
 _MAGIC: Final = b"TMQR"
 _VERSION: Final = 1
 _CLUSTER: Final = "cluster"
 _NO_CLUSTER: Final = bytes(16)
 _MOST_NOTES: Final = 100
+
+
+def foreign(own: str, other: str) -> ForeignCluster:
+    """Make the error of a data folder of one cluster at the MetaServer of another, by their ids."""
+    return ForeignCluster(
+        f"this data folder belongs to the cluster {own}, and the MetaServer is that of {other}: "
+        "set cluster.meta to the right address, or give this broker an empty data folder",
+        cluster=own,
+        other=other,
+    )
 
 
 @define
@@ -103,17 +110,11 @@ class Replica:
         Make sure that a MetaServer is that of this broker's cluster.
 
         Raises:
-            StateError: It is another one's.
+            ForeignCluster: It is another one's.
         """
         own = self.registry.cluster
         if not self.is_empty and cluster != own:
-            raise StateError(
-                f"this data folder belongs to the cluster {own.hex()}, and the MetaServer is that "
-                f"of {cluster.hex()}: set cluster.meta to the right address, or give this broker "
-                "an empty data folder",
-                cluster=own.hex(),
-                other=cluster.hex(),
-            )
+            raise foreign(own.hex(), cluster.hex())
 
     def apply(self, page: Changes) -> None:
         """

@@ -20,7 +20,7 @@ from typing import Final
 
 import attrs
 
-from tinymq.errors import InvalidRequest, Overloaded, TopicExists, UnknownTopicId
+from tinymq.errors import InvalidName, InvalidRequest, Overloaded, TopicExists, UnknownTopicId
 from tinymq.meta.entries import Compare, Delete, Put
 from tinymq.meta.following import ID_BYTES, Clocks
 from tinymq.meta.membership import BROKER_SECONDS, LOST_SECONDS, Membership
@@ -99,6 +99,7 @@ class MetaServer(Membership):
         if existing is not None:
             _check_same(existing, partitions, config, settings or {})
             return existing
+        self._check_length(name)
         most = self._config.topics.most
         if len(self.registry.topics) >= most:
             raise Overloaded(
@@ -212,6 +213,15 @@ class MetaServer(Membership):
             gone = [Delete(f"deleted/{topic_id.hex()}") for topic_id in some]
             self._write([], gone, vital=True)
 
+    def _check_length(self, name: str) -> None:
+        most = self._config.limits.name
+        if len(name) > most:
+            raise InvalidName(
+                f"the name {name[:40]!r}... has {len(name)} bytes, and limits.name allows {most}; "
+                "choose a shorter one, or raise the setting",
+                length=len(name),
+            )
+
     def _check_count(self, count: object) -> None:
         most = self._config.limits.partitions
         if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= most:
@@ -239,6 +249,17 @@ class MetaServer(Membership):
             raise InvalidRequest(f"1 to {_MOST_IDS} ids at a time, not {count}", field="block")
         first = self._count_up("producers", count)
         return range(first, first + count)
+
+    def skip_producers(self, end: int) -> None:
+        """
+        Give out no producer id that was given out before this store was restored from a backup.
+
+        Args:
+            end: All ids that somebody was given are lower.
+        """
+        behind = end - self._count("producers")
+        if behind > 0:
+            self._count_up("producers", behind)
 
 
 def _check_same(

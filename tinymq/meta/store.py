@@ -433,6 +433,11 @@ class Store:
             raise StateError(f"lease {lease} has ended", lease=lease)
         self._leases[lease] = self._lease(held.seconds)
 
+    def renew_all(self) -> None:
+        """Let all leases begin anew that `expire` did not end yet, even if their time is over."""
+        for held in self._leases.values():
+            held.deadline = self._monotonic() + held.seconds
+
     def shorten(self, lease: int, seconds: float) -> None:
         """Let a lease end so many seconds from now at the latest, unless it is renewed."""
         held = self._leases.get(lease)

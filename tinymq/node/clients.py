@@ -50,7 +50,7 @@ class Clients:
     @property
     def _connected(self) -> Connected:
         if self.connected is None:
-            raise StateError("this broker takes no clients yet")
+            raise StateError("this broker takes no clients yet; try again in a moment")
         return self.connected
 
 

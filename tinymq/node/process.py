@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from tinymq.broker.broker import Broker
+from tinymq.catalog.cluster import LEVEL
 from tinymq.errors import StateError
-from tinymq.logs import LEVELS, Logs
-from tinymq.operation import DRY, Operation, Parameter, Result, table
+from tinymq.logs import Logs
+from tinymq.operation import DRY, Operation, Result, table
 from tinymq.vitals import Vitals
-from tinymq.wire.fields import choice
 
 #: What is told of the process of a broker, as `tinymq.stats.BrokerSnapshot` has it.
 _TOLD: Final = (
@@ -38,14 +38,15 @@ class Process:
     def log_level(self, level: str, *, dry_run: bool) -> Result:
         """Change which log lines are written, until the next start."""
         if self._logs is None:
-            raise StateError("this broker's log lines are written by somebody else")
+            raise StateError(
+                "this broker's log lines are written by somebody else: "
+                "the program that it runs in sets their level"
+            )
         before = self._logs.level
         if not dry_run:
             self._logs.level = level
         return {"level": level, "before": before, "dry_run": dry_run}
 
-
-LEVEL: Final = Parameter("level", choice(*LEVELS))
 
 PROCESS_OPERATIONS: Final[dict[str, Operation]] = table(
     Operation("node.info", "cluster", False, (), Process.info),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 from attrs import define, field
@@ -32,6 +32,8 @@ MOST_PIECE: Final = 48 * KIB
 #: Batches that come in pieces at the same time, and seconds between two pieces.
 _MOST_UPLOADS: Final = 4
 _UPLOAD_SECONDS: Final = 10.0
+#: Seconds for which partitions are looked at before others have their turn.
+TURN_SECONDS: Final = 0.004
 
 
 @define
@@ -57,7 +59,7 @@ class Records:
 
     # --- looking ----------------------------------------------------------------
 
-    def browse(
+    async def browse(
         self,
         id: str,  # noqa: A002 - the wire's word
         partitions: list[int],
@@ -67,37 +69,37 @@ class Records:
         limit: int,
         max_bytes: int,
     ) -> Result:
-        """Look at records of some partitions, without any side effect."""
-        topic_id = topic_key(id)
+        """
+        Look at records of some partitions, without any side effect.
+
+        Many partitions are looked at in several turns of the reactor.
+        """
+        topic_id, seconds = topic_key(id), self._broker.scheduler.seconds
         notes: list[str] = []
-        looked: list[tuple[Partition, Seen]] = []
+        sight = _Sight(limit, newest=start == "newest")
         effort = Effort()
+        until = seconds() + TURN_SECONDS
         for index in partitions:
+            if seconds() > until:
+                await self._turn()
+                until = seconds() + TURN_SECONDS
             try:
                 partition = self._broker.partition(topic_id, index)
                 first = _first(partition, start, at, limit, notes)
-                looked.append((partition, look(partition, first, limit, max_bytes, effort)))
+                sight.add(partition, look(partition, first, limit, max_bytes, effort))
             except WireError as error:
                 notes.append(f"partition {index} cannot be read: {error.text}")
-        skipped = sum(seen.skipped for _, seen in looked)
-        if skipped:
-            notes.append(f"{skipped} batches cannot be shown")
-        if effort.left <= 0 and not all(seen.complete for _, seen in looked):
+        if sight.skipped:
+            notes.append(f"{sight.skipped} batches cannot be shown")
+        if effort.left <= 0 and not sight.complete:
             notes.append("only a part of the compressed batches is shown")
-        return {
-            "records": _listed(looked, limit, notes, newest=start == "newest"),
-            "scanned": [
-                {
-                    "partition": partition.index,
-                    "first": seen.first,
-                    "end": seen.end,
-                    "log_start": partition.log.start_offset,
-                    "log_end": partition.high_watermark,
-                }
-                for partition, seen in looked
-            ],
-            "notes": notes,
-        }
+        return {"records": sight.rows(notes), "scanned": sight.scanned, "notes": notes}
+
+    def _turn(self) -> Deferred[None]:
+        """Wait for the next turn of the reactor."""
+        waiting: Deferred[None] = Deferred()
+        self._broker.scheduler.callLater(0, waiting.callback, None)
+        return waiting
 
     def message(
         self,
@@ -197,22 +199,59 @@ def _first(partition: Partition, start: str, at: int, limit: int, notes: list[st
     return at
 
 
-def _listed(
-    looked: Sequence[tuple[Partition, Seen]], limit: int, notes: list[str], *, newest: bool
-) -> list[Result]:
-    """Merge what was seen, as many records as fit."""
-    rows = [
-        _row(partition.index, record) for partition, seen in looked for record, _ in seen.records
-    ]
-    rows.sort(key=lambda row: (row["time_ms"], row["partition"], row["offset"]), reverse=newest)
-    left = MOST_LISTED
-    for place, row in enumerate(rows[:limit]):
-        if left <= 0:
-            notes.append(f"headers are so long that only {place} messages are shown")
-            return rows[:place]
-        left -= len(row["key"] or b"") + len(row["preview"] or b"")
-        left -= sum(len(name) + len(value) for name, value in row["headers"])
-    return rows[:limit]
+class _Sight:
+    """
+    What was seen of several partitions, as far as it is shown.
+
+    Args:
+        limit: Most records.
+        newest: Whether the newest come first, and are kept.
+    """
+
+    def __init__(self, limit: int, *, newest: bool) -> None:
+        self._limit = limit
+        self._newest = newest
+        self._found: list[tuple[int, int, int, Record]] = []
+        self.scanned: list[Result] = []
+        self.skipped = 0
+        self.complete = True
+
+    def add(self, partition: Partition, seen: Seen) -> None:
+        """Take what was seen of a partition."""
+        index = partition.index
+        self._found += [(one.timestamp, index, one.offset, one) for one, _ in seen.records]
+        if len(self._found) > 2 * self._limit:
+            self._cut()
+        self.skipped += seen.skipped
+        self.complete = self.complete and seen.complete
+        self.scanned.append(
+            {
+                "partition": index,
+                "first": seen.first,
+                "end": seen.end,
+                "log_start": partition.log.start_offset,
+                "log_end": partition.high_watermark,
+            }
+        )
+
+    def _cut(self) -> None:
+        self._found.sort(key=itemgetter(0, 1, 2), reverse=self._newest)
+        del self._found[self._limit :]
+
+    def rows(self, notes: list[str]) -> list[Result]:
+        """Describe as many records as fit, in order; note it when these are not all."""
+        self._cut()
+        rows: list[Result] = []
+        left = MOST_LISTED
+        for _, partition, _, record in self._found:
+            if left <= 0:
+                notes.append(f"headers are so long that only {len(rows)} messages are shown")
+                break
+            row = _row(partition, record)
+            rows.append(row)
+            left -= len(row["key"] or b"") + len(row["preview"] or b"")
+            left -= sum(len(name) + len(value) for name, value in row["headers"])
+        return rows
 
 
 def _row(partition: int, record: Record) -> dict[str, Any]:

@@ -10,7 +10,13 @@ from __future__ import annotations
 
 from tinymq.operation import REQUIRED, Operation, Parameter, Result, Role
 from tinymq.operations.base import Nodes
-from tinymq.operations.operations import OPERATIONS, Operations, Operator, run_on_node
+from tinymq.operations.operations import (
+    OPERATIONS,
+    Operations,
+    Operator,
+    known_operation,
+    run_on_node,
+)
 
 __all__ = [
     "OPERATIONS",
@@ -22,5 +28,6 @@ __all__ = [
     "Parameter",
     "Result",
     "Role",
+    "known_operation",
     "run_on_node",
 ]

@@ -14,8 +14,11 @@ from tinymq.board import Board
 from tinymq.broker.broker import Broker
 from tinymq.caller import Caller
 from tinymq.errors import (
+    BrokerSilent,
     ClientError,
     InvalidRequest,
+    Overloaded,
+    ShuttingDown,
     UnknownBroker,
     UnknownTopicId,
 )
@@ -23,6 +26,7 @@ from tinymq.meta.lookup import Announcements
 from tinymq.meta.registry import Registry, Topic
 from tinymq.meta.server import MetaServer
 from tinymq.operation import Result
+from tinymq.operations.waiting import until
 
 #: Seconds that brokers have to open the partitions of a topic before its creator is answered.
 SPREAD_SECONDS: Final = 2.0
@@ -99,10 +103,10 @@ class Base:
 
     # --- waiting ----------------------------------------------------------------
 
-    async def _changed_since(self, revision: int, seconds: float) -> None:
-        """Wait until the registry is newer than a revision, or time is up."""
-        if self._meta.registry.revision <= revision:
-            await self._until(self._meta.watch, lambda: self._revision > revision, seconds)
+    async def _changed_since(self, revision: int, seconds: float, caller: Caller) -> None:
+        """Wait until the registry is newer than a revision, or time is up, or the caller gone."""
+        meta, scheduler = self._meta, self._broker.scheduler
+        await until(meta.watch, lambda: self._revision > revision, seconds, scheduler, caller)
 
     @property
     def _revision(self) -> int:
@@ -116,43 +120,20 @@ class Base:
         def done() -> bool:
             return all(self._followed.get(each, revision) >= revision for each in leaders)
 
-        if not done():
-            await self._until(self._follow, done, SPREAD_SECONDS)
+        await until(self._follow, done, SPREAD_SECONDS, self._broker.scheduler)
 
     def _follow(self, callback: Callable[..., None]) -> Callable[[], None]:
         self._following.append(callback)
         return lambda: self._following.remove(callback)
 
-    def _has_followed(self, broker_id: int, revision: int) -> None:
-        """Note how far a broker has followed the registry."""
-        self._followed[broker_id] = revision
+    def _has_followed(self, broker_id: int, revision: int | None) -> None:
+        """Note how far a broker has followed the registry; None if it does so no more."""
+        if revision is None:
+            self._followed.pop(broker_id, None)
+        else:
+            self._followed[broker_id] = revision
         for callback in tuple(self._following):
             callback()
-
-    async def _until(
-        self,
-        watch: Callable[[Callable[..., None]], Callable[[], None]],
-        holds: Callable[[], bool],
-        seconds: float,
-    ) -> None:
-        waiting: Deferred[None] = Deferred()
-
-        def look(*_: object) -> None:
-            if holds() and not waiting.called:
-                waiting.callback(None)
-
-        def over() -> None:
-            if not waiting.called:
-                waiting.callback(None)
-
-        cancel = watch(look)
-        timer = self._broker.scheduler.callLater(seconds, over)
-        try:
-            await waiting
-        finally:
-            cancel()
-            if timer.active():
-                timer.cancel()
 
     # --- asking brokers -----------------------------------------------------------
 
@@ -195,7 +176,8 @@ class Base:
     ) -> None:
         try:
             answers.results[broker_id] = await self._nodes.ask(broker_id, operation, arguments)
-        except ClientError as error:
+        except (BrokerSilent, ClientError, Overloaded, ShuttingDown) as error:
+            # What the others know is told all the same.
             answers.silent[broker_id] = str(error)
         except UnknownTopicId:
             answers.silent[broker_id] = "it has not heard of this topic yet"
@@ -210,8 +192,13 @@ class Base:
         """Name a broker, live or not."""
         if broker_id == self._broker.id:
             return self._broker.name
-        known = self._registry.brokers.get(broker_id) or self._registry.known.get(broker_id)
-        return known.name if known is not None else f"broker {broker_id}"
+        live = self._registry.brokers
+        known = live.get(broker_id) or self._registry.known.get(broker_id)
+        if known is None:
+            return f"broker {broker_id}"
+        if broker_id not in live and any(each.name == known.name for each in live.values()):
+            return f"{known.name} (broker {broker_id})"  # whose data folder was lost
+        return known.name
 
     def _named_broker(self, broker: str) -> int:
         """

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from tinymq import __version__
+from tinymq.catalog import PUBLIC
 from tinymq.errors import BrokerSilent
 from tinymq.meta.registry import BrokerInfo
-from tinymq.node.process import LEVEL
-from tinymq.operation import BROKER, DRY, THE_BROKER, Operation, Parameter, Result, table
+from tinymq.operation import Operation, Result, table
 from tinymq.operations.base import Answers, Base
-from tinymq.wire.fields import boolean
 
 
 class Brokers(Base):
@@ -19,7 +17,8 @@ class Brokers(Base):
     async def brokers(self) -> Result:
         """List the brokers, those that are gone but lead partitions among them."""
         registry = self._registry
-        known = {**registry.known, **registry.brokers}
+        leading = {each: info for each, info in registry.known.items() if registry.led.get(each)}
+        known = {**leading, **registry.brokers}
         answers = await self._ask(known, "node.info", {})
         rows = [self._broker_row(info, answers) for _, info in sorted(known.items())]
         return {"brokers": rows, "silent": self._silence(answers)}
@@ -33,7 +32,7 @@ class Brokers(Base):
             "zone": info.zone,
             "host": info.host,
             "port": info.port,
-            "version": info.version or __version__,
+            "version": info.version,
             "incarnation": info.incarnation,
             "started_ms": info.started_ms,
             "partitions": registry.led.get(info.id, 0),
@@ -79,14 +78,8 @@ class Brokers(Base):
 
 
 BROKER_OPERATIONS: Final[dict[str, Operation]] = table(
-    Operation("broker.list", "viewer", False, (), Brokers.brokers),
-    Operation(
-        "broker.drain",
-        "admin",
-        True,
-        (THE_BROKER, Parameter("undo", boolean, default=False), DRY),
-        Brokers.drain,
-    ),
-    Operation("broker.info", "viewer", False, (BROKER,), Brokers.broker_info),
-    Operation("broker.log_level", "admin", True, (LEVEL, BROKER, DRY), Brokers.log_level),
+    PUBLIC["broker.list"].by(Brokers.brokers),
+    PUBLIC["broker.drain"].by(Brokers.drain),
+    PUBLIC["broker.info"].by(Brokers.broker_info),
+    PUBLIC["broker.log_level"].by(Brokers.log_level),
 )

@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tinymq.catalog import PUBLIC
 from tinymq.errors import BrokerSilent, InvalidRequest
-from tinymq.operation import (
-    AFTER,
-    BROKER,
-    DRY,
-    FILTER,
-    LIMIT,
-    THE_BROKER,
-    Operation,
-    Parameter,
-    Result,
-    table,
-)
+from tinymq.operation import Operation, Result, table
 from tinymq.operations.base import Base
-from tinymq.wire.fields import I64, integer, text
 
 
 class Clients(Base):
@@ -78,16 +67,8 @@ def _name(row: Result) -> str:
     return f"{row['broker_id']}/{row['id']}"
 
 
-_ID: Final = Parameter("id", integer(0, I64))
-
 CLIENT_OPERATIONS: Final[dict[str, Operation]] = table(
-    Operation("client.list", "viewer", False, (BROKER, FILTER, AFTER, LIMIT), Clients.clients),
-    Operation("client.info", "viewer", False, (THE_BROKER, _ID), Clients.client),
-    Operation(
-        "client.kick",
-        "operator",
-        True,
-        (THE_BROKER, _ID, Parameter("reason", text(500), default="an operator ended it"), DRY),
-        Clients.kick,
-    ),
+    PUBLIC["client.list"].by(Clients.clients),
+    PUBLIC["client.info"].by(Clients.client),
+    PUBLIC["client.kick"].by(Clients.kick),
 )

@@ -6,9 +6,10 @@ from functools import partial
 from typing import Any, Final
 
 from tinymq.caller import Caller
+from tinymq.catalog import PUBLIC
 from tinymq.meta.lookup import CALL_TOPICS, Node
 from tinymq.node.partitions import topic_key
-from tinymq.operation import AFTER, LIMIT, NAME, WHICH, Operation, Parameter, Result, table
+from tinymq.operation import NAME, Operation, Parameter, Result, table
 from tinymq.operations.base import Base
 from tinymq.wire.fields import array, boolean, integer, text
 
@@ -30,6 +31,8 @@ class Lookups(Base):
             port=told["port"],
             zone=told["zone"],
         )
+        if node.id not in self._announcers:  # those who have gone must not take its place
+            self._announcements.expire()
         known = self._announcements.announce(
             node, told["topics"], told["gone"], replace=told["replace"], link=caller
         )
@@ -87,6 +90,6 @@ LOOKUP_OPERATIONS: Final[dict[str, Operation]] = table(
         Lookups.announce,
         caller=True,
     ),
-    Operation("lookup.find", "viewer", False, (WHICH,), Lookups.lookup),
-    Operation("lookup.list", "viewer", False, (AFTER, LIMIT), Lookups.announced),
+    PUBLIC["lookup.find"].by(Lookups.lookup),
+    PUBLIC["lookup.list"].by(Lookups.announced),
 )

@@ -71,11 +71,13 @@ class Operations(Topics, Brokers, Clients, Watching, Lookups, Members):
 
         Raises:
             InvalidRequest: There is no such operation, or an argument is wrong.
+            Forbidden: The caller's role does not allow it; then nothing was looked at.
             UnknownTopicId: The topic of this name has not the id that was given.
             WireError: What the operation itself can fail with.
             StorageError: The disk failed.
         """
-        operation = _known(name, OPERATIONS)
+        operation = known_operation(name, OPERATIONS)
+        operation.permit(caller.role)
         checked = operation.arguments(arguments)
         if name.startswith("topic."):
             self._check_id(checked)
@@ -102,10 +104,12 @@ async def run_on_node(
 
     Raises:
         InvalidRequest: There is no such operation, or an argument is wrong.
+        Forbidden: The caller's role does not allow it; then nothing was looked at.
         WireError: What the operation itself can fail with.
         StorageError: The disk failed.
     """
-    operation = _known(name, NODE_OPERATIONS)
+    operation = known_operation(name, NODE_OPERATIONS)
+    operation.permit(caller.role)
     return await carry_out(operation, node, operation.arguments(arguments), caller)
 
 
@@ -125,13 +129,14 @@ async def carry_out(
         StorageError: The disk failed.
     """
     who = (caller,) if operation.caller else ()
+    assert operation.run is not None, "the table names who carries it out"
     try:
         result = operation.run(owner, *who, **arguments)
         if inspect.isawaitable(result):
             result = await result
     except OSError as error:
         raise StorageError(f"{operation.name} failed: {error.strerror or error}") from error
-    if operation.changes and operation.role != "cluster" and not arguments["dry_run"]:
+    if operation.changes and operation.public and not arguments["dry_run"]:
         _log.info(
             "{principal} did {operation} {what}",
             principal=caller.principal,
@@ -141,7 +146,17 @@ async def carry_out(
     return result
 
 
-def _known(name: str, operations: Mapping[str, Operation]) -> Operation:
+def known_operation(name: str, operations: Mapping[str, Operation]) -> Operation:
+    """
+    Find an operation.
+
+    Args:
+        name: Its name.
+        operations: Those there are, by name.
+
+    Raises:
+        InvalidRequest: There is none of this name.
+    """
     found = operations.get(name)
     if found is None:
         raise InvalidRequest(

@@ -6,26 +6,12 @@ import fnmatch
 from bisect import bisect_right
 from typing import Any, Final
 
+from tinymq.catalog import PUBLIC
 from tinymq.errors import BrokerSilent, ShuttingDown
 from tinymq.meta.registry import Topic
 from tinymq.node.partitions import Rows, check_partition, nothing_to_undo
-from tinymq.operation import (
-    AFTER,
-    BEFORE,
-    DRY,
-    FILTER,
-    LIMIT,
-    NUMBER,
-    PARTITION,
-    TOPIC,
-    WHICH,
-    Operation,
-    Parameter,
-    Result,
-    table,
-)
+from tinymq.operation import WHICH, Operation, Result, table
 from tinymq.operations.base import Answers, Base, only_one
-from tinymq.wire.fields import mapping, optional
 
 
 class Topics(Base):
@@ -203,12 +189,12 @@ class Topics(Base):
     def _missing(self, topic: Topic, index: int, answers: Answers) -> Result:
         """Describe a partition whose leader says nothing, as it was when that was heard last."""
         leader = topic.leaders[index]
-        why = answers.silent.get(leader, "it has not opened this partition yet")
+        name, why = self._broker_name(leader), answers.silent.get(leader)
+        reason = f"{name} does not answer: {why}" if why else f"{name} has not opened it yet"
         facts: Result = dict.fromkeys(("start", "end", "bytes", "oldest_ms", "newest_ms"))
         if self.board is not None:
             report = self.board.places(topic)[index].report
             facts = {name: getattr(report, name) for name in facts}
-        reason = f"{self._broker_name(leader)} does not answer: {why}"
         return {"partition": index, **facts, "dropped": 0, "state": "offline", "reason": reason}
 
     def _plan(self, topic: Topic, answers: Answers, *, dry_run: bool) -> Result:
@@ -238,16 +224,13 @@ def _listed(numbers: list[int]) -> str:
     return ", ".join(str(number) for number in numbers)
 
 
-_COUNT: Final = Parameter("partitions", optional(NUMBER), default=None)
-_CONFIG: Final = Parameter("config", mapping, default={})
-
 TOPIC_OPERATIONS: Final[dict[str, Operation]] = table(
-    Operation("topic.create", "operator", True, (WHICH, _COUNT, _CONFIG, DRY), Topics.create),
-    Operation("topic.alter", "operator", True, (WHICH, TOPIC, _COUNT, _CONFIG, DRY), Topics.alter),
-    Operation("topic.delete", "admin", True, (WHICH, TOPIC, DRY), Topics.delete),
-    Operation("topic.list", "viewer", False, (FILTER, AFTER, LIMIT), Topics.search),
-    Operation("topic.info", "viewer", False, (WHICH,), Topics.info),
-    Operation("topic.purge", "admin", True, (WHICH, TOPIC, PARTITION, *BEFORE, DRY), Topics.purge),
-    Operation("topic.undo_purge", "admin", True, (WHICH, TOPIC, PARTITION, DRY), Topics.undo_purge),
+    PUBLIC["topic.create"].by(Topics.create),
+    PUBLIC["topic.alter"].by(Topics.alter),
+    PUBLIC["topic.delete"].by(Topics.delete),
+    PUBLIC["topic.list"].by(Topics.search),
+    PUBLIC["topic.info"].by(Topics.info),
+    PUBLIC["topic.purge"].by(Topics.purge),
+    PUBLIC["topic.undo_purge"].by(Topics.undo_purge),
     Operation("meta.ensure_topic", "cluster", True, (WHICH,), Topics.ensure),
 )

@@ -32,6 +32,7 @@ from tinymq.storage.disk import TEMPORARY, Disk, Space
 from tinymq.storage.epochs import EpochFile
 from tinymq.storage.facts import LogPoint, SyncTicket
 from tinymq.storage.files import DEFAULT_MAX_OPEN, FileCache
+from tinymq.storage.forks import close_in_children
 
 FORMAT: Final = 1
 Kind = Literal["data", "ledger", "delay"]
@@ -60,6 +61,9 @@ class DataFolder:
         self.notes: list[str] = []
         self.files = FileCache(disk, max_open)
         self._lock: int | None = lock
+        close_in_children(self)
+        #: What marks the last stop as clean, as long as no log was opened since.
+        self._marker: bytes | None = None
         self._checkpoint = CheckpointFile(disk, path)
 
     @classmethod
@@ -108,6 +112,12 @@ class DataFolder:
             raise
         return folder
 
+    def forked(self) -> None:
+        """Let go of the lock in a forked child; its parent still has it."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
+
     def _at(self, *names: str) -> str:
         return os.path.join(self.path, *names)
 
@@ -123,11 +133,12 @@ class DataFolder:
         checkpoint = self._checkpoint
         if checkpoint.load():
             self.clean = checkpoint.nonce == marker
+            self._marker = marker if self.clean else None
         elif checkpoint.damaged:
             self.notes.append("the checkpoint is damaged; looking at the files instead")
         elif not self.topics():
             # From the first log on there is one, so that none means damage.
-            checkpoint.save()
+            self._marker = checkpoint.save()
             checkpoint.load()
         if marker is not None:
             self.disk.unlink(self._at("clean"))
@@ -142,6 +153,8 @@ class DataFolder:
         """
         Unlock the folder; all logs must be closed.
 
+        If none was opened, the last stop stays what it was.
+
         Args:
             clean: Every log was synced, and has its point in `checkpoints`.
             checkpoints: Path of each log to `Log.checkpoint`.
@@ -149,6 +162,8 @@ class DataFolder:
         try:
             if clean:
                 self._mark_clean(checkpoints or {})
+            elif self._marker is not None:  # a start that was given up changed nothing
+                self.disk.replace_file(self._at("clean"), self._marker)
         finally:
             self.files.close()
             self.disk.release()
@@ -213,10 +228,13 @@ class DataFolder:
         """
         What was last kept of the log in a folder; `Log.open` sees how far it fits.
 
+        Whoever asks opens the log: from then on the last stop is not a clean one.
+
         Returns:
             None when nothing is known; a point of nothing for a log that is
             younger than the checkpoint.
         """
+        self._marker = None
         return self._checkpoint.point(path, clean=self.clean)
 
     # --- topics --------------------------------------------------------------

@@ -10,8 +10,9 @@ from typing import Self
 from tinymq.client.core.config import ConsumerConfig
 from tinymq.client.core.consumer import ConsumerCore
 from tinymq.client.core.delivered import ConsumerBatch
+from tinymq.client.core.faces import ConsumerFace
 from tinymq.client.core.offsets import OffsetSearch
-from tinymq.client.core.starts import EARLIEST, LATEST, Mark, Start
+from tinymq.client.core.starts import EARLIEST, LATEST, Start
 from tinymq.errors import ClosedError, DeadlineExceeded, TinyMQError, UsageError
 from tinymq.sync.loop import Loop
 
@@ -22,7 +23,7 @@ def _ignore() -> None:
     """The loop looks by itself."""
 
 
-class Consumer:
+class Consumer(ConsumerFace):
     """
     Reads partitions in order; made by `Client.consumer`, a context manager.
 
@@ -43,6 +44,7 @@ class Consumer:
     ) -> None:
         self.config = config
         self._loop = loop
+        self._lock = loop.lock
         self._forget = forget
         self._core = ConsumerCore(loop.cluster, config, _ignore)
 
@@ -56,16 +58,6 @@ class Consumer:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    @property
-    def gaps(self) -> int:
-        """Offsets that were missing so far."""
-        return self._core.gaps
-
-    @property
-    def assigned(self) -> list[tuple[str, int]]:
-        """Topic and partition of everything that is read."""
-        return self._core.assigned
 
     def assign(
         self,
@@ -191,44 +183,6 @@ class Consumer:
         """
         with self._loop.lock:
             self._core.seek(topic, partition, start, self._loop.now())
-
-    def position(self, topic: str, partition: int) -> int:
-        """
-        Say which offset is handed out next, or -1 while that is not known.
-
-        Args:
-            topic: Name of the topic.
-            partition: Number of the partition.
-        """
-        with self._loop.lock:
-            return self._core.position(topic, partition)
-
-    def mark(self, topic: str, partition: int) -> Mark:
-        """
-        Say the same as `position`, with the epoch that belongs to it.
-
-        Args:
-            topic: Name of the topic.
-            partition: Number of the partition.
-        """
-        with self._loop.lock:
-            return self._core.mark(topic, partition)
-
-    def marks(self, topic: str) -> dict[int, Mark]:
-        """
-        Say where every partition stands: store it, and give it to `assign` as start.
-
-        A consumer that starts there is told `LogTruncated` if records that it had
-        read were lost in the meantime.
-
-        Args:
-            topic: Name of the topic.
-
-        Returns:
-            By partition; without those whose position is not known yet.
-        """
-        with self._loop.lock:
-            return self._core.marks(topic)
 
     def end_offsets(self, topic: str, partitions: Iterable[int] | None = None) -> dict[int, int]:
         """

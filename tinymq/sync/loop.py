@@ -6,10 +6,16 @@ import time
 from collections.abc import Callable
 from math import inf
 from threading import RLock
+from typing import Final
 
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.fork import Home
 from tinymq.sync.network import GLANCE_S, SocketNetwork
+
+#: Seconds after which somebody looks whether anything is due, however busy callers are.
+_LOOK_S: Final = 1.0
+#: Seconds of connecting by the way, before a call that may need nothing of it.
+_BRIEF_S: Final = 0.25
 
 
 class Loop:
@@ -59,6 +65,11 @@ class Loop:
         """
         network, cluster = self.network, self.cluster
         now = self.now()
+        if now >= self.quiet_until:
+            # A caller whose answers are always there would never come to what is due.
+            network.patience = min(max(0.0, deadline - now), _BRIEF_S)
+            self._look(now)
+            now = self.now()
         if not done() and len(network):
             # The common case: the answer comes before anything else is due.
             found = network.wait(min(GLANCE_S, max(0.0, deadline - now)))
@@ -77,11 +88,25 @@ class Loop:
             network.work(found, now)
         return True
 
+    def hear(self) -> None:
+        """
+        Read what came since the last call, above all that a connection has ended.
+
+        What is written to such a connection may be stored as far as anybody knows,
+        so that it could not go to another broker.
+        """
+        found = self.network.wait(0)
+        if found:
+            self.network.work(found, self.now())
+
     def glance(self) -> None:
         """Read what is there and do what is due, without waiting."""
         network = self.network
         network.work(network.wait(0), self.now())
-        now = self.now()
+        self._look(self.now())
+
+    def _look(self, now: float) -> None:
+        """Do what is due, and note when to look again."""
         if self.cluster.wake_at <= now:
             self.cluster.tick(now)
-        self.quiet_until = min(self.cluster.wake_at, now + 1.0)
+        self.quiet_until = min(self.cluster.wake_at, now + _LOOK_S)

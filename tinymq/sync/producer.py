@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from tinymq.client.core.batches import Batch, Group
 from tinymq.client.core.config import ProducerConfig
+from tinymq.client.core.faces import ProducerFace
 from tinymq.client.core.partitioners import Key
 from tinymq.client.core.producer import ProducerCore
 from tinymq.client.core.results import Account, Position, Sent
@@ -31,7 +32,7 @@ class _Answer:
         self.error: TinyMQError | None = None
 
 
-class Producer:
+class Producer(ProducerFace):
     """
     Sends records and waits; made by `Client.producer`, a context manager.
 
@@ -65,16 +66,6 @@ class Producer:
     ) -> None:
         self.close()
 
-    @property
-    def pending(self) -> int:
-        """Messages without an answer."""
-        return self._core.pending
-
-    @property
-    def account(self) -> Account:
-        """What became of every message so far."""
-        return self._core.ledger.account
-
     def send(
         self,
         topic: str,
@@ -106,6 +97,7 @@ class Producer:
         answer = _Answer()
         with loop.lock:
             loop.check()
+            loop.hear()
             now = loop.now()
             strayed = False
             if headers is None and partition is None:
@@ -153,6 +145,7 @@ class Producer:
         ended: list[Group] = []
         with loop.lock:
             loop.check()
+            loop.hear()
             now = loop.now()
             core = self._core
             self._with_room(

@@ -18,7 +18,7 @@ ones, the broker may not.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Literal, NamedTuple
 
 from attrs import frozen
@@ -73,12 +73,20 @@ class Checker:
         place: The partition.
         tried: Tells how many records a producer has sent here.
         after_cut: Whether a power cut came before the reading.
+        named: The place that the values bear, when their writers could not know
+            the partition; then numbers may be missing here.
     """
 
     def __init__(
-        self, place: Place, tried: Callable[[Place, int], int], *, after_cut: bool = False
+        self,
+        place: Place,
+        tried: Callable[[Place, int], int],
+        *,
+        after_cut: bool = False,
+        named: Place | None = None,
     ) -> None:
         self.place = place
+        self._named = named or place
         self.position = 0
         self.findings: list[Finding] = []
         self.counts: Counter[Kind] = Counter()
@@ -97,6 +105,11 @@ class Checker:
     def surplus(self) -> int:
         """Records found that nobody has a receipt for."""
         return len(self._early)
+
+    @property
+    def unexpected(self) -> Mapping[Mark, int]:
+        """Where the records are that nobody has a receipt for."""
+        return self._early
 
     def owe(self, receipt: Receipt, *, may_cut: bool = False) -> None:
         """
@@ -121,8 +134,8 @@ class Checker:
             text = f"offset {offset} comes where {self.position} was due"
             self._find("hole" if self._after_cut else "gap", text)
         self.position = offset + 1
-        mark = mark_of(self.place, value)
-        if mark is None or mark.number >= self._tried(self.place, mark.producer):
+        mark = mark_of(self._named, value)
+        if mark is None or mark.number >= self._tried(self._named, mark.producer):
             self._find("foreign", f"the record at {offset} was never sent: {value!r:.80}")
         elif self._in_order(mark, offset):
             due = self._owed.pop(mark, None)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -48,6 +49,7 @@ class BrokerProcess:
         url: Listen here again, as an earlier broker did.
         record: Record every write and sync into this file.
         http: Where its dashboard listens, an endpoint string; by default nowhere.
+        arguments: More of its command line, such as its role.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class BrokerProcess:
         url: str = "",
         record: Path | None = None,
         http: str = "none",
+        arguments: Sequence[str] = (),
     ) -> None:
         self.data = data
         self.log = data.with_name(data.name + ".log")
@@ -64,6 +67,7 @@ class BrokerProcess:
         self.dashboard = ""
         self._record = record
         self._http = http
+        self._arguments = tuple(arguments)
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -94,6 +98,7 @@ class BrokerProcess:
             f"--data={self.data}",
             f"--listen=tcp:{port}:interface=127.0.0.1",
             f"--http={self._http}",
+            *self._arguments,
         ]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own command
@@ -136,6 +141,19 @@ class BrokerProcess:
         """End it with SIGTERM, as an operator does, and return its exit status."""
         return self._end(signal.SIGTERM)
 
+    def pause(self) -> None:
+        """Let it stand still, as a machine that hangs; see `resume`."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self._signal(signal.SIGCONT)
+
+    @property
+    def status(self) -> int | None:
+        """Its exit status; None while it runs or after it was ended from here."""
+        return self._process.poll() if self._process is not None else None
+
     def last_words(self) -> str:
         """Give the end of what it printed."""
         try:
@@ -154,6 +172,10 @@ class BrokerProcess:
         except (OSError, ValueError):
             return None
         return found if found.get("pid") == self.pid else None
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
 
     def _end(self, number: signal.Signals) -> int:
         if self._process is None:

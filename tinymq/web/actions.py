@@ -7,6 +7,7 @@ taken back asks for the name to be typed.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -45,6 +46,17 @@ def purge_of(fields: Mapping[str, Any]) -> tuple[int | None, At | Since | None]:
     if ms is None:
         raise BadInput("at", "name the time before which records go")
     return partition, Since(ms)
+
+
+def purge_arguments(fields: Mapping[str, str]) -> dict[str, int]:
+    """Say what a form wants to purge in the words of the operation."""
+    partition, before = purge_of(fields)
+    found = {} if partition is None else {"partition": partition}
+    if isinstance(before, At):
+        found["before"] = before.offset
+    elif isinstance(before, Since):
+        found["before_ms"] = before.ms
+    return found
 
 
 def settings_of(given: str) -> dict[str, str]:
@@ -86,7 +98,7 @@ class Actions(Base):
     @Base.app.route("/topics/<name>/publish", methods=["POST"])
     async def publish(self, request: Request, name: str) -> bytes:
         """Append one record, and say where it went."""
-        form = self._form(request)
+        form = self._form(request, "messages.publish")
         try:
             wish = from_form(form)
             at = await self._console.publish(
@@ -117,7 +129,7 @@ class Actions(Base):
     @Base.app.route("/new-topic", methods=["POST"])
     async def create(self, request: Request) -> bytes:
         """Make a topic."""
-        form = self._form(request)
+        form = self._form(request, "topic.create")
         try:
             name = text(form, "name").strip()
             if not name:
@@ -132,7 +144,7 @@ class Actions(Base):
     @Base.app.route("/topics/<name>/settings", methods=["POST"])
     async def alter(self, request: Request, name: str) -> bytes:
         """Show the plan of changed settings, or carry it out when it was seen."""
-        form = self._form(request)
+        form = self._form(request, "topic.alter")
         topic = self._console.topic(name)
         changed = {
             row.name: form[f"config.{row.name}"].strip() or None
@@ -166,6 +178,7 @@ class Actions(Base):
             query={},
             plan=plan,
             fields=fields,
+            arguments=json.dumps(purge_arguments(fields)) if plan.action == "purge" else "",
             error=error,
         )
 
@@ -184,7 +197,7 @@ class Actions(Base):
     @Base.app.route("/topics/<name>/purge", methods=["POST"])
     async def purge(self, request: Request, name: str) -> bytes:
         """Remove records; the undo window opens."""
-        form = self._form(request)
+        form = self._form(request, "topic.purge")
         partition, before = purge_of(form)
         try:
             self._check_typed(form, name)
@@ -198,7 +211,7 @@ class Actions(Base):
     @Base.app.route("/topics/<name>/undo", methods=["POST"])
     async def undo(self, request: Request, name: str) -> bytes:
         """Bring back what the last purge took."""
-        self._form(request)
+        self._form(request, "topic.undo_purge")
         plan = await self._console.undo_purge(name)
         done = {"done": "undone", "records": plan.records}
         return redirect(request, f"/topics/{segment(name)}", done)
@@ -212,7 +225,7 @@ class Actions(Base):
     @Base.app.route("/topics/<name>/delete", methods=["POST"])
     async def delete(self, request: Request, name: str) -> bytes:
         """Delete a topic."""
-        form = self._form(request)
+        form = self._form(request, "topic.delete")
         try:
             self._check_typed(form, name)
         except BadInput as error:

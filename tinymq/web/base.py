@@ -14,11 +14,13 @@ from twisted.web.iweb import IRequest
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from tinymq import errors
-from tinymq.web.config import WebConfig
+from tinymq.operation import require
+from tinymq.web.config import SiteConfig
 from tinymq.web.input import BadInput, form_of
 from tinymq.web.port import Console
 from tinymq.web.recent import Recent
 from tinymq.web.render import Renderer
+from tinymq.web.routes import ROUTES
 from tinymq.web.security import foreign, token_fits
 
 _STATUS: Final[tuple[tuple[type[errors.TinyMQError], int], ...]] = (
@@ -28,6 +30,7 @@ _STATUS: Final[tuple[tuple[type[errors.TinyMQError], int], ...]] = (
     (errors.UnknownClient, 404),
     (errors.UnknownBroker, 404),
     (errors.OffsetOutOfRange, 404),
+    (errors.Forbidden, 403),
     (errors.TopicExists, 409),
     (errors.NothingToUndo, 409),
     (errors.BatchTooLarge, 413),
@@ -136,18 +139,25 @@ class Base:
 
     app = Klein()
 
-    def __init__(self, console: Console, config: WebConfig, recent: Recent) -> None:
+    def __init__(self, console: Console, config: SiteConfig, recent: Recent) -> None:
         self._console = console
         self._config = config
         self._renderer = Renderer(config, recent)
 
-    def _form(self, request: Request) -> dict[str, str]:
+    def _form(self, request: Request, name: str = "") -> dict[str, str]:
         """
         Read the form of a change, after checking where it comes from.
 
+        Args:
+            request: Has the form.
+            name: The route of the API that does the same; empty if none does.
+
         Raises:
+            Forbidden: The caller's role does not allow it.
             Refused: It comes from a foreign page, or carries no fitting token.
         """
+        if name:
+            require(ROUTES[name].role, self._config.caller(request).role, name)
         reason = foreign(request)
         if reason:
             raise Refused(f"Nothing was changed: {reason}.")

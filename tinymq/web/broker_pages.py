@@ -33,7 +33,9 @@ def find_row(cluster: ClusterSnapshot, times: Times, broker_id: int) -> Row:
     for row in rows(cluster, times):
         if row.broker.id == broker_id:
             return row
-    raise UnknownBroker(f"there is no broker with the id {broker_id}")
+    raise UnknownBroker(
+        f"there is no broker with the id {broker_id}; the list of brokers has all of them"
+    )
 
 
 def order_of(query: Mapping[str, Any]) -> Order:
@@ -46,7 +48,9 @@ class BrokerPages(Base):
 
     def _row(self, request: Request, broker_id: int) -> tuple[ClusterSnapshot, Row]:
         if broker_id > MOST_BROKER:
-            raise UnknownBroker("there is no broker with such an id")
+            raise UnknownBroker(
+                "there is no broker with such an id; the list of brokers has all of them"
+            )
         cluster = self._console.cluster()
         times = view_of(request, self._config, cluster.taken_ms).times
         return cluster, find_row(cluster, times, broker_id)
@@ -110,7 +114,7 @@ class BrokerPages(Base):
         )
 
     async def _drain(self, request: Request, broker_id: int, *, undo: bool) -> bytes:
-        self._form(request)
+        self._form(request, "broker.drain")
         self._row(request, broker_id)
         await self._console.drain(broker_id, undo=undo, dry_run=False)
         done = "undrained" if undo else "drained"

@@ -72,7 +72,9 @@ class ClientPages(Base):
 
     async def _client(self, broker_id: int, client: int) -> ClientSnapshot:
         if broker_id > MOST_BROKER or client > MOST_OFFSET:
-            raise UnknownClient("there is no client of such a number")
+            raise UnknownClient(
+                "there is no client of such a number; find it in the list of clients"
+            )
         return await self._console.client(broker_id, client)
 
     @Base.app.route("/clients/<int:broker_id>/<int:client>", methods=["GET"])
@@ -116,7 +118,7 @@ class ClientPages(Base):
     @Base.app.route("/clients/<int:broker_id>/<int:client>/kick", methods=["POST"])
     async def kick(self, request: Request, broker_id: int, client: int) -> bytes:
         """End a client's connection."""
-        form = self._form(request)
+        form = self._form(request, "client.kick")
         found = await self._client(broker_id, client)
         try:
             reason = reason_of(form)

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from typing import Final
 
 from attrs import Factory, frozen
+from twisted.web.http import Request
 
+from tinymq.caller import Caller
 from tinymq.limits import DEFAULT_LIMITS, Limits
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
+def anonymous(request: Request) -> Caller:
+    """
+    Take everybody for anybody, as long as nobody has to say who they are.
+
+    Args:
+        request: Of the API.
+    """
+    return Caller(peer=str(request.getClientAddress()))
+
+
 @frozen(kw_only=True)
-class WebConfig:
+class SiteConfig:
     """
     What an operator can set about the dashboard.
 
@@ -28,6 +41,7 @@ class WebConfig:
         header_seconds: Time for the headers of a request.
         body_seconds: Time for its body.
         idle_seconds: How long an idle connection is kept.
+        caller: Says who makes a request of the API, and with which role.
         secret: Signs form tokens; a new one each start is fine.
     """
 
@@ -37,6 +51,7 @@ class WebConfig:
     header_seconds: float = 10.0
     body_seconds: float = 60.0
     idle_seconds: float = 60.0
+    caller: Callable[[Request], Caller] = anonymous
     secret: bytes = Factory(lambda: secrets.token_bytes(32))
 
     @property

@@ -26,11 +26,9 @@ from tinymq.web.format import Times
 from tinymq.web.plaintext import is_text
 from tinymq.web.port import (
     ClientPage,
-    DrainPlan,
     Headers,
     MessageView,
     Page,
-    Plan,
     Position,
     RecordView,
     TopicPage,
@@ -112,11 +110,6 @@ def brokers(cluster: ClusterSnapshot, rows: Sequence[Row]) -> Json:
         "partial": bool(cluster.silent),
         "silent": [one.name for one in cluster.silent],
     }
-
-
-def drain(one: DrainPlan) -> Json:
-    """Write the plan of draining a broker; the same value before and after."""
-    return asdict(one)
 
 
 def client(one: ClientSnapshot) -> Json:
@@ -302,8 +295,3 @@ def position(one: Position) -> Json:
         "time": time(one.time_ms),
         "durable": one.durable,
     }
-
-
-def plan(one: Plan) -> Json:
-    """Write a plan; the same value before and after it was carried out."""
-    return {**asdict(one), "oldest": time(one.oldest_ms), "undo_until": time(one.undo_until_ms)}

@@ -12,9 +12,9 @@ from twisted.web.http import Request
 from twisted.web.resource import Resource
 from typing_extensions import override
 
+from tinymq.web.api import Api
 from tinymq.web.assets import packaged
-from tinymq.web.cluster_api import ClusterApi
-from tinymq.web.config import WebConfig
+from tinymq.web.config import SiteConfig
 from tinymq.web.dashboard import Dashboard
 from tinymq.web.port import Console
 from tinymq.web.recent import Recent
@@ -63,12 +63,12 @@ class Gate(Resource):
 
     isLeaf = True  # noqa: N815
 
-    def __init__(self, console: Console, config: WebConfig, seconds: Callable[[], float]) -> None:
+    def __init__(self, console: Console, config: SiteConfig, seconds: Callable[[], float]) -> None:
         super().__init__()
         self._recent = Recent(seconds)
         self._config = config
         self._assets = packaged()
-        self._api = ClusterApi(console, config).app.resource()
+        self._api = Api(console, config).app.resource()
         self._pages = Dashboard(console, config, self._recent).app.resource()
 
     @override

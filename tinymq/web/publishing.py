@@ -14,7 +14,7 @@ from tinymq.web.json_lines import json_member
 from tinymq.web.plaintext import is_text, visible
 from tinymq.web.port import Headers, MessageView
 
-_MOST_PARTITION: Final = 2**31 - 1
+MOST_PARTITION: Final = 2**31 - 1
 #: Bytes of a request whose payload is cut out as JSON, token by token.
 MOST_JSON: Final = 64 * 1024
 _MOST_HEADERS: Final = 128
@@ -73,7 +73,7 @@ def from_form(form: Mapping[str, str]) -> Wish:
         value=None if truth(form, "tombstone") else _encoded("value", value, encoding),
         key=_encoded("key", key, key_encoding) if key else None,
         headers=_header_lines(text(form, "headers")),
-        partition=integer(form, "partition", 0, _MOST_PARTITION),
+        partition=integer(form, "partition", 0, MOST_PARTITION),
     )
 
 
@@ -124,7 +124,7 @@ def from_json(body: Mapping[str, Any], raw: bytes) -> Wish:
         value=value,
         key=None if key is None else _encoded("key", text(body, "key"), key_encoding),
         headers=_json_headers(body.get("headers")),
-        partition=integer(body, "partition", 0, _MOST_PARTITION),
+        partition=integer(body, "partition", 0, MOST_PARTITION),
     )
 
 
@@ -141,7 +141,7 @@ def from_bytes(body: bytes, query: Mapping[str, str]) -> Wish:
         value=body,
         key=None if key is None else _encoded("key", key, "string"),
         headers=(),
-        partition=integer(query, "partition", 0, _MOST_PARTITION),
+        partition=integer(query, "partition", 0, MOST_PARTITION),
     )
 
 

@@ -23,7 +23,7 @@ from tinymq.web import format as write
 from tinymq.web import marks
 from tinymq.web.assets import packaged
 from tinymq.web.brokers import STALE, silence
-from tinymq.web.config import WebConfig
+from tinymq.web.config import SiteConfig
 from tinymq.web.placement import led_here, ranges, reasons
 from tinymq.web.plaintext import BIDI, one_line, to_text
 from tinymq.web.port import Plan
@@ -80,7 +80,7 @@ class View:
     fragment: bool
 
 
-def view_of(request: Request, config: WebConfig, now_ms: int) -> View:
+def view_of(request: Request, config: SiteConfig, now_ms: int) -> View:
     """
     Read who is looking, and how.
 
@@ -186,7 +186,7 @@ class Renderer:
         recent: Is given the fragments that other tabs may want too.
     """
 
-    def __init__(self, config: WebConfig, recent: Recent) -> None:
+    def __init__(self, config: SiteConfig, recent: Recent) -> None:
         self._config = config
         self._recent = recent
         self._environment = _environment()

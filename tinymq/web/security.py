@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from twisted.web.http import Request
 
-from tinymq.web.config import WebConfig
+from tinymq.web.config import SiteConfig
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -49,7 +49,7 @@ def header(request: Request, name: str) -> str | None:
     return value[-1] if value else None
 
 
-def host_allowed(request: Request, config: WebConfig) -> bool:
+def host_allowed(request: Request, config: SiteConfig) -> bool:
     """Whether the ``Host`` header is one of ours."""
     if not config.hosts:
         return True
@@ -97,12 +97,12 @@ def session_of(request: Request) -> bytes:
     return made
 
 
-def token_of(session: bytes, config: WebConfig) -> str:
+def token_of(session: bytes, config: SiteConfig) -> str:
     """Make the token that a form of this session carries."""
     return hmac.new(config.secret, session, sha256).hexdigest()
 
 
-def token_fits(request: Request, token: str, config: WebConfig) -> bool:
+def token_fits(request: Request, token: str, config: SiteConfig) -> bool:
     """Whether a form's token belongs to the cookie that came with it."""
     held = request.getCookie(COOKIE)
     if not held:

@@ -19,7 +19,7 @@ from twisted.web.http import HTTPChannel
 from twisted.web.server import Request, Site
 from typing_extensions import override
 
-from tinymq.web.config import WebConfig
+from tinymq.web.config import SiteConfig
 from tinymq.web.gate import Gate
 from tinymq.web.port import Console
 
@@ -27,7 +27,7 @@ from tinymq.web.port import Console
 class BoundedRequest(Request):
     """A request whose body is not kept when it is longer than allowed."""
 
-    max_body = WebConfig().max_body
+    max_body = SiteConfig().max_body
     oversize = False
     _received = 0
 
@@ -127,7 +127,7 @@ class QuietSite(Site):
         )
 
 
-def make_site(console: Console, clock: IReactorTime, config: WebConfig) -> Site:
+def make_site(console: Console, clock: IReactorTime, config: SiteConfig) -> Site:
     """
     Make the server of dashboard and API.
 

@@ -2,50 +2,113 @@
 Fields of messages: what a key of the meta map may hold, and how that is checked.
 
 A check takes a decoded value and returns it, or raises `ValueError` with a text
-that completes the sentence "field x must be …".
+that completes the sentence "field x must be …". It also says what it takes as JSON
+Schema, for those who describe it to programs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from attrs import NOTHING, Attribute, field, fields, frozen
 
 from tinymq.errors import InvalidRequest, MalformedFrame
 from tinymq.limits import MAX_NESTING
 
-Check = Callable[[Any], Any]
+#: What JSON Schema says of a value.
+JsonSchema = Mapping[str, Any]
 
 I64: Final = (1 << 63) - 1
 I32: Final = (1 << 31) - 1
 _WORD: Final = 200
 
 
+class Check(Protocol):
+    """
+    A function that takes a value, and says in two ways what it takes.
+
+    It stays a plain function, which costs less to call than an object.
+
+    Attributes:
+        must: The sentence that it raises: what a value must be.
+        schema: The same for programs, as JSON Schema.
+    """
+
+    must: str
+    schema: JsonSchema
+
+    def __call__(self, value: Any, /) -> Any:
+        """
+        Return the value, or what it stands for.
+
+        Raises:
+            ValueError: It is not taken; the text is `must`, or says it closer.
+        """
+
+
+def told(must: str, schema: JsonSchema) -> Callable[[Callable[[Any], Any]], Check]:
+    """
+    Let a function say what it takes.
+
+    Args:
+        must: What a value must be.
+        schema: The same as JSON Schema.
+    """
+
+    def tell(function: Callable[[Any], Any]) -> Check:
+        vars(function).update(must=must, schema=schema)
+        return cast("Check", function)
+
+    return tell
+
+
+def narrowed(check: Check, **schema: Any) -> Check:
+    """
+    Tell programs more closely what a value should be; the check itself stays as it is.
+
+    For bounds that are checked elsewhere, where the error says more.
+
+    Args:
+        check: Of the value.
+        **schema: What is added to its schema.
+    """
+
+    def checked(value: Any) -> Any:
+        return check(value)
+
+    return told(check.must, {**check.schema, **schema})(checked)
+
+
 def integer(low: int, high: int) -> Check:
     """A whole number from `low` to `high`."""
+    must = f"a whole number from {low} to {high}"
 
+    @told(must, {"type": "integer", "minimum": low, "maximum": high})
     def check(value: Any) -> int:
         if type(value) is not int or not low <= value <= high:
-            raise ValueError(f"a whole number from {low} to {high}")
+            raise ValueError(must)
         return value
 
     return check
 
 
+@told("true or false", {"type": "boolean"})
 def boolean(value: Any) -> bool:
     """True or false."""
     if type(value) is not bool:
-        raise ValueError("true or false")
+        raise ValueError(boolean.must)
     return value
 
 
 def choice(*words: str) -> Check:
     """One of a few words."""
+    must = f"one of {', '.join(words)}"
 
+    @told(must, {"type": "string", "enum": list(words)})
     def check(value: Any) -> str:
         if value not in words or type(value) is not str:
-            raise ValueError(f"one of {', '.join(words)}")
+            raise ValueError(must)
         return value
 
     return check
@@ -53,10 +116,12 @@ def choice(*words: str) -> Check:
 
 def text(most: int) -> Check:
     """A string of at most `most` bytes of UTF-8."""
+    must = f"a string of at most {most} bytes"
 
+    @told(must, {"type": "string", "maxLength": most})
     def check(value: Any) -> str:
         if type(value) is not str or len(value.encode("utf-8", "surrogatepass")) > most:
-            raise ValueError(f"a string of at most {most} bytes")
+            raise ValueError(must)
         return value
 
     return check
@@ -64,11 +129,13 @@ def text(most: int) -> Check:
 
 def binary(least: int, most: int) -> Check:
     """Bytes, from `least` to `most` of them."""
+    size = f"{least}" if least == most else f"{least} to {most}"
+    must = f"{size} bytes"
 
+    @told(must, {"type": "string", "contentEncoding": "base64"})
     def check(value: Any) -> bytes:
         if type(value) is not bytes or not least <= len(value) <= most:
-            size = f"{least}" if least == most else f"{least} to {most}"
-            raise ValueError(f"{size} bytes")
+            raise ValueError(must)
         return value
 
     return check
@@ -77,18 +144,29 @@ def binary(least: int, most: int) -> Check:
 def optional(check: Check) -> Check:
     """Nil, or what `check` takes."""
 
+    @told(f"nil or {check.must}", _or_null(check.schema))
     def checked(value: Any) -> Any:
         return None if value is None else check(value)
 
     return checked
 
 
+def _or_null(schema: JsonSchema) -> JsonSchema:
+    kinds = schema["type"]
+    found = {**schema, "type": [*([kinds] if isinstance(kinds, str) else kinds), "null"]}
+    if "enum" in schema:
+        found["enum"] = [*schema["enum"], None]
+    return found
+
+
 def array(check: Check, most: int) -> Check:
     """An array of at most `most` items that `check` takes."""
+    must = f"an array of at most {most} items"
 
+    @told(must, {"type": "array", "items": check.schema, "maxItems": most})
     def checked(value: Any) -> list[Any]:
         if type(value) not in (list, tuple) or len(value) > most:
-            raise ValueError(f"an array of at most {most} items")
+            raise ValueError(must)
         return [check(item) for item in value]
 
     return checked
@@ -96,19 +174,24 @@ def array(check: Check, most: int) -> Check:
 
 def row(*checks: Check) -> Check:
     """An array with exactly one item for each check."""
+    size = len(checks)
+    must = f"an array of {size} items"
+    items = [check.schema for check in checks]
 
+    @told(must, {"type": "array", "prefixItems": items, "minItems": size, "maxItems": size})
     def checked(value: Any) -> tuple[Any, ...]:
-        if type(value) not in (list, tuple) or len(value) != len(checks):
-            raise ValueError(f"an array of {len(checks)} items")
+        if type(value) not in (list, tuple) or len(value) != size:
+            raise ValueError(must)
         return tuple(check(item) for check, item in zip(checks, value, strict=True))
 
     return checked
 
 
+@told("a map with string keys", {"type": "object"})
 def mapping(value: Any) -> dict[str, Any]:
     """A map with string keys, nested no deeper than anything here needs."""
     if type(value) is not dict or not all(type(key) is str for key in value):
-        raise ValueError("a map with string keys")
+        raise ValueError(mapping.must)
     level: list[Any] = [value]
     for _ in range(MAX_NESTING):
         level = [
@@ -122,21 +205,29 @@ def mapping(value: Any) -> dict[str, Any]:
     raise ValueError(f"a map nested at most {MAX_NESTING} deep")
 
 
+@told(
+    "a map of names to whole numbers",
+    {"type": "object", "additionalProperties": {"type": "integer"}},
+)
 def counts(value: Any) -> dict[str, int]:
     """A map of names to whole numbers."""
     if type(value) is not dict or not all(
         type(key) is str and type(item) is int for key, item in value.items()
     ):
-        raise ValueError("a map of names to whole numbers")
+        raise ValueError(counts.must)
     return value
 
 
+@told(
+    f"a map of strings to strings of at most {_WORD} characters",
+    {"type": "object", "additionalProperties": {"type": "string", "maxLength": _WORD}},
+)
 def words(value: Any) -> dict[str, str]:
     """A map of short strings to short strings."""
     if type(value) is not dict or not all(
         type(word) is str and len(word) <= _WORD for pair in value.items() for word in pair
     ):
-        raise ValueError(f"a map of strings to strings of at most {_WORD} characters")
+        raise ValueError(words.must)
     return value
 
 

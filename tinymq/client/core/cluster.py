@@ -19,7 +19,7 @@ from tinymq.client.core.lookups import Found, Lookups, may_repeat
 from tinymq.client.core.metadata import MetadataCache
 from tinymq.client.core.parts import Part
 from tinymq.client.core.ports import Network
-from tinymq.errors import ClosedError, TinyMQError, UnreachableError
+from tinymq.errors import BrokerSilent, ClientError, ClosedError, DeadlineExceeded, TinyMQError
 from tinymq.limits import Limits
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import Message
@@ -28,7 +28,7 @@ from tinymq.wire.messages import Message
 class _Again:
     """A request that is repeated until its deadline."""
 
-    __slots__ = ("at", "attempt", "broker", "deadline", "done", "hold", "message")
+    __slots__ = ("at", "attempt", "broker", "deadline", "done", "hold", "message", "why")
 
     def __init__(
         self, message: Message, broker: int | None, deadline: float, hold: float, done: Done
@@ -40,6 +40,8 @@ class _Again:
         self.done = done
         self.attempt = 0
         self.at = inf
+        #: What the last attempt came to: says more than that time is up.
+        self.why: TinyMQError | None = None
 
 
 class Cluster:
@@ -158,7 +160,7 @@ class Cluster:
         if link is None:
             return self.metadata.leaderless(topic, partition)
         error = link.trouble
-        if isinstance(error, UnreachableError):
+        if isinstance(error, ClientError):
             return self.metadata.unreachable(topic, partition, error)
         return error
 
@@ -184,7 +186,8 @@ class Cluster:
         seed = self.seed
         if not seed.failing:
             return seed
-        up = (link for link in self._others.values() if link.phase is Phase.UP)
+        others = self._others.values()
+        up = (link for link in others if link.phase is Phase.UP and not link.failing)
         return next(up, seed)
 
     def say(self, text: str) -> None:
@@ -243,9 +246,14 @@ class Cluster:
         until = min(again.deadline, now + self.config.request_timeout_s + again.hold)
 
         def answered(reply: Any, payload: Bytes, error: TinyMQError | None, now: float) -> None:
-            if error is None or not may_repeat(error) or self.closed:
+            # Who says that a broker is silent has waited for it already.
+            final = isinstance(error, BrokerSilent)
+            if error is None or final or not may_repeat(error) or self.closed:
                 again.done(reply, payload, error, now)
                 return
+            if again.why is not None and isinstance(error, DeadlineExceeded):
+                error = again.why
+            again.why = error
             again.attempt += 1
             again.at = now + self._delay(again.attempt)
             if again.at >= again.deadline:

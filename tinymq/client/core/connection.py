@@ -46,6 +46,8 @@ Done = Callable[[Any, Bytes, TinyMQError | None, float], None]
 
 #: Bytes of the longest body before HELLO is answered.
 _FIRST_BODY: Final = DEFAULT_LIMITS.meta + 4
+#: Seconds of silence after which a missing answer speaks against the broker.
+UNHEARD_S: Final = 2.0
 #: Intervals of silence after which a peer is taken for dead.
 _SILENT_INTERVALS: Final = 3
 
@@ -79,6 +81,8 @@ class Connection:
         closed: Why it ended, or None.
         draining: The broker said that it will close.
         late: Answers that came after their request had ended.
+        unheard: A request ended without its answer, and nothing else has come for a
+            while, nor since: the broker may stand still.
     """
 
     def __init__(self, config: ClientConfig, now: float, session: bytes | None = None) -> None:
@@ -87,6 +91,7 @@ class Connection:
         self.closed: TinyMQError | None = None
         self.draining = False
         self.late = 0
+        self.unheard = False
         self._decoder = FrameDecoder(_FIRST_BODY)
         self._pending: dict[int, Pending] = {}
         self._last_id = 0
@@ -188,6 +193,7 @@ class Connection:
         """
         del self._pending[message_id]
         self._received = now
+        self.unheard = False
 
     def forget(self, message_id: int) -> None:
         """
@@ -216,6 +222,7 @@ class Connection:
                 with an error; the caller closes the link with it.
         """
         self._received = now
+        self.unheard = False
         if self.hello is None and data.startswith(b"HTTP/"):
             raise BadMagic(f"this is an HTTP port; clients connect to {DEFAULT_PORT}")
         for frame in self._decoder.feed(data):
@@ -357,6 +364,8 @@ class Connection:
                 "the broker did not answer HELLO in time; is this an HTTP port? "
                 f"Clients connect to {DEFAULT_PORT}"
             )
+        if ended and now - self._received >= UNHEARD_S:
+            self.unheard = True
         for request in ended:
             name = MessageType(request.type).name
             error = DeadlineExceeded(f"no answer to {name} within its deadline")

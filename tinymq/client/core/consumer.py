@@ -121,7 +121,7 @@ class ConsumerCore:
 
     def unassign(self, topic: str, partitions: Iterable[int] | None = None) -> None:
         """
-        Stop reading.
+        Stop reading; who waits is woken, as there may be nothing left to wait for.
 
         Args:
             topic: Name of the topic.
@@ -130,6 +130,7 @@ class ConsumerCore:
         self._whole.discard(topic)
         for cursor in self._chosen(topic, partitions):
             self.fetching.remove(cursor)
+        self._wake()
 
     def _put(self, info: TopicInfo, number: int, start: Place) -> Cursor:
         old = self.fetching.cursors.get((info.name, number))

@@ -21,6 +21,7 @@ from attrs import Factory, define, frozen
 from tinymq.client.core.address import Address
 from tinymq.client.core.config import LookupConfig
 from tinymq.errors import ClosedError, TinyMQError, UnreachableError
+from tinymq.names import valid_host
 
 #: Rounds about one topic are at least so many seconds apart, whatever goes wrong.
 _CALM_S: Final = 1.0
@@ -59,6 +60,8 @@ def read_nodes(result: Mapping[str, Any]) -> list[Node]:
     for row in result.get("nodes") or ():
         try:
             place = Address(str(row["host"]), int(row["port"]))
+            if not valid_host(place.host) or not 0 < place.port < 1 << 16:
+                continue
             found.append(Node(str(row["node"]), str(row["name"]), place, str(row.get("zone", ""))))
         except (KeyError, TypeError, ValueError, AttributeError):
             continue
@@ -277,7 +280,8 @@ class Directory:
         if subject.answers:
             subject.known = dict(subject.named)
             subject.fresh_until = now + self._config.refresh_s
-        pause = self._config.refresh_s if subject.answers else _CALM_S
+        # Who waits for the first node of a topic wants to hear of it soon.
+        pause = self._config.refresh_s if subject.answers and subject.known else _CALM_S
         if subject.again:
             subject.next_at = max(now, subject.began + _CALM_S)
         elif subject.watched > 0:

@@ -81,5 +81,4 @@ class Flights:
             error: Or why it is not.
             now: The time.
         """
-        flight.lane.answered(flight.batch, reply, error, now)
-        self._ledger.fire()
+        self._core.sending.returned(flight.lane, flight.batch, reply, error, now)

@@ -416,6 +416,8 @@ class Lane:
                 self._way.refresh(now)
         else:
             overdue = isinstance(error, DeadlineExceeded)
+            if overdue and self._why is None:
+                self._why = error
             self._give_up([batch], None if overdue else error)
 
     def _give_up(self, gone: list[Batch], error: TinyMQError | None) -> None:

@@ -135,11 +135,16 @@ class Link:
     @property
     def failing(self) -> bool:
         """Whether the broker was tried in vain since it last answered."""
-        return self._failures > 0 and self.phase is not Phase.UP
+        if self.phase is Phase.UP:
+            return self.connection is not None and self.connection.unheard
+        return self._failures > 0
 
     @property
     def trouble(self) -> TinyMQError | None:
         """Why the broker does not answer, while it is tried in vain."""
+        if self.failing and self.phase is Phase.UP:
+            places = ", ".join(map(str, self.addresses))
+            return DeadlineExceeded(f"the broker at {places} is connected and does not answer")
         return self._too_late() if self.failing else None
 
     def move(self, addresses: Sequence[Address], now: float) -> None:
@@ -248,11 +253,14 @@ class Link:
         connection = self.connection
         if connection is None:
             return
+        heard_again = connection.unheard
         try:
             connection.receive(data, now)
         except WireError as error:
             self.lost(error, now)
             return
+        if heard_again:
+            self._tell(now)
         if self.phase is Phase.GREETING and connection.hello is not None:
             self._greeted(connection.hello, now)
         self.flush()
@@ -314,11 +322,14 @@ class Link:
             self._network.hang_up(self)
             self._down(UnreachableError("connecting took too long"), now)
         elif self.connection is not None:
+            before = self.failing
             try:
                 self.connection.tick(now)
             except ConnectionLost as error:
                 self.lost(error, now)
             self.flush()
+            if self.failing and not before and self.phase is Phase.UP:
+                self._tell(now)
 
     def close(self, now: float) -> None:
         """

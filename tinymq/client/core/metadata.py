@@ -7,7 +7,7 @@ from typing import Any
 from attrs import frozen
 
 from tinymq.client.core.address import Address
-from tinymq.errors import NotLeader, TinyMQError, UnreachableError
+from tinymq.errors import ClientError, NotLeader, TinyMQError
 from tinymq.wire.messages import MetadataReply, error_from_meta
 
 
@@ -127,7 +127,7 @@ class MetadataCache:
             broker=self._last_leader(topic, partition),
         )
 
-    def unreachable(self, topic: str, partition: int, error: UnreachableError) -> UnreachableError:
+    def unreachable(self, topic: str, partition: int, error: ClientError) -> ClientError:
         """
         Make the error of a partition whose leader does not answer.
 

@@ -13,7 +13,7 @@ from tinymq.client.core.ledger import Ledger
 from tinymq.client.core.link import Link
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.routes import Route
-from tinymq.errors import TinyMQError, UnknownPartition, UnreachableError, UsageError
+from tinymq.errors import ClientError, TinyMQError, UnknownPartition, UsageError
 from tinymq.wire.frames import Bytes
 from tinymq.wire.header import MessageType
 from tinymq.wire.messages import Produce
@@ -95,16 +95,30 @@ class Sending:
             return
 
         def answered(reply: Any, _payload: Bytes, error: TinyMQError | None, now: float) -> None:
-            if isinstance(error, UnreachableError):
-                metadata = self._cluster.metadata
-                error = metadata.unreachable(lane.topic, lane.partition, error)
-            lane.answered(batch, reply, error, now)
-            self._ledger.fire()
+            self.returned(lane, batch, reply, error, now)
 
         meta = Produce(topic_id=lane.topic_id, partition=lane.partition, acks=self.acks).to_meta()
         link.request(
             MessageType.PRODUCE, meta, (data,), batch.deadline, answered, now, quiet=self.quiet
         )
+
+    def returned(
+        self, lane: Lane, batch: Batch, reply: Any, error: TinyMQError | None, now: float
+    ) -> None:
+        """
+        Take the answer to a batch; an error that no broker gave names the one that should have.
+
+        Args:
+            lane: Its lane.
+            batch: The batch.
+            reply: Where it is stored.
+            error: Or why it is not, as far as is known.
+            now: The time.
+        """
+        if isinstance(error, ClientError):
+            error = self._cluster.metadata.unreachable(lane.topic, lane.partition, error)
+        lane.answered(batch, reply, error, now)
+        self._ledger.fire()
 
     def clear(self, lane: Lane) -> bool:
         """

@@ -10,7 +10,7 @@ import pytest
 from twisted.logger import globalLogPublisher
 
 from tests.fakes.broker import LogKeeper
-from tinymq.service import ThreadBackground
+from tinymq.ground import ThreadBackground
 
 
 class Reactor:

@@ -1,0 +1,20 @@
+"""
+The operations of people and their programs, each once.
+
+What is said here of an operation makes its HTTP route, its part of the OpenAPI
+document, its command and the check of its role; `tinymq.operations` adds the
+method that carries it out. Knows no Twisted, since the command line reads it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tinymq.catalog.cluster import CLUSTER
+from tinymq.catalog.topics import TOPICS
+from tinymq.operation import Operation
+
+__all__ = ["PUBLIC"]
+
+#: Every public operation by its name.
+PUBLIC: Final[dict[str, Operation]] = {**TOPICS, **CLUSTER}

@@ -1,0 +1,157 @@
+"""The operations on topics."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tinymq.catalog.shapes import (
+    DRY_RUN,
+    MAYBE_WHOLE,
+    MORE,
+    PLAN,
+    SILENT,
+    TOPIC,
+    TOPIC_PLANNED,
+    TOPIC_ROW,
+    TOTAL,
+    TRUTH,
+    said,
+    several,
+)
+from tinymq.operation import (
+    AFTER,
+    BEFORE,
+    DRY,
+    FILTER,
+    LIMIT,
+    NUMBER,
+    PARTITION,
+    WHICH,
+    Http,
+    Operation,
+    Parameter,
+    table,
+)
+from tinymq.operation import TOPIC as TOPIC_ID
+from tinymq.wire.fields import mapping, narrowed, optional
+
+_SETTINGS: Final = narrowed(
+    mapping, additionalProperties={"type": ["string", "integer", "boolean", "null"]}
+)
+_PATH: Final = "/topics/{name}"
+_MADE: Final = (
+    Parameter(
+        "partitions",
+        optional(NUMBER),
+        default=None,
+        text="How many partitions; as the broker is set if not given.",
+    ),
+    Parameter(
+        "config",
+        _SETTINGS,
+        default={},
+        text="Settings by their dotted names, such as retention.ms; the others have defaults.",
+    ),
+)
+_ALTERED: Final = (
+    Parameter(
+        "partitions",
+        optional(NUMBER),
+        default=None,
+        text="How many partitions from now on; never fewer than now.",
+    ),
+    Parameter(
+        "config",
+        _SETTINGS,
+        default={},
+        text="Settings to change, by their dotted names; null returns one to its default.",
+    ),
+)
+
+#: By name.
+TOPICS: Final[dict[str, Operation]] = table(
+    Operation(
+        "topic.create",
+        "operator",
+        True,
+        (WHICH, *_MADE, DRY),
+        text="Make a topic; one that exists with the same settings is no error.",
+        http=Http("PUT", _PATH),
+        cli=("topic", "create"),
+        result={
+            "topic": {"anyOf": [TOPIC, TOPIC_PLANNED]},
+            "created": said(TRUTH, "Whether it was not there before."),
+            "dry_run": DRY_RUN,
+        },
+    ),
+    Operation(
+        "topic.alter",
+        "operator",
+        True,
+        (WHICH, TOPIC_ID, *_ALTERED, DRY),
+        text="Change settings of a topic, or add partitions.",
+        http=Http("PATCH", _PATH),
+        cli=("topic", "edit"),
+        result={
+            "topic": TOPIC,
+            "changes": said(
+                several({"type": "array", "minItems": 3, "maxItems": 3}),
+                "Rows of setting, old and new value.",
+            ),
+            "dry_run": DRY_RUN,
+        },
+    ),
+    Operation(
+        "topic.delete",
+        "admin",
+        True,
+        (WHICH, TOPIC_ID, DRY),
+        text="Remove a topic with all its records.",
+        http=Http("DELETE", _PATH),
+        cli=("topic", "rm"),
+        result={"plan": PLAN},
+    ),
+    Operation(
+        "topic.list",
+        "viewer",
+        False,
+        (FILTER, AFTER, LIMIT),
+        text="List topics in order of their names.",
+        http=Http("GET", "/topics"),
+        cli=("topic", "ls"),
+        result={"topics": several(TOPIC_ROW), "more": MORE, "total": TOTAL, "silent": SILENT},
+    ),
+    Operation(
+        "topic.info",
+        "viewer",
+        False,
+        (WHICH,),
+        text="Describe one topic with its partitions.",
+        http=Http("GET", _PATH),
+        cli=("topic", "info"),
+        result={"topic": TOPIC},
+    ),
+    Operation(
+        "topic.purge",
+        "admin",
+        True,
+        (WHICH, TOPIC_ID, PARTITION, *BEFORE, DRY),
+        text="Remove records of a topic: all, or those before a point; it can be undone a while.",
+        http=Http("POST", f"{_PATH}:purge"),
+        cli=("topic", "purge"),
+        result={
+            "plan": PLAN,
+            "undo_until_ms": said(MAYBE_WHOLE, "Until when it can be undone."),
+        },
+    ),
+    Operation(
+        "topic.undo_purge",
+        "admin",
+        True,
+        (WHICH, TOPIC_ID, PARTITION, DRY),
+        text="Bring back what the last purge took, while its window is open.",
+        http=Http("POST", f"{_PATH}:undo_purge"),
+        cli=("topic", "undo-purge"),
+        result={"topic": TOPIC, "dry_run": DRY_RUN},
+    ),
+)
