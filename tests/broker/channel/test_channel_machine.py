@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any, ClassVar
 
 import pytest
@@ -649,8 +650,11 @@ TestChannelMachine.settings = settings(
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _statistics() -> Iterator[None]:
-    """Print what was tried."""
+def _statistics(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Print what was tried; in the short form only where output is not captured."""
     ChannelMachine.done.clear()
     yield
-    print("\nchannel machine:", dict(sorted(ChannelMachine.done.items())))  # noqa: T201
+    text = ", ".join(f"{what} {many}" for what, many in sorted(ChannelMachine.done.items()))
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled() if LONG else nullcontext():
+        print(f"\nchannel machine: {text}")  # noqa: T201
