@@ -383,12 +383,9 @@ class ChannelMachine(RuleBasedStateMachine):
         self.model.seek(cursor, self.now, window)
         self.said("seeks")
 
-    @rule(really=RARELY)
-    def undo(self, really: bool) -> None:
+    @rule()
+    def undo(self) -> None:
         """Take the last seek back."""
-        if not really:
-            self.usual()
-            return
         possible = self.model.undo is not None
         told = self.steering.undo(self.now)
         assert (told is not None) == possible
