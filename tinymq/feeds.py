@@ -52,8 +52,10 @@ class LocalFeed:
         reporter, board = self._reporter, self._board
         since = board.generation(board.own)
         if since >= self._goal or boot_of(since) != boot_of(self._goal):
-            reporter.gather()
+            gathered = reporter.gather()
             self._goal = reporter.generation
+            if gathered > SLICE:
+                return True  # to number so many takes as long as a slice
         if since != self._goal:
             board.feed(board.own, reporter.take(since, SLICE))
         return board.generation(board.own) < self._goal

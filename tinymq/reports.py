@@ -105,10 +105,12 @@ class Reporter:
         """The last move that was numbered."""
         return self._boot << _SHIFT | self._count
 
-    def gather(self) -> None:
-        """Number what moved meanwhile."""
-        self._number([partition.key for partition in self._broker.moved])
+    def gather(self) -> int:
+        """Number what moved meanwhile, and tell how much that was."""
+        keys = [partition.key for partition in self._broker.moved]
+        self._number(keys)
         self._broker.moved.clear()
+        return len(keys)
 
     def _number(self, keys: Iterable[Key]) -> None:
         at, count = self._at, self._count

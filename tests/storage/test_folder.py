@@ -123,6 +123,17 @@ def test_clean_stop(tmp_path: Path, disk: FaultyDisk) -> None:
     folder.close()
 
 
+def test_a_start_that_is_given_up_on_a_full_disk(tmp_path: Path, disk: FaultyDisk) -> None:
+    """What cannot be written then is no error: the next start looks at the files."""
+    folder = DataFolder.open(str(tmp_path), disk)
+    disk.room = 0
+    folder.close()
+    disk.room = None
+    folder = DataFolder.open(str(tmp_path), disk)
+    assert not folder.clean
+    folder.close()
+
+
 def test_a_start_that_is_given_up(tmp_path: Path, disk: FaultyDisk) -> None:
     """Whoever opens a folder and no log leaves the last stop what it was."""
     DataFolder.open(str(tmp_path), disk).close()

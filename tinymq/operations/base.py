@@ -156,6 +156,22 @@ class Base:
                 failure.raiseException()  # type: ignore[attr-defined]
         return answers
 
+    async def _ask_alone(
+        self, broker_id: int, operation: str, arguments: Mapping[str, Any]
+    ) -> Result:
+        """
+        Ask one broker, whose answer is needed.
+
+        Raises:
+            BrokerSilent: It says nothing.
+            WireError: What it refused.
+        """
+        answers = await self._ask([broker_id], operation, arguments)
+        if broker_id in answers.silent:
+            name, why = self._broker_name(broker_id), answers.silent[broker_id]
+            raise BrokerSilent(f"{name} does not answer ({why})", broker=broker_id)
+        return answers.results[broker_id]
+
     def _known_silent(self, brokers: Collection[int]) -> dict[int, str]:
         """Say which of some brokers need not be waited for again, and why."""
         found = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from tinymq.catalog import PUBLIC
-from tinymq.errors import BrokerSilent
 from tinymq.meta.registry import BrokerInfo
 from tinymq.operation import Operation, Result, table
 from tinymq.operations.base import Answers, Base
@@ -70,11 +69,7 @@ class Brokers(Base):
     async def _one(self, broker: str | None, operation: str, **arguments: object) -> Result:
         """Ask one broker; without a name, the one of this process."""
         broker_id = self._broker.id if broker is None else self._named_broker(broker)
-        answers = await self._ask([broker_id], operation, arguments)
-        if broker_id in answers.silent:
-            name, why = self._broker_name(broker_id), answers.silent[broker_id]
-            raise BrokerSilent(f"{name} does not answer ({why})", broker=broker_id)
-        return answers.results[broker_id]
+        return await self._ask_alone(broker_id, operation, arguments)
 
 
 BROKER_OPERATIONS: Final[dict[str, Operation]] = table(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tinymq.catalog import PUBLIC
-from tinymq.errors import BrokerSilent, InvalidRequest
+from tinymq.errors import InvalidRequest
 from tinymq.operation import Operation, Result, table
 from tinymq.operations.base import Base
 
@@ -42,12 +42,7 @@ class Clients(Base):
         return {"client": client, "dry_run": dry_run}
 
     async def _at(self, broker: str, operation: str, **arguments: Any) -> Result:
-        broker_id = self._named_broker(broker)
-        answers = await self._ask([broker_id], operation, arguments)
-        if broker_id in answers.silent:
-            name, why = self._broker_name(broker_id), answers.silent[broker_id]
-            raise BrokerSilent(f"{name} does not answer ({why})", broker=broker_id)
-        return answers.results[broker_id]
+        return await self._ask_alone(self._named_broker(broker), operation, arguments)
 
 
 def _order(row: Result) -> tuple[bool, str, int, int]:

@@ -19,7 +19,7 @@ class Lookups(Base):
     A directory of brokers that are nobody's members.
 
     Each tells every lookup server it was told of which topics it has; a client
-    asks all of them, and goes to the brokers themselves (seed S3, nsqlookupd).
+    asks all of them, and goes to the brokers themselves (as with nsqlookupd).
     """
 
     def announce(self, caller: Caller, **told: Any) -> Result:

@@ -12,6 +12,7 @@ from tinymq.meta.registry import Topic
 from tinymq.node.partitions import Rows, check_partition, nothing_to_undo
 from tinymq.operation import WHICH, Operation, Result, table
 from tinymq.operations.base import Answers, Base, only_one
+from tinymq.stats import PartitionReport
 
 
 class Topics(Base):
@@ -177,24 +178,26 @@ class Topics(Base):
 
     def _rows(self, topic: Topic, answers: Answers) -> Rows:
         known = answers.rows
-        return [
-            {
-                **(known.get(index) or self._missing(topic, index, answers)),
-                "leader": self._broker_name(leader),
-                "leader_id": leader,
-            }
-            for index, leader in enumerate(topic.leaders)
-        ]
+        places = None
+        if len(known) < topic.partitions and self.board is not None:
+            places = self.board.places(topic)
+        rows = []
+        for index, leader in enumerate(topic.leaders):
+            row = known.get(index)
+            if row is None:
+                report = None if places is None else places[index].report
+                row = self._missing(index, leader, answers, report)
+            rows.append({**row, "leader": self._broker_name(leader), "leader_id": leader})
+        return rows
 
-    def _missing(self, topic: Topic, index: int, answers: Answers) -> Result:
+    def _missing(
+        self, index: int, leader: int, answers: Answers, report: PartitionReport | None
+    ) -> Result:
         """Describe a partition whose leader says nothing, as it was when that was heard last."""
-        leader = topic.leaders[index]
         name, why = self._broker_name(leader), answers.silent.get(leader)
         reason = f"{name} does not answer: {why}" if why else f"{name} has not opened it yet"
-        facts: Result = dict.fromkeys(("start", "end", "bytes", "oldest_ms", "newest_ms"))
-        if self.board is not None:
-            report = self.board.places(topic)[index].report
-            facts = {name: getattr(report, name) for name in facts}
+        names = ("start", "end", "bytes", "oldest_ms", "newest_ms")
+        facts = {name: report and getattr(report, name) for name in names}
         return {"partition": index, **facts, "dropped": 0, "state": "offline", "reason": reason}
 
     def _plan(self, topic: Topic, answers: Answers, *, dry_run: bool) -> Result:

@@ -163,7 +163,10 @@ class DataFolder:
             if clean:
                 self._mark_clean(checkpoints or {})
             elif self._marker is not None:  # a start that was given up changed nothing
-                self.disk.replace_file(self._at("clean"), self._marker)
+                marker, self._marker = self._marker, None
+                # Without it the next start looks at the files, which does no harm.
+                with contextlib.suppress(OSError, StorageError):
+                    self.disk.replace_file(self._at("clean"), marker)
         finally:
             self.files.close()
             self.disk.release()

@@ -1,0 +1,35 @@
+"""One consumer of a channel, as a broker sees it over all of its partitions."""
+
+from __future__ import annotations
+
+from tinymq.broker.channel.credit import Credit
+
+
+class Consumer:
+    """
+    A subscription of a session to a channel.
+
+    Args:
+        name: Made of session and subscription, so the same after a reconnect.
+        window: How many messages it wants in flight at most.
+
+    Attributes:
+        in_flight: What it holds, in all partitions of this broker.
+        ready: Whether its link takes more just now.
+        empties: For whose sake it is given nothing by others until it holds
+            nothing: a message of a partition must be given out alone.
+    """
+
+    __slots__ = ("credit", "empties", "in_flight", "name", "ready")
+
+    def __init__(self, name: str, window: int) -> None:
+        self.name = name
+        self.credit = Credit(window)
+        self.in_flight = 0
+        self.ready = True
+        self.empties: object | None = None
+
+    @property
+    def room(self) -> int:
+        """How many messages to send now."""
+        return self.credit.usable(self.in_flight) if self.ready else 0

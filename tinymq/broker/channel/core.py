@@ -1,0 +1,55 @@
+"""What all parts of a channel share: its policy, its places, and what it writes down."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tinymq.broker.channel.counts import Counters
+from tinymq.broker.channel.entries import Entry
+from tinymq.broker.channel.ledger import Journal
+from tinymq.broker.channel.looking import Looking
+from tinymq.broker.channel.moves import apply
+from tinymq.broker.channel.places import Places
+from tinymq.broker.channel.policy import ChannelPolicy
+
+#: Most messages below the cursor that are not settled.
+LOOK_AHEAD: Final = 100_000
+
+
+class Core:
+    """
+    The middle of a channel on one partition.
+
+    Args:
+        policy: How it treats its messages.
+        places: Where its messages are.
+
+    Attributes:
+        journal: What is to be written to the ledger.
+        counters: What it did since the broker started.
+        looking: What is known about messages that must be looked at.
+    """
+
+    def __init__(self, policy: ChannelPolicy, places: Places) -> None:
+        self.policy = policy
+        self.places = places
+        self.journal = Journal()
+        self.counters = Counters()
+        self.looking = Looking(places, policy)
+
+    def move(self, now: int, who: str, entry: Entry) -> None:
+        """
+        Make a move and write it down.
+
+        Args:
+            now: The time.
+            who: The consumer that it is about, or nobody.
+            entry: The move.
+        """
+        self.journal.of(now, who).append(entry)
+        apply(self.places, now, who, entry)
+
+    @property
+    def room(self) -> int:
+        """How many more messages may be unsettled below the cursor."""
+        return LOOK_AHEAD - self.places.unsettled

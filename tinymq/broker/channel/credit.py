@@ -1,0 +1,72 @@
+"""
+Credit: how many messages a consumer takes from one broker, for all partitions together.
+
+The consumer says how many messages may have been delivered to it up to now, in
+all; the broker counts what it delivered. Both only rise, so a message that says
+it twice, or too late, changes nothing, and nothing can be miscounted.
+"""
+
+from __future__ import annotations
+
+
+class Credit:
+    """
+    The window of one subscription.
+
+    Args:
+        window: How many messages its consumer wants in flight at most.
+
+    Attributes:
+        granted: How many messages may have been delivered, in all.
+        delivered: How many were.
+    """
+
+    __slots__ = ("delivered", "granted", "window")
+
+    def __init__(self, window: int) -> None:
+        self.window = window
+        self.granted = window
+        self.delivered = 0
+
+    @property
+    def left(self) -> int:
+        """How many messages may be delivered now."""
+        return self.granted - self.delivered
+
+    def grant(self, granted: int) -> bool:
+        """
+        Let more be delivered.
+
+        Args:
+            granted: How many in all; what was granted before is not taken back.
+
+        Returns:
+            Whether that is more than before.
+        """
+        more = granted > self.granted
+        if more:
+            self.granted = granted
+        return more
+
+    def usable(self, in_flight: int) -> int:
+        """
+        Return how many messages are worth sending now.
+
+        A few would be a frame of their own, and so would the next few: under a
+        quarter of the window it is better to wait, unless nothing is in flight
+        that would bring more credit.
+
+        Args:
+            in_flight: Messages that the consumer has not settled.
+        """
+        left = self.left
+        return left if left * 4 >= self.window or not in_flight else 0
+
+    def use(self, count: int) -> None:
+        """
+        Count a delivery.
+
+        Args:
+            count: How many messages.
+        """
+        self.delivered += count

@@ -1,0 +1,34 @@
+"""
+The kinds of entries in the ledger of a channel.
+
+An entry is a tuple of a kind and its facts: the arguments of the move that it
+stands for, in `tinymq.broker.channel.moves`. Kinds are never given another
+meaning.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+#: Kinds of entries, by their first item.
+LEASE: Final = 0
+TAKE: Final = 1
+FINISH: Final = 2
+BACK: Final = 3
+WAIT: Final = 4
+DOOM: Final = 5
+DISCARD: Final = 6
+BURY: Final = 7
+SKIP: Final = 8
+TRIM: Final = 9
+PASS: Final = 10
+ADMIT: Final = 11
+SEEK: Final = 12
+UNDO: Final = 13
+PAUSE: Final = 14
+POLICY: Final = 15
+#: A FINISH of a single message, by the number of its bit: the most frequent of all.
+ONE: Final = 16
+
+#: A kind, and what belongs to it.
+Entry: TypeAlias = tuple[Any, ...]

@@ -1,0 +1,504 @@
+"""
+Where each message of a channel is: the state, and the moves between its places.
+
+::
+
+     settled | ready | in flight | waiting | parked | doomed      not given out yet
+    ---------------------------------------------------------|--------------------->
+                                                           cursor
+
+Below the cursor every message is in exactly one place, and what is in none is
+settled; above it a message is new unless it was settled ahead. Each move is
+one entry of the ledger, and making the moves of its entries again is the only way
+in which a restarted broker gets its state back: what happened and what is read again cannot differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+from typing import Any, NamedTuple, TypeAlias
+
+from tinymq.broker.channel.history import NEW, History, Stretch, Stretches
+from tinymq.broker.channel.lease import WHOLE, Lease, Losses
+from tinymq.broker.channel.order import KeyOrder
+from tinymq.broker.channel.runs import Run, Runs, cut, runs_in
+
+#: When it is due, the offset of bit 0, which offsets, what they have been through.
+Waiting: TypeAlias = tuple[int, int, int, History]
+
+
+class Doom(NamedTuple):
+    """
+    Messages that were given up: they go to the dead-letter topic, then are settled.
+
+    Attributes:
+        number: The sequence of the first one among all that this channel gave
+            up here; as an idempotent producer the channel writes none twice.
+        base: The offset of bit 0, which is set.
+        bits: Which offsets.
+        reason: One word.
+        text: What the consumer said, if it did.
+        history: What they have been through.
+        time: When they were given up.
+    """
+
+    number: int
+    base: int
+    bits: int
+    reason: str
+    text: str
+    history: History
+    time: int
+
+
+class Undo(NamedTuple):
+    """
+    What a seek changed.
+
+    Attributes:
+        skipped: What it settled.
+        revived: What was settled and came back by it.
+        until: Until when it can be taken back.
+    """
+
+    skipped: tuple[Stretch, ...]
+    revived: tuple[Run, ...]
+    until: int
+
+
+class Holder:
+    """What one consumer holds."""
+
+    __slots__ = ("alone", "held", "leases")
+
+    def __init__(self) -> None:
+        self.leases: dict[int, None] = {}
+        #: Messages, in all leases.
+        self.held = 0
+        #: Whether it is a message given out alone: all that it holds, to the end.
+        self.alone = False
+
+
+class Places:
+    """
+    The state of a channel on one partition.
+
+    Args:
+        start: The first offset that it gives out.
+
+    Attributes:
+        cursor: The next offset that was not given out yet.
+        ahead: What is settled at or behind the cursor.
+        hidden: What will never be given out, as those who looked ahead said; not kept.
+        ready: What was given out before, or stood aside, and may be given out.
+        leases: What is in flight.
+        waiting: A heap of what comes back later.
+        doomed: What is on its way to the dead-letter topic, by its first offset.
+        holders: What each consumer holds.
+        losses: Which leases ended without being settled.
+        undo: What the last seek changed.
+        order: The index of keys, while it is needed and complete.
+    """
+
+    def __init__(self, start: int = 0) -> None:
+        self.cursor = start
+        self.ahead = Runs()
+        self.hidden = Runs()
+        self.ready = Stretches()
+        self.leases: dict[int, Lease] = {}
+        self.in_flight = 0
+        self.waiting: list[Waiting] = []
+        self.delayed = 0
+        self.doomed: dict[int, Doom] = {}
+        self.dooming = 0
+        #: How many messages were ever given up.
+        self.given_up = 0
+        self.holders: dict[str, Holder] = {}
+        self.losses = Losses()
+        self.newest_lease = 0
+        self.undo: Undo | None = None
+        self.paused = False
+        self.policy: dict[str, Any] | None = None
+        self.order: KeyOrder | None = None
+
+    @property
+    def unsettled(self) -> int:
+        """How many messages below the cursor are not settled, but for those given up."""
+        parked = self.order.parked.count if self.order is not None else 0
+        return self.ready.count + self.in_flight + self.delayed + parked
+
+    @property
+    def floor(self) -> int:
+        """The offset below which everything is settled, so that nothing of it is needed."""
+        lowest = [self.cursor]
+        lowest += (
+            lease.base + (lease.bits & -lease.bits).bit_length() - 1
+            for lease in self.leases.values()
+        )
+        lowest += (base for _, base, _, _ in self.waiting)
+        lowest += self.doomed
+        if self.ready:
+            lowest.append(self.ready.first)
+        if self.order is not None and self.order.parked:
+            lowest.append(self.order.parked.first)
+        if self.undo is not None:
+            lowest += (start for start, _, _ in self.undo.skipped)
+        return min(lowest)
+
+    # --- giving out ----------------------------------------------------------
+
+    def lease(  # noqa: PLR0913, PLR0917 - as it stands in the ledger
+        self,
+        now: int,
+        who: str,
+        lease_id: int,
+        base: int,
+        bits: int,
+        deliveries: int,
+        failures: int,
+        alone: int,
+        term: int,
+    ) -> None:
+        """Give messages to a consumer; fewer bits than none stand for so many in a row."""
+        if bits < 0:
+            bits = (1 << -bits) - 1
+        self._claim(base, bits)
+        history = NEW if not deliveries else History(deliveries, failures, alone != 0)
+        self.leases[lease_id] = Lease(lease_id, who, base, bits, history, now + term)
+        self.losses.issued(self.newest_lease, lease_id)
+        self.newest_lease = max(self.newest_lease, lease_id)
+        holder = self.holders.get(who)
+        if holder is None:
+            holder = self.holders[who] = Holder()
+        holder.leases[lease_id] = None
+        count = bits.bit_count()
+        holder.held += count
+        self.in_flight += count
+        holder.alone = alone != 0
+        if self.order is not None:
+            self.order.fly(who, base, bits)
+
+    def take(self, now: int, who: str, base: int, bits: int) -> None:
+        """Give messages to a consumer and settle them by that."""
+        if bits < 0:
+            bits = (1 << -bits) - 1
+        self._claim(base, bits)
+        if self.order is not None:
+            self.order.gone(base, bits)
+
+    def _claim(self, base: int, bits: int) -> None:
+        """Take messages from where they are: from beyond the cursor, or from those ready."""
+        if base >= self.cursor:
+            self.pass_to(0, "", base + bits.bit_length())
+            return
+        for start, end in runs_in(base, bits):
+            found = sum(behind - first for first, behind, _ in self.ready.remove(start, end))
+            if found < end - start:
+                # Read again: its time had come when it was given out.
+                self._take_waiting(start, end)
+
+    def pass_to(self, now: int, who: str, cursor: int) -> None:
+        """Move the cursor; what it passes is settled unless it is put somewhere."""
+        if self.ahead:
+            self.ahead.remove(self.cursor, cursor)
+        if self.hidden:
+            self.hidden.remove(self.cursor, cursor)
+        self.cursor = cursor
+
+    def admit(self, now: int, who: str, end: int, hidden: Iterable[int]) -> None:
+        """Move the cursor and let what it passes be ready, but for what is hidden."""
+        edges = iter(hidden)
+        for start, behind in zip(edges, edges, strict=True):
+            self.ahead.add(start, behind)
+        fresh = list(self.ahead.missing(self.cursor, end))
+        self.pass_to(now, who, end)
+        for start, behind in fresh:
+            self.put_ready(start, behind, NEW)
+
+    # --- coming back ---------------------------------------------------------
+
+    def finish(self, now: int, who: str, lease_id: int, bits: int = WHOLE) -> None:
+        """Settle messages in flight."""
+        lease = self.leases.get(lease_id)
+        if lease is not None:
+            self.settle(lease, bits)
+
+    def finish_one(self, now: int, who: str, lease_id: int, bit: int) -> None:
+        """Settle a single message in flight."""
+        self.finish(now, who, lease_id, 1 << bit)
+
+    def settle(self, lease: Lease, bits: int) -> int:
+        """
+        Settle messages in flight.
+
+        Args:
+            lease: A lease that is held.
+            bits: Which of its messages.
+
+        Returns:
+            Those that were not settled before.
+        """
+        hit = self._land(lease, bits)
+        if self.order is not None:
+            self.order.gone(lease.base, hit)
+        return hit
+
+    def _land(self, lease: Lease, bits: int) -> int:
+        """Take messages out of a lease; it ends with its last one."""
+        held = lease.bits
+        hit = held & bits
+        count = hit.bit_count()
+        holder = self.holders[lease.holder]
+        if hit == held:
+            lease_id = lease.lease_id
+            del self.leases[lease_id], holder.leases[lease_id]
+            if not holder.leases:
+                del self.holders[lease.holder]
+        else:
+            lease.bits = held ^ hit
+        holder.held -= count
+        self.in_flight -= count
+        if self.order is not None:
+            self.order.land(lease.base, hit)
+        return hit
+
+    def _leave(self, lease_id: int, bits: int, lost: int) -> tuple[int, int]:
+        """Take messages from a lease, and remember it if that is news to the holder."""
+        lease = self.leases.get(lease_id)
+        if lease is None:
+            return 0, 0
+        hit = self._land(lease, bits)
+        if lost:
+            self.losses.add(lease_id, hit)
+        return lease.base, hit
+
+    def back(  # noqa: PLR0913, PLR0917 - as it stands in the ledger
+        self,
+        now: int,
+        who: str,
+        lease_id: int,
+        bits: int,
+        lost: int,
+        deliveries: int,
+        failures: int,
+        alone: int,
+    ) -> None:
+        """Let messages in flight be ready again."""
+        base, hit = self._leave(lease_id, bits, lost)
+        history = History(deliveries, failures, alone != 0)
+        for start, end in runs_in(base, hit):
+            self.put_ready(start, end, history)
+
+    def wait(  # noqa: PLR0913, PLR0917 - as it stands in the ledger
+        self,
+        now: int,
+        who: str,
+        lease_id: int,
+        bits: int,
+        lost: int,
+        deliveries: int,
+        failures: int,
+        alone: int,
+        delay: int,
+    ) -> None:
+        """Let messages in flight come back later."""
+        base, hit = self._leave(lease_id, bits, lost)
+        if not hit:
+            return
+        self.put_waiting((now + delay, base, hit, History(deliveries, failures, alone != 0)))
+
+    def put_waiting(self, group: Waiting) -> None:
+        """
+        Let messages wait.
+
+        Args:
+            group: When they are due, which they are, and their history.
+        """
+        due, base, bits, history = group
+        # The first bit is set, so that no two groups have the same base.
+        low = (bits & -bits).bit_length() - 1
+        heappush(self.waiting, (due, base + low, bits >> low, history))
+        self.delayed += bits.bit_count()
+        if self.order is not None:
+            self.order.delay(base, bits)
+
+    def put_ready(self, start: int, end: int, history: History) -> None:
+        """
+        Let messages be given out.
+
+        Args:
+            start: The first of them.
+            end: The offset behind the last.
+            history: What they have been through.
+        """
+        self.ready.put(start, end, history)
+        if self.order is not None:
+            self.order.ready(start, end)
+
+    def wake(self, now: int) -> None:
+        """
+        Let those be ready whose time has come; this needs no entry, for the time is known.
+
+        Args:
+            now: The time.
+        """
+        while self.waiting and self.waiting[0][0] <= now:
+            _, base, bits, history = heappop(self.waiting)
+            self.delayed -= bits.bit_count()
+            freed = [] if self.order is None else self.order.wake(base, bits)
+            for start, end in runs_in(base, bits):
+                self.put_ready(start, end, history)
+            for offset, past in freed:
+                self.put_ready(offset, offset + 1, past)
+
+    def waits(self, start: int, end: int) -> list[Stretch]:
+        """
+        Return what waits of a run.
+
+        Args:
+            start: First offset.
+            end: Offset behind the last.
+        """
+        return [
+            (first, behind, history)
+            for _, base, bits, history in self.waiting
+            for first, behind in runs_in(base, cut(base, bits, start, end))
+        ]
+
+    def _take_waiting(self, start: int, end: int) -> list[Stretch]:
+        """Take out what waits of a run."""
+        kept: list[Waiting] = []
+        taken: list[Stretch] = []
+        for due, base, bits, history in self.waiting:
+            hit = cut(base, bits, start, end)
+            taken += ((first, behind, history) for first, behind in runs_in(base, hit))
+            left = bits ^ hit
+            if left:
+                low = (left & -left).bit_length() - 1
+                kept.append((due, base + low, left >> low, history))
+        if taken:
+            heapify(kept)
+            self.waiting = kept
+            self.delayed -= sum(behind - first for first, behind, _ in taken)
+        return taken
+
+    # --- giving up -------------------------------------------------------------
+
+    def doom(  # noqa: PLR0913, PLR0917 - as it stands in the ledger
+        self,
+        now: int,
+        who: str,
+        lease_id: int,
+        bits: int,
+        lost: int,
+        deliveries: int,
+        failures: int,
+        reason: str,
+        text: str,
+    ) -> None:
+        """Give up messages in flight."""
+        base, hit = self._leave(lease_id, bits, lost)
+        if hit:
+            self._put_doomed(now, base, hit, reason, text, History(deliveries, failures, False))
+
+    def discard(  # noqa: PLR0913, PLR0917 - as it stands in the ledger
+        self, now: int, who: str, start: int, end: int, reason: str, deliveries: int, failures: int
+    ) -> None:
+        """Give up a run of messages that are not in flight and have the same history."""
+        if start < self.cursor:
+            self.take_out(start, end)
+        else:
+            self.ahead.add(start, end)
+        history = History(deliveries, failures, False)
+        self._put_doomed(now, start, (1 << (end - start)) - 1, reason, "", history)
+
+    def _put_doomed(
+        self, now: int, base: int, bits: int, reason: str, text: str, history: History
+    ) -> None:
+        low = (bits & -bits).bit_length() - 1
+        count = bits.bit_count()
+        self.doomed[base + low] = Doom(
+            self.given_up, base + low, bits >> low, reason, text, history, now
+        )
+        self.given_up += count
+        self.dooming += count
+        if self.order is not None:
+            self.order.gone(base, bits)
+
+    def bury(self, now: int, who: str, base: int) -> None:
+        """Settle messages that are in the dead-letter topic now."""
+        doom = self.doomed.pop(base, None)
+        if doom is not None:
+            self.dooming -= doom.bits.bit_count()
+
+    # --- steering ----------------------------------------------------------------
+
+    def gather(self) -> None:
+        """Let parked messages be ready: before a change that the index of keys does not follow."""
+        if self.order is not None:
+            for start, end, history in list(self.order.parked):
+                self.order.parked.remove(start, end)
+                self.ready.put(start, end, history)
+
+    def take_out(self, start: int, end: int) -> list[Stretch]:
+        """
+        Take out what is ready, parked or waiting of a run.
+
+        Args:
+            start: First offset.
+            end: Offset behind the last.
+        """
+        self.gather()
+        taken = self.ready.remove(start, end) + self._take_waiting(start, end)
+        if self.order is not None:
+            self.order.rebuild(self)
+        return taken
+
+    def skip(self, now: int, who: str, start: int, end: int) -> None:
+        """Settle a run wherever it is, but for what is in flight or given up."""
+        self.take_out(start, end)
+        self.ahead.add(max(start, self.cursor), end)
+
+    def trim(self, now: int, who: str, start: int) -> None:
+        """Settle all that lies below an offset, for it exists no more; but for what is given up."""
+        self.drop_leases(0, start)
+        if start > self.cursor:
+            self.pass_to(now, who, start)
+        self.take_out(0, start)
+        if self.undo is not None:
+            skipped = tuple((max(a, start), b, h) for a, b, h in self.undo.skipped if b > start)
+            self.undo = self.undo._replace(skipped=skipped)
+
+    def drop_leases(self, start: int, end: int) -> None:
+        """
+        Settle what is in flight of a run, to the loss of its holders.
+
+        Args:
+            start: First offset.
+            end: Offset behind the last.
+        """
+        for lease in list(self.leases.values()):
+            hit = cut(lease.base, lease.bits, start, end)
+            if hit:
+                self.losses.add(lease.lease_id, self._land(lease, hit))
+
+    def open(self) -> list[Stretch]:
+        """Everything below the cursor that is not settled, in order."""
+        found = [*self.ready]
+        if self.order is not None:
+            found += self.order.parked
+        for _, base, bits, history in self.waiting:
+            found += ((start, end, history) for start, end in runs_in(base, bits))
+        for lease in self.leases.values():
+            past = lease.history._replace(deliveries=lease.history.deliveries + 1)
+            found += ((start, end, past) for start, end in runs_in(lease.base, lease.bits))
+        return sorted(found)
+
+    def pause(self, now: int, who: str, paused: int) -> None:
+        """Give out nothing, or go on."""
+        self.paused = bool(paused)
+
+    def alter(self, now: int, who: str, policy: dict[str, Any]) -> None:
+        """Note the policy in force."""
+        self.policy = policy

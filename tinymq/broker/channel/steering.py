@@ -1,0 +1,300 @@
+"""What people, retention and time do with a channel, beside its consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from tinymq.broker.channel.entries import BURY, DISCARD, PAUSE, POLICY, SEEK, SKIP, TRIM, UNDO
+from tinymq.broker.channel.history import Stretch
+from tinymq.broker.channel.lease import MOST_SPANNED, Lost
+from tinymq.broker.channel.picking import fresh
+from tinymq.broker.channel.places import Doom
+from tinymq.broker.channel.policy import ChannelPolicy, Given
+from tinymq.broker.channel.runs import Run, runs_in
+from tinymq.broker.channel.seeking import difference
+from tinymq.broker.channel.state import Channel
+
+#: Milliseconds in which a seek can be taken back.
+UNDO_MS: Final = 600_000
+
+
+class Preview(NamedTuple):
+    """
+    What a seek would do.
+
+    Attributes:
+        skipped: Messages that would be settled by it.
+        revived: Settled messages that would come again.
+        lost: Messages in flight that their consumers would lose.
+    """
+
+    skipped: int
+    revived: int
+    lost: int
+
+
+class Steering:
+    """
+    The other side of a channel.
+
+    Args:
+        channel: The channel.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._handed: set[int] = set()
+
+    # --- the policy, and pausing -------------------------------------------------
+
+    def alter(self, given: Mapping[str, Given], now: int) -> ChannelPolicy:
+        """
+        Change the policy.
+
+        Args:
+            given: Dotted names and values.
+            now: The time.
+
+        Returns:
+            The new policy.
+
+        Raises:
+            InvalidRequest: It does not fit; nothing was changed.
+        """
+        channel = self._channel
+        new = channel.policy.altered(given)
+        channel.move(now, "", (POLICY, new.to_mapping()))
+        old, channel.policy = channel.policy, new
+        if (old.order, old.filter) != (new.order, new.filter):
+            channel.looking.begin(new)
+        return new
+
+    def pause(self, paused: bool, now: int) -> None:
+        """
+        Give out nothing, or go on; settles are taken all the same.
+
+        Args:
+            paused: Which.
+            now: The time.
+        """
+        if self._channel.places.paused != paused:
+            self._channel.move(now, "", (PAUSE, int(paused)))
+
+    # --- seeking -------------------------------------------------------------------
+
+    def preview(self, cursor: int) -> Preview:
+        """
+        Tell what a seek would do.
+
+        Args:
+            cursor: Where it would go.
+        """
+        places = self._channel.places
+        skipped, revived = difference(places, cursor)
+        return Preview(
+            sum(end - start for start, end, _ in skipped),
+            sum(end - start for start, end in revived),
+            places.in_flight,
+        )
+
+    def seek(self, cursor: int, now: int, window: int = UNDO_MS) -> list[Lost]:
+        """
+        Begin anew at an offset: what lies before is settled, what lies behind comes again.
+
+        Args:
+            cursor: Where; at most the end of what is visible.
+            now: The time.
+            window: Milliseconds in which it can be taken back.
+
+        Returns:
+            Who is to be told what it lost.
+        """
+        held = self._all_held()
+        self._channel.move(now, "", (SEEK, cursor, window))
+        self._channel.looking.begin(self._channel.policy)
+        return held
+
+    def empty(self, end: int, now: int, window: int = UNDO_MS) -> list[Lost]:
+        """
+        Settle everything.
+
+        Args:
+            end: Offset behind the last message that is visible.
+            now: The time.
+            window: Milliseconds in which it can be taken back.
+        """
+        return self.seek(end, now, window)
+
+    def undo(self, now: int) -> list[Lost] | None:
+        """
+        Take the last seek back; what was settled since then stays settled.
+
+        Args:
+            now: The time.
+
+        Returns:
+            Who is to be told what it lost, or None if it is too late.
+        """
+        undo = self._channel.places.undo
+        if undo is None or undo.until <= now:
+            return None
+        before = self._all_held()
+        self._channel.move(now, "", (UNDO,))
+        self._channel.looking.begin(self._channel.policy)
+        return self._gone(before)
+
+    def _all_held(self) -> list[Lost]:
+        leases = self._channel.places.leases.values()
+        return [Lost(lease.holder, lease.lease_id, lease.bits) for lease in leases]
+
+    def _gone(self, before: list[Lost]) -> list[Lost]:
+        """Return what is not held any more of what was."""
+        leases = self._channel.places.leases
+        left = ((one, leases.get(one.lease_id)) for one in before)
+        gone = (
+            one._replace(bits=one.bits & ~(0 if lease is None else lease.bits))
+            for one, lease in left
+        )
+        return [one for one in gone if one.bits]
+
+    # --- messages that will never be given out ---------------------------------------
+
+    def skip(self, start: int, end: int, now: int) -> None:
+        """
+        Settle what does not exist, wherever it is; in flight it is found out by itself.
+
+        Args:
+            start: The first offset.
+            end: The offset behind the last.
+            now: The time.
+        """
+        self._channel.move(now, "", (SKIP, start, end))
+        self._channel.counters.skipped += end - start
+
+    def trim(self, start: int, now: int) -> list[Lost]:
+        """
+        Settle everything below the start of the log, even what is in flight.
+
+        Args:
+            start: The new start.
+            now: The time.
+
+        Returns:
+            Who is to be told what it lost.
+        """
+        places = self._channel.places
+        if places.floor >= start:
+            return []
+        before = self._all_held()
+        unsettled = places.unsettled + places.dooming
+        ahead = sum(b - a for a, b, _ in fresh(places, start))
+        self._channel.move(now, "", (TRIM, start))
+        gone = unsettled - places.unsettled - places.dooming
+        self._channel.counters.skipped += gone + ahead
+        return self._gone(before)
+
+    def discard(self, start: int, end: int, reason: str, now: int) -> list[Run]:
+        """
+        Give messages up that nobody holds, as when their time to live is over.
+
+        Args:
+            start: The first offset.
+            end: The offset behind the last.
+            reason: One word for the dead-letter topic.
+            now: The time.
+
+        Returns:
+            What is in flight, and may have to be given up when it comes back.
+        """
+        places = self._channel.places
+        kept = places.order.parked.within(start, end) if places.order is not None else ()
+        found = [*places.ready.within(start, end), *kept]
+        found += (row for row in places.waits(start, end))
+        found += (
+            (max(start, first), min(end, behind), history)
+            for first, behind, history in fresh(places, max(end, places.cursor))
+            if behind > start
+        )
+        self._discard(sorted(found), reason, now)
+        return sorted(
+            (max(start, first), min(end, behind))
+            for lease in places.leases.values()
+            for first, behind in runs_in(lease.base, lease.bits)
+            if first < end and behind > start
+        )
+
+    def _discard(self, stretches: list[Stretch], reason: str, now: int) -> None:
+        for start, end, history in stretches:
+            for first in range(start, end, MOST_SPANNED):
+                behind = min(end, first + MOST_SPANNED)
+                counts = (history.deliveries, history.failures)
+                self._channel.move(now, "", (DISCARD, first, behind, reason, *counts))
+                self._channel.counters.given_up += behind - first
+
+    def excess(self, end: int) -> int:
+        """
+        Return by how many messages the channel is longer than it may be.
+
+        Args:
+            end: Offset behind the last message that is visible.
+        """
+        longest = self._channel.policy.max_length
+        if longest is None:
+            return 0
+        places = self._channel.places
+        length = sum(behind - start for start, behind, _ in fresh(places, end))
+        return max(0, length + places.unsettled - longest)
+
+    def shorten(self, end: int, now: int) -> int:
+        """
+        Give up the oldest messages that are too many, if the policy is to do so.
+
+        Args:
+            end: Offset behind the last message that is visible.
+            now: The time.
+
+        Returns:
+            How many messages are still too many; producers are refused.
+        """
+        excess = self.excess(end)
+        if not excess or self._channel.policy.overflow == "refuse":
+            return excess
+        places = self._channel.places
+        chosen: list[Stretch] = []
+        for start, behind, history in [*places.ready, *fresh(places, end)]:
+            if excess:
+                stop = min(behind, start + excess)
+                chosen.append((start, stop, history))
+                excess -= stop - start
+        self._discard(chosen, "length", now)
+        return excess
+
+    # --- dead letters ------------------------------------------------------------------
+
+    def dead_letters(self) -> list[Doom]:
+        """Return what is to be appended to the dead-letter topic, each once, in this order."""
+        doomed = self._channel.places.doomed.values()
+        found = sorted(doom for doom in doomed if doom.base not in self._handed)
+        self._handed.update(doom.base for doom in found)
+        return found
+
+    def buried(self, doom: Doom, now: int) -> None:
+        """
+        Settle messages: they are in the dead-letter topic.
+
+        Args:
+            doom: One of `dead_letters`.
+            now: The time.
+        """
+        self._handed.discard(doom.base)
+        self._channel.move(now, "", (BURY, doom.base))
+
+    def unburied(self, doom: Doom) -> None:
+        """
+        Let messages be among the dead letters again: they could not be appended.
+
+        Args:
+            doom: One of `dead_letters`.
+        """
+        self._handed.discard(doom.base)
