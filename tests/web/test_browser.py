@@ -331,6 +331,21 @@ def test_refresh_keeps_focus_and_what_is_open(tab: Tab, address: str) -> None:
     assert_quiet(tab, address)
 
 
+def test_refresh_brings_the_counts_of_the_menu(tab: Tab, address: str) -> None:
+    """What the menu counts grows old no sooner than the page, and stays in the menu."""
+    tab.open(address + "/topics")
+    tab.run("document.querySelector('#n-topics').textContent = 'old'")
+    tab.run(
+        "window.settled = 0; document.addEventListener('htmx:afterSettle', () => settled++);"
+        "htmx.ajax('GET', '/topics', {source: '#live', target: '#main', swap: 'morph:innerHTML'})"
+    )
+    tab.wait("window.settled > 0")
+
+    assert tab.run("/^[0-9]+$/.test(document.querySelector('.nav #n-topics').textContent)")
+    assert tab.run("document.querySelectorAll('[id^=n-]').length") == 3
+    assert_quiet(tab, address)
+
+
 def test_pause_stops_refreshing(tab: Tab, address: str) -> None:
     """While paused nothing is asked, the age says so, and the next page is paused too."""
     tab.open(address + "/")
