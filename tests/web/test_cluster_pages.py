@@ -427,11 +427,11 @@ def test_the_clusters_own_connections_are_marked() -> None:
     every = client.get("/clients?own=true&page_size=500")
 
     assert "tinymq-meta" not in usual.text
-    assert "without 4 of the cluster's own" in usual.shown
+    assert "4 of the cluster's own left out" in usual.shown
     assert '<input type="checkbox" name="own" value="true">' in usual.text
     assert (every.shown.count("tinymq-meta"), every.shown.count("tinymq-broker")) == (2, 2)
     assert every.text.count(">cluster</span>") == 4
-    assert "with 4 of the cluster's own" in every.shown
+    assert "4 of the cluster's own besides" in every.shown
     assert '<input type="checkbox" name="own" value="true" checked>' in every.text
     assert "a process of the cluster itself" in client.get("/clients/2/10001").shown
     assert "1 of the cluster's own" in client.get("/clients?broker=2").shown
