@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
@@ -13,13 +14,14 @@ from tinymq.broker.partition import Partition
 from tinymq.errors import StateError
 from tinymq.meta.registry import Topic
 from tinymq.node.partitions import topic_key
-from tinymq.operation import DRY, PARTITION, Operation, Parameter, Result, table
+from tinymq.operation import DRY, FILTER, PARTITION, Operation, Parameter, Result, table
 from tinymq.wire.fields import I64, array, choice, integer, optional, text
 
 #: Topics that are asked about at once: as many as a page of channels can be of.
 MOST_TOPICS: Final = 500
 #: What is summed over partitions.
 SUMMED: Final = ("ready", "in_flight", "waiting", "parked", "given_up", "lag")
+SEEK_SUMS: Final = ("skipped", "revived", "lost")
 
 
 @frozen(kw_only=True)
@@ -130,14 +132,18 @@ class Channels:
         rows = [channel_facts(row) for row in found if name in (None, row.channel)]
         return {"partitions": rows}
 
-    def channel_totals(self, ids: list[str]) -> Result:
-        """Sum up the channels of some topics: rows of topic id, channel and sums."""
-        return {"channels": [row for each in ids for row in self._totals(each)]}
+    def channel_totals(self, ids: list[str], filter: str) -> Result:  # noqa: A002 - the API's word
+        """Sum up the channels of those topics that are known here, by topic and channel."""
+        topics = self._broker.meta.registry.topics
+        known = [each for each in ids if topic_key(each) in topics]
+        return {"channels": [row for each in known for row in self._totals(each, filter)]}
 
-    def _totals(self, topic_id: str) -> list[Result]:
+    def _totals(self, topic_id: str, pattern: str) -> list[Result]:
         found: dict[str, Result] = {}
         for row in map(channel_facts, self._counted(topic_key(topic_id))):
             name = row["channel"]
+            if pattern and not fnmatch.fnmatchcase(name, pattern):
+                continue
             total = found.setdefault(
                 name, {"id": topic_id, "channel": name, "consumers": 0, **dict.fromkeys(SUMMED, 0)}
             )
@@ -268,7 +274,7 @@ CHANNEL_OPERATIONS: Final[dict[str, Operation]] = table(
         "node.channel_totals",
         "cluster",
         False,
-        (Parameter("ids", array(text(32), MOST_TOPICS)),),
+        (Parameter("ids", array(text(32), MOST_TOPICS)), FILTER),
         Channels.channel_totals,
     ),
     Operation(
