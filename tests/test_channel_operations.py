@@ -204,6 +204,7 @@ class TestRefusals:
 
     def test_nobody_keeps_channels(self, fixture: BrokerFixture) -> None:
         """Where nobody keeps channels there is nothing to count, and nothing to seek."""
+        fixture.node.channel_host = None
         work(fixture)
         channel = run(fixture, "info", topic="t", name="work")["channel"]
         (row, _) = channel["partitions"]
