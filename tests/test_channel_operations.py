@@ -210,7 +210,13 @@ class TestRefusals:
         (row, _) = channel["partitions"]
         assert (row["state"], row["reason"]) == ("offline", "tinymq has not opened it yet")
         assert (row["lag"], channel["lag"], channel["consumers"]) == (None, 0, 0)
-        assert isinstance(refusal(fixture, "empty", topic="t", name="work"), StateError)
+        error = refusal(fixture, "empty", topic="t", name="work")
+        assert isinstance(error, StateError)
+        assert "not open on partitions 0, 1 of t; nothing was moved" in error.text
+        for verb, more in (("channel_undo_seek", {}), ("channel_seek", {"to": "latest"})):
+            arguments = {"id": fixture.meta.describe("t").id.hex(), "name": "work", **more}
+            with pytest.raises(StateError, match="keeps no channels"):
+                outcome_of(run_on_node(fixture.node, f"node.{verb}", arguments))
 
 
 class TestDryRuns:
