@@ -293,6 +293,30 @@ class Forbidden(RequestError):
     code = 39
 
 
+class UnknownChannel(RequestError):
+    """The topic has no channel of this name."""
+
+    code = 40
+
+
+class ChannelExists(RequestError):
+    """The topic has a channel of this name already, with another configuration."""
+
+    code = 41
+
+
+class LeaseLost(RequestError):
+    """The lease is over: what was in it may be in the hands of another consumer."""
+
+    code = 42
+
+
+class UnknownSubscription(RequestError):
+    """This connection has no subscription of this number; subscribe again."""
+
+    code = 43
+
+
 # --- the right request at the wrong moment -----------------------------------
 
 

@@ -23,6 +23,10 @@ from tinymq.errors import TinyMQError
 VERBS: dict[str, tuple[str, str]] = {
     "up": ("tinymq.cli.up:up", "Start a MetaServer and some brokers on this machine."),
     "topic": ("tinymq.cli.topic:topic", "List, make, change, empty and remove topics."),
+    "channel": (
+        "tinymq.cli.channel:channel",
+        "List, make, change, steer and remove channels of topics.",
+    ),
     "pub": ("tinymq.cli.pub:pub", "Publish stdin, its lines, or a value."),
     "consume": ("tinymq.cli.read:consume", "Write the values of a topic to stdout."),
     "peek": ("tinymq.cli.read:peek", "Look at a few records."),
@@ -35,7 +39,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "lookup": ("tinymq.cli.lookup:lookup", "Ask MetaServers which nodes have a topic."),
     "watch": (
         "tinymq.cli.watch:watch",
-        "Print changes of topics and brokers as they happen.",
+        "Print changes of topics, channels and brokers as they happen.",
     ),
     "info": ("tinymq.cli.about:info", "Show the broker and whether it is ready."),
     "log-level": (

@@ -19,6 +19,7 @@ from tinymq.errors import (
     Overloaded,
     ShuttingDown,
     UnknownBroker,
+    UnknownChannel,
     UnknownTopicId,
 )
 from tinymq.figures.board import Board
@@ -177,6 +178,8 @@ class Base:
             answers.silent[broker_id] = str(error)
         except UnknownTopicId:
             answers.silent[broker_id] = "it has not heard of this topic yet"
+        except UnknownChannel:
+            answers.silent[broker_id] = "it has not heard of this channel yet"
 
     # --- names --------------------------------------------------------------------
 
