@@ -12,8 +12,8 @@ from time import perf_counter
 
 from benches.machine import facts
 from tinymq.broker.channel.lease import WHOLE, lease_ids
-from tinymq.broker.channel.policy import ChannelPolicy
 from tinymq.broker.channel.state import Channel
+from tinymq.channelpolicy import ChannelPolicy
 from tinymq.wire.records import encode_batch
 
 #: The end of a log that is never reached.

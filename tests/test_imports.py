@@ -15,7 +15,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "tinymq"
 
 #: What every room may import.
-BASE = {"errors", "limits", "names", "settings", "topicconfig", "config", "configfile"}
+BASE = {"errors", "limits", "names", "settings", "config", "configfile"}
+BASE |= {"topicconfig", "channelpolicy", "conditions"}
 
 #: Room to the rooms that it may import, besides itself and the base.
 ALLOWED: dict[str, set[str]] = {

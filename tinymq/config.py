@@ -178,6 +178,13 @@ class TopicsConfig:
         low=1,
         high=10_000_000,
     )
+    channels: int = setting(
+        100,
+        "Channels that a topic may have at most; creating more is refused.",
+        unit="channels",
+        low=1,
+        high=1000,
+    )
     partitions: int = setting(
         1,
         "Partitions of a topic when its creator says nothing.",

@@ -294,19 +294,19 @@ class Forbidden(RequestError):
 
 
 class UnknownChannel(RequestError):
-    """There is no channel of this name on the topic."""
+    """The topic has no channel of this name."""
 
     code = 40
 
 
 class ChannelExists(RequestError):
-    """There is a channel of this name on the topic already."""
+    """The topic has a channel of this name already, with another configuration."""
 
     code = 41
 
 
 class LeaseLost(RequestError):
-    """The message is not held any more: its lease was over, or it was taken back."""
+    """The lease is over: what was in it may be in the hands of another consumer."""
 
     code = 42
 

@@ -20,9 +20,9 @@ from tinymq.meta.changes import Changes, Told
 from tinymq.meta.replica import Replica
 from tinymq.storage.sealed import seal
 
+KINDS = ("create", "delete", "alter", "channel", "policy", "close")
 OPERATIONS = st.tuples(
-    st.sampled_from(("create", "delete", "alter", "drain", "register", "ids", "feed")),
-    st.integers(0, 3),
+    st.sampled_from((*KINDS, "drain", "register", "ids", "feed")), st.integers(0, 3)
 )
 
 
@@ -62,12 +62,26 @@ def operate(server: MetaServer, what: str, number: int) -> None:
         server.delete_topic(name)
     elif what == "alter" and known:
         server.alter_topic(name, {"undo.ms": server.revision})
+    elif what == "channel" and known:
+        server.ensure_channel(name, f"c{server.revision % 3}")
+    elif what in {"policy", "close"}:
+        change_channel(server, what, name)
     elif what == "drain":
         server.drain(1, undo=bool(number % 2))
     elif what == "register":
         server.register(number + 1, f"b{number}", ("h", number), takeover=True)
     elif what == "ids":
         server.producer_ids(1)
+
+
+def change_channel(server: MetaServer, what: str, topic: str) -> None:
+    """Alter or delete a channel of a topic, if it has one."""
+    found = server.registry.by_name.get(topic)
+    names = sorted(server.registry.channels_of(found.id)) if found else []
+    if names and what == "policy":
+        server.alter_channel(topic, names[-1], {"attempts": server.revision})
+    elif names:
+        server.delete_channel(topic, names[0])
 
 
 @given(st.lists(OPERATIONS, max_size=30), st.integers(1, 3000), st.integers(1, 30))
@@ -104,6 +118,35 @@ def test_topics_that_did_not_change(server: MetaServer, replica: Replica, store:
     assert replica.registry.topic_of(same.id) is before.topic_of(same.id)
     assert replica.registry.topic_of(other.id) == again.describe("other")
     assert facts(replica.registry) == facts(again.registry)
+
+
+def test_channels_that_did_not_change(server: MetaServer, replica: Replica, store: Store) -> None:
+    """When everything is told again, a channel that did not change is not read again."""
+    topic = server.create_topic("a")
+    server.create_channel("a", "same")
+    server.create_channel("a", "other")
+    server.create_channel("a", "gone")
+    feed(replica, server)
+    before = replica.registry
+    server.close()
+    again = MetaServer(store)
+    again.alter_channel("a", "other", {"attempts": 3})
+    again.delete_channel("a", "gone")
+    feed(replica, again)
+    after = replica.registry
+    assert after.channel(topic.id, "same") is before.channel(topic.id, "same")
+    assert facts(after) == facts(again.registry)
+
+
+def test_channels_in_the_file(server: MetaServer, replica: Replica, disk: FaultyDisk) -> None:
+    """A broker that starts without its MetaServer knows its channels."""
+    topic = server.create_topic("a")
+    server.create_channel("a", "work", {"attempts": 3}, "latest")
+    feed(replica, server)
+    replica.save(disk, "/replica")
+    loaded = Replica.load(disk, "/replica")
+    assert loaded.registry.channels == server.registry.channels
+    assert loaded.registry.channel(topic.id, "work").start == "latest"
 
 
 def test_observers(server: MetaServer, replica: Replica) -> None:
@@ -187,6 +230,7 @@ def test_a_restored_server(server: MetaServer, store: Store, file: Path, tmp_pat
     replica = Replica()
     server.create_topic("lost")
     lost = server.describe("lost")
+    server.create_channel("lost", "work")
     feed(replica, server)
     store.close()
     store = QuickStore(backup)
@@ -196,6 +240,7 @@ def test_a_restored_server(server: MetaServer, store: Store, file: Path, tmp_pat
     feed(replica, server)
     assert replica.registry.names == ("lost", "new0", "new1", "new2", "new3", "new4", "old")
     assert replica.strays == {lost.id}
+    assert list(replica.registry.channels_of(lost.id)) == ["work"]
     assert replica.registry.led == {1: 7}
     assert "topic lost: it is kept" in "".join(replica.take_notes())
     again = server.create_topic("lost")
@@ -206,6 +251,8 @@ def test_a_restored_server(server: MetaServer, store: Store, file: Path, tmp_pat
     feed(replica, server)
     assert replica.registry.topic("lost") == again
     assert (replica.strays, replica.registry.led) == (frozenset(), {1: 7})
+    assert replica.registry.channels == {}
+    assert b"channel/" not in replica.content()
     store.close()
 
 

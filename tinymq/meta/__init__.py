@@ -4,6 +4,7 @@ The MetaServer: which topics and brokers there are, and who leads what.
 ::
 
     server.MetaServer    operations on topics, and producer ids
+        channels         operations on channels
         membership       operations on brokers: who is live, who takes new partitions
         following        the snapshot that follows the store
         placement        which broker leads a new partition
@@ -23,7 +24,7 @@ from __future__ import annotations
 from tinymq.meta.changes import Changes
 from tinymq.meta.lookup import Announcements, Node
 from tinymq.meta.placement import Load
-from tinymq.meta.registry import BrokerInfo, Registry, Topic
+from tinymq.meta.registry import BrokerInfo, ChannelInfo, Registry, Start, Topic
 from tinymq.meta.replica import Replica
 from tinymq.meta.server import MetaServer
 from tinymq.meta.store import Store
@@ -32,11 +33,13 @@ __all__ = [
     "Announcements",
     "BrokerInfo",
     "Changes",
+    "ChannelInfo",
     "Load",
     "MetaServer",
     "Node",
     "Registry",
     "Replica",
+    "Start",
     "Store",
     "Topic",
 ]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
-from tinymq.meta.entries import Event
-from tinymq.meta.registry import BrokerInfo, Registry, Topic
+from tinymq.meta.entries import Entry, Event
+from tinymq.meta.registry import BrokerInfo, ChannelInfo, Registry, Topic
+
+#: Hexadecimal digits of a topic's id.
+_HEX: Final = 32
 
 
 class Draft:
@@ -29,10 +32,12 @@ class Draft:
         self._cluster = base.cluster
         self._touched: set[bytes] = set()
         self._draining = base.draining
+        #: Channels by name, of the topics some of whose channels changed.
+        self._channels: dict[bytes, dict[str, ChannelInfo]] = {}
 
     def put_topic(self, topic: Topic) -> None:
         """Add a topic, or put it in the place of an older form of itself."""
-        self.drop_topic(topic.id)
+        self._take_out(topic.id)
         self._part("topics")[topic.id] = topic
         self._part("by_name")[topic.name] = topic
         self._touched.add(topic.id)
@@ -54,7 +59,13 @@ class Draft:
         return key in self._changed.get(part, getattr(self._base, part))
 
     def drop_topic(self, topic_id: bytes) -> None:
-        """Remove a topic, if it is there."""
+        """Remove a topic with its channels, if it is there."""
+        if self._base.channels_of(topic_id) or self._channels.get(topic_id):
+            self._channels[topic_id] = {}
+            self._touched.add(topic_id)
+        self._take_out(topic_id)
+
+    def _take_out(self, topic_id: bytes) -> None:
         topic = self._part("topics").pop(topic_id, None)
         if topic is None:
             return
@@ -68,6 +79,20 @@ class Draft:
         led = self._part("led")
         for leader in topic.leaders:
             led[leader] = led.get(leader, 0) + by
+
+    def put_channel(self, topic_id: bytes, channel: ChannelInfo) -> None:
+        """Add a channel, or its new form; of a topic that may come later."""
+        self._channels_of(topic_id)[channel.name] = channel
+
+    def drop_channel(self, topic_id: bytes, name: str) -> None:
+        """Remove a channel, if it is there."""
+        self._channels_of(topic_id).pop(name, None)
+
+    def _channels_of(self, topic_id: bytes) -> dict[str, ChannelInfo]:
+        self._touched.add(topic_id)
+        if topic_id not in self._channels:
+            self._channels[topic_id] = {**self._base.channels_of(topic_id)}
+        return self._channels[topic_id]
 
     def put_broker(self, broker: BrokerInfo) -> None:
         """Add a broker, or its new form."""
@@ -103,7 +128,10 @@ class Draft:
         """Whether the next snapshot differs from its base."""
         base = self._base
         return bool(
-            self._changed or self._cluster != base.cluster or self._draining != base.draining
+            self._changed
+            or self._channels
+            or self._cluster != base.cluster
+            or self._draining != base.draining
         )
 
     def _part(self, name: str) -> dict[Any, Any]:
@@ -114,6 +142,12 @@ class Draft:
 
     def finish(self, revision: int) -> Registry:
         """Return the snapshot."""
+        if self._channels:
+            part = self._part("channels")
+            part.update((key, MappingProxyType(named)) for key, named in self._channels.items())
+            for topic_id, named in self._channels.items():
+                if not named:
+                    del part[topic_id]
         return attrs.evolve(
             self._base,
             revision=revision,
@@ -129,11 +163,9 @@ def follow(draft: Draft, event: Event) -> None:
     kind, _, rest = event.key.partition("/")
     entry = event.entry
     if kind == "topic":
-        topic_id = bytes.fromhex(rest)
-        if entry is None:
-            draft.drop_topic(topic_id)
-        else:
-            draft.put_topic(Topic.decode(topic_id, entry.value))
+        _follow_topic(draft, bytes.fromhex(rest), entry)
+    elif kind == "channel":
+        _follow_channel(draft, bytes.fromhex(rest[:_HEX]), rest[_HEX + 1 :], entry)
     elif kind == "broker":
         if entry is None:
             draft.drop_broker(int(rest))
@@ -147,3 +179,17 @@ def follow(draft: Draft, event: Event) -> None:
         draft.put_deleted(bytes.fromhex(rest), int(entry.value) if entry else None)
     elif kind == "cluster" and entry is not None:
         draft.put_cluster(bytes.fromhex(entry.value.decode()))
+
+
+def _follow_topic(draft: Draft, topic_id: bytes, entry: Entry | None) -> None:
+    if entry is None:
+        draft.drop_topic(topic_id)
+    else:
+        draft.put_topic(Topic.decode(topic_id, entry.value))
+
+
+def _follow_channel(draft: Draft, topic_id: bytes, name: str, entry: Entry | None) -> None:
+    if entry is None:
+        draft.drop_channel(topic_id, name)
+    else:
+        draft.put_channel(topic_id, ChannelInfo.decode(name, entry.value))

@@ -12,12 +12,16 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 from attrs import field, frozen
 
-from tinymq.errors import UnknownPartition, UnknownTopic, UnknownTopicId
+from tinymq.channelpolicy import ChannelPolicy
+from tinymq.errors import UnknownChannel, UnknownPartition, UnknownTopic, UnknownTopicId
 from tinymq.topicconfig import TopicConfig
+
+#: Where a channel begins on each partition: "earliest", "latest" or an offset.
+Start: TypeAlias = str | int
 
 
 @frozen(kw_only=True)
@@ -80,6 +84,39 @@ class Topic:
 
 
 @frozen(kw_only=True)
+class ChannelInfo:
+    """
+    A channel of a topic.
+
+    Attributes:
+        name: The name, which is its topic's matter: two topics may have channels of one name.
+        policy: How it treats its messages.
+        start: Where it began.
+        created_ms: When it was made.
+    """
+
+    name: str
+    policy: ChannelPolicy
+    start: Start
+    created_ms: int
+
+    def encode(self) -> bytes:
+        """Return the channel as it is stored."""
+        return _json(policy=self.policy.to_mapping(), start=self.start, created_ms=self.created_ms)
+
+    @classmethod
+    def decode(cls, name: str, stored: bytes) -> ChannelInfo:
+        """Read what `encode` gave."""
+        facts = json.loads(stored)
+        return cls(
+            name=name,
+            policy=ChannelPolicy.from_stored(facts["policy"]),
+            start=facts["start"],
+            created_ms=facts["created_ms"],
+        )
+
+
+@frozen(kw_only=True)
 class BrokerInfo:
     """
     A broker, as it registered.
@@ -127,12 +164,20 @@ class BrokerInfo:
         return cls(id=broker_id, lease=lease, **{name: facts[name] for name in names}, **later)
 
 
+def channel_key(topic_id: bytes, name: str) -> str:
+    """Return the key of a channel in the store."""
+    return f"channel/{topic_id.hex()}/{name}"
+
+
 def _json(**facts: Any) -> bytes:
     return json.dumps(facts, separators=(",", ":")).encode()
 
 
+_NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
+
+
 def _none() -> Mapping[Any, Any]:
-    return MappingProxyType({})
+    return _NONE
 
 
 @frozen(kw_only=True)
@@ -145,6 +190,7 @@ class Registry:
         cluster: 16 random bytes, the identity of all this.
         topics: Topics by id.
         by_name: Topics by name.
+        channels: Channels by name, by the id of their topic; only of topics that have some.
         brokers: Live brokers by id.
         known: Every broker that ever registered, live or not, as it did so last.
         draining: The numbers of brokers that get no new partitions.
@@ -152,13 +198,14 @@ class Registry:
         deleted: When a topic was deleted, in ms, by its id. Only what stands
             here may have its folders removed; an id that is unknown may not.
         touched: Ids of the topics that came, changed or went with this
-            snapshot, so that nobody needs to compare ten thousand.
+            snapshot, or had a channel that did, so that nobody needs to compare ten thousand.
     """
 
     revision: int = 0
     cluster: bytes = bytes(16)
     topics: Mapping[bytes, Topic] = field(factory=_none)
     by_name: Mapping[str, Topic] = field(factory=_none)
+    channels: Mapping[bytes, Mapping[str, ChannelInfo]] = field(factory=_none)
     brokers: Mapping[int, BrokerInfo] = field(factory=_none)
     known: Mapping[int, BrokerInfo] = field(factory=_none)
     draining: frozenset[int] = frozenset()
@@ -195,6 +242,24 @@ class Registry:
             raise UnknownTopicId(
                 f"there is no topic with the id {topic_id[:16].hex()}; refresh the metadata"
             )
+        return found
+
+    def channels_of(self, topic_id: bytes) -> Mapping[str, ChannelInfo]:
+        """Return the channels of a topic by name; none if there is no such topic."""
+        return self.channels.get(topic_id, _NONE)
+
+    def channel(self, topic_id: bytes, name: str) -> ChannelInfo:
+        """
+        Return a channel by its name.
+
+        Raises:
+            UnknownChannel: The topic has none of this name.
+        """
+        found = self.channels_of(topic_id).get(name)
+        if found is None:
+            topic = self.topics.get(topic_id)
+            where = f"the topic {topic.name}" if topic is not None else "this topic"
+            raise UnknownChannel(f"{where} has no channel {name[:200]!a}", channel=name[:200])
         return found
 
     def page(self, after: str, limit: int) -> tuple[Topic, ...]:

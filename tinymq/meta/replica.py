@@ -1,5 +1,5 @@
 """
-What a broker knows of topics and brokers while its MetaServer is elsewhere.
+What a broker knows of topics, channels and brokers while its MetaServer is elsewhere.
 
 A `Replica` is fed the pages of `meta.watch` and makes the same snapshots of them as the
 MetaServer does, by the same code. Its file lets the broker start, and serve what it has,
@@ -26,7 +26,7 @@ from tinymq.meta.changes import Changes, Told, told_of
 from tinymq.meta.draft import Draft, follow
 from tinymq.meta.entries import Entry, Event
 from tinymq.meta.observers import Observer, Observers
-from tinymq.meta.registry import Registry
+from tinymq.meta.registry import Registry, channel_key
 from tinymq.storage.disk import Disk
 from tinymq.storage.sealed import seal, unseal
 
@@ -151,11 +151,18 @@ class Replica:
             self._begin_anew(whole, page)
 
     def _reuse(self, draft: Draft, event: Told) -> bool:
-        """Take a topic that did not change as it is: to decode thousands takes a while."""
+        """Take what did not change as it is: to decode thousands takes a while."""
         key, _, _ = event
-        if not key.startswith("topic/") or self._rows.get(key) != event:
+        kind, _, rest = key.partition("/")
+        if kind not in {"topic", "channel"} or self._rows.get(key) != event:
             return False
-        topic = self.registry.topics.get(_bytes(key.removeprefix("topic/")))
+        topic_id, _, name = rest.partition("/")
+        if kind == "channel":
+            channel = self.registry.channels_of(_bytes(topic_id)).get(name)
+            if channel is not None:
+                draft.put_channel(_bytes(topic_id), channel)
+            return channel is not None
+        topic = self.registry.topics.get(_bytes(topic_id))
         if topic is not None:
             draft.put_topic(topic)
         return topic is not None
@@ -203,20 +210,27 @@ class Replica:
             if draft.knows("topics", topic_id) or draft.knows("deleted", topic_id):
                 continue
             draft.keep_topic(topic)
+            for channel in self.registry.channels_of(topic_id).values():
+                draft.put_channel(topic_id, channel)
             strays.append(topic_id)
-            key = f"topic/{topic_id.hex()}"
-            if key in self._rows:
-                rows[key] = self._rows[key]
+            rows.update((key, self._rows[key]) for key in self._keys_of(topic_id, self._rows))
             self._note(f"the MetaServer does not tell of topic {topic.name}: it is kept")
         self.strays = frozenset(strays)
         draft.touch(self.registry.topics)
         self._finish(draft, page, rows)
 
+    def _keys_of(self, topic_id: bytes, rows: dict[str, Told]) -> list[str]:
+        """Return the keys of a topic and its channels that are among rows."""
+        names = self.registry.channels_of(topic_id)
+        keys = [f"topic/{topic_id.hex()}", *(channel_key(topic_id, name) for name in names)]
+        return [key for key in keys if key in rows]
+
     def _finish(self, draft: Draft, page: Changes, rows: dict[str, Told]) -> None:
         for topic_id in self.strays:
             if draft.knows("deleted", topic_id):
                 draft.drop_topic(topic_id)
-                rows.pop(f"topic/{topic_id.hex()}", None)
+                for key in self._keys_of(topic_id, rows):
+                    del rows[key]
                 self.strays -= {topic_id}
         before, after = self.registry, draft.finish(page.revision)
         self.unsaved = self.unsaved or bool(page.events) or page.full

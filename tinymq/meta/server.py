@@ -8,6 +8,7 @@ The MetaServer: every operation on topics, brokers and producer ids.
     incarnation/N   starts of broker N so far     brokers        the last broker id given out
     producers       the first producer id free    cluster        the cluster's id
     known/N         how broker N registered last  drain/N        N gets no new partitions
+    channel/ID/C    the channel C of the topic of this id
 
 An operation checks, writes one transaction, and returns when it is on disk.
 What it changed is then seen by everybody as one new `Registry`.
@@ -20,10 +21,11 @@ from typing import Final
 
 import attrs
 
-from tinymq.errors import InvalidName, InvalidRequest, Overloaded, TopicExists, UnknownTopicId
+from tinymq.errors import InvalidRequest, Overloaded, TopicExists, UnknownTopicId
+from tinymq.meta.channels import Channels
 from tinymq.meta.entries import Compare, Delete, Put
 from tinymq.meta.following import ID_BYTES, Clocks
-from tinymq.meta.membership import BROKER_SECONDS, LOST_SECONDS, Membership
+from tinymq.meta.membership import BROKER_SECONDS, LOST_SECONDS
 from tinymq.meta.observers import Observer
 from tinymq.meta.placement import place
 from tinymq.meta.registry import Topic
@@ -41,7 +43,7 @@ _MOST_IDS: Final = 1_000_000
 _MOST_WRITES: Final = 1000
 
 
-class MetaServer(Membership):
+class MetaServer(Channels):
     """
     The operations.
 
@@ -186,7 +188,7 @@ class MetaServer(Membership):
 
     def delete_topic(self, name: str, topic_id: bytes | None = None) -> Topic:
         """
-        Delete a topic and return what it was.
+        Delete a topic with its channels, and return what it was.
 
         Args:
             name: The name.
@@ -202,7 +204,7 @@ class MetaServer(Membership):
         key = topic.id.hex()
         at = Put(f"deleted/{key}", str(self._now_ms()).encode())
         gone = Delete(f"topic/{key}"), Delete(f"name/{topic.name}")
-        self._write([], [*gone, at], vital=True)
+        self._write([], [*self._deletes_of(topic), *gone, at], vital=True)
         return topic
 
     def forget_deleted(self, before_ms: int) -> None:
@@ -212,15 +214,6 @@ class MetaServer(Membership):
             some = old[first : first + _MOST_WRITES]
             gone = [Delete(f"deleted/{topic_id.hex()}") for topic_id in some]
             self._write([], gone, vital=True)
-
-    def _check_length(self, name: str) -> None:
-        most = self._config.limits.name
-        if len(name) > most:
-            raise InvalidName(
-                f"the name {name[:40]!r}... has {len(name)} bytes, and limits.name allows {most}; "
-                "choose a shorter one, or raise the setting",
-                length=len(name),
-            )
 
     def _check_count(self, count: object) -> None:
         most = self._config.limits.partitions

@@ -13,7 +13,7 @@ from copy import deepcopy
 from attrs import define, evolve, field
 
 from tinymq.broker.channel.lease import WHOLE, Delivery, Lost
-from tinymq.broker.channel.policy import ChannelPolicy
+from tinymq.channelpolicy import ChannelPolicy
 
 
 @define

@@ -19,11 +19,11 @@ from tinymq.broker.channel.counts import count
 from tinymq.broker.channel.lease import WHOLE, Lost, lease_ids
 from tinymq.broker.channel.ledger import replay, snapshot
 from tinymq.broker.channel.places import Doom, Places
-from tinymq.broker.channel.policy import ChannelPolicy
 from tinymq.broker.channel.returns import Requeue
 from tinymq.broker.channel.runs import offsets_in
 from tinymq.broker.channel.state import Channel
 from tinymq.broker.channel.steering import Steering
+from tinymq.channelpolicy import ChannelPolicy
 
 GRACE = 500
 CONSUMERS = st.sampled_from(["ann", "bob", "cyd"])

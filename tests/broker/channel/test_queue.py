@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tinymq.broker.channel.consumer import Consumer
 from tinymq.broker.channel.credit import Credit
 from tinymq.broker.channel.lease import WHOLE, Delivery, lease_ids
-from tinymq.broker.channel.policy import ChannelPolicy
 from tinymq.broker.channel.queue import Queue, Subscribers, read_ledger
 from tinymq.broker.channel.returns import Requeue
+from tinymq.channelpolicy import ChannelPolicy
 
 NOW = 1_000_000
 POLICY = ChannelPolicy(lease_ms=1000, jitter_percent=0)

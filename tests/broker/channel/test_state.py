@@ -10,10 +10,10 @@ from tinymq.broker.channel.history import History
 from tinymq.broker.channel.lease import WHOLE, Delivery, Losses, lease_ids
 from tinymq.broker.channel.ledger import describe, replay, snapshot
 from tinymq.broker.channel.places import Places
-from tinymq.broker.channel.policy import ChannelPolicy
 from tinymq.broker.channel.returns import Requeue
 from tinymq.broker.channel.state import Channel
 from tinymq.broker.channel.steering import Steering
+from tinymq.channelpolicy import ChannelPolicy
 from tinymq.errors import CorruptBatch
 
 NOW = 1_000_000

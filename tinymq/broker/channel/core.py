@@ -10,7 +10,7 @@ from tinymq.broker.channel.ledger import Journal
 from tinymq.broker.channel.looking import Looking
 from tinymq.broker.channel.moves import apply
 from tinymq.broker.channel.places import Places
-from tinymq.broker.channel.policy import ChannelPolicy
+from tinymq.channelpolicy import ChannelPolicy
 
 #: Most messages below the cursor that are not settled.
 LOOK_AHEAD: Final = 100_000

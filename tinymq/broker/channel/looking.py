@@ -14,8 +14,8 @@ from typing import Final
 from tinymq.broker.channel.history import NEW
 from tinymq.broker.channel.order import KeyOrder
 from tinymq.broker.channel.places import Places
-from tinymq.broker.channel.policy import ChannelPolicy
 from tinymq.broker.channel.runs import Run, Runs
+from tinymq.channelpolicy import ChannelPolicy
 
 #: Messages beyond the cursor that are looked at in advance.
 IN_ADVANCE: Final = 10_000

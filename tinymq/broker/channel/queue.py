@@ -18,10 +18,10 @@ from tinymq.broker.channel.counts import Counts, count
 from tinymq.broker.channel.lease import Delivery, Lost, Settle
 from tinymq.broker.channel.ledger import replay, snapshot
 from tinymq.broker.channel.places import Places
-from tinymq.broker.channel.policy import ChannelPolicy
 from tinymq.broker.channel.returns import Requeue, Settled
 from tinymq.broker.channel.state import Channel
 from tinymq.broker.channel.steering import Steering
+from tinymq.channelpolicy import ChannelPolicy
 
 #: A record of the ledger: the name of the channel, and what it did.
 LedgerRecord = tuple[bytes, bytes]

@@ -26,9 +26,9 @@ from tinymq.broker.channel.entries import (
 from tinymq.broker.channel.lease import WHOLE, Delivery, Lease, Lost, Settle
 from tinymq.broker.channel.picking import Pick, Picker
 from tinymq.broker.channel.places import Places
-from tinymq.broker.channel.policy import ChannelPolicy
 from tinymq.broker.channel.returns import BACK_OFF, Failure, Requeue, Returns, Settled
 from tinymq.broker.channel.runs import Run
+from tinymq.channelpolicy import ChannelPolicy
 
 
 class Channel(Core):

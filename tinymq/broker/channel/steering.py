@@ -10,10 +10,10 @@ from tinymq.broker.channel.history import Stretch
 from tinymq.broker.channel.lease import MOST_SPANNED, Lost
 from tinymq.broker.channel.picking import fresh
 from tinymq.broker.channel.places import Doom
-from tinymq.broker.channel.policy import ChannelPolicy, Given
 from tinymq.broker.channel.runs import Run, runs_in
 from tinymq.broker.channel.seeking import difference
 from tinymq.broker.channel.state import Channel
+from tinymq.channelpolicy import ChannelPolicy, Given
 
 #: Milliseconds in which a seek can be taken back.
 UNDO_MS: Final = 600_000

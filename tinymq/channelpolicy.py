@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias
 import attrs
 from attrs import frozen
 
-from tinymq.broker.channel.conditions import Condition
+from tinymq.conditions import Condition
 from tinymq.errors import InvalidRequest
 from tinymq.names import valid_name
 from tinymq.settings import Row, Setting, Value, declared, parse_duration, setting, shown

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tinymq.broker.channel.conditions import Condition, matches
-from tinymq.broker.channel.policy import DEFAULT_POLICY, ChannelPolicy
+from tinymq.channelpolicy import DEFAULT_POLICY, ChannelPolicy
+from tinymq.conditions import Condition, matches
 from tinymq.errors import InvalidName, InvalidRequest
 
 

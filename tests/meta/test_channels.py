@@ -1,0 +1,329 @@
+"""The operations of the MetaServer on channels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.meta.fakes import FakeTime, QuickStore, facts
+from tinymq.channelpolicy import DEFAULT_POLICY, ChannelPolicy
+from tinymq.config import DEFAULT_CONFIG, Config
+from tinymq.errors import (
+    ChannelExists,
+    InvalidName,
+    InvalidRequest,
+    Overloaded,
+    UnknownChannel,
+    UnknownTopic,
+)
+from tinymq.limits import Limits
+from tinymq.meta import ChannelInfo, MetaServer, Registry, Start, Store, Topic
+from tinymq.meta.channels import MOST_POLICY
+
+OPERATIONS = st.lists(
+    st.tuples(
+        st.sampled_from(("create", "ensure", "alter", "delete", "drop", "again")),
+        st.sampled_from(("a", "b")),
+        st.sampled_from(("x", "y", "z")),
+        st.integers(1, 3),
+    ),
+    max_size=30,
+)
+
+
+@pytest.fixture
+def topic(server: MetaServer) -> Topic:
+    """Return a topic without channels."""
+    return server.create_topic("a", 2)
+
+
+@pytest.mark.usefixtures("topic")
+def test_create(server: MetaServer, clock: FakeTime) -> None:
+    """A channel has its policy, its start and the time at which it was made."""
+    made = server.create_channel("a", "work", {"attempts": 3, "backoff": "1s 2s"}, "latest")
+    assert made == ChannelInfo(
+        name="work",
+        policy=ChannelPolicy(attempts=3, backoff=("1s", "2s")),
+        start="latest",
+        created_ms=int(clock.now * 1000),
+    )
+    assert server.describe_channel("a", "work") == made
+
+
+def test_defaults(server: MetaServer, topic: Topic) -> None:
+    """A creator who says nothing gets the default policy, from the first record on."""
+    made = server.create_channel("a", "work")
+    assert (made.policy, made.start) == (DEFAULT_POLICY, "earliest")
+    assert server.registry.channels_of(topic.id) == {"work": made}
+
+
+@pytest.mark.usefixtures("topic")
+def test_create_again(server: MetaServer) -> None:
+    """Creating what exists returns it, as long as what is said agrees."""
+    made = server.create_channel("a", "work", {"attempts": 3}, 7)
+    before = server.registry
+    assert server.create_channel("a", "work", {"attempts": "3"}, 7) == made
+    assert server.create_channel("a", "work", {"order": "none"}) == made
+    assert server.create_channel("a", "work") == made
+    assert server.ensure_channel("a", "work", "latest") == made
+    assert server.registry is before
+
+
+@pytest.mark.usefixtures("topic")
+@pytest.mark.parametrize(
+    ("given", "start", "field"),
+    [({"attempts": 4}, None, "attempts"), ({}, "earliest", "start"), ({}, 8, "start")],
+)
+def test_create_something_else(
+    server: MetaServer, given: dict[str, int], start: Start | None, field: str
+) -> None:
+    """Creating what exists and differs names the field."""
+    server.create_channel("a", "work", {"attempts": 3}, 7)
+    with pytest.raises(ChannelExists, match=field) as caught:
+        server.create_channel("a", "work", given, start)
+    assert caught.value.data["field"] == field
+
+
+@pytest.mark.usefixtures("topic")
+def test_ensure(server: MetaServer) -> None:
+    """The first use makes a channel, and only the first."""
+    made = server.ensure_channel("a", "work", "latest")
+    assert made.start == "latest"
+    assert server.ensure_channel("a", "work") is server.registry.channel(
+        server.describe("a").id, "work"
+    )
+
+
+@pytest.mark.usefixtures("topic")
+@pytest.mark.parametrize("start", ["", "first", -1, True, 1.5, 2**63, ["earliest"]])
+def test_starts(server: MetaServer, start: Start) -> None:
+    """A start that is none of those that there are is refused."""
+    with pytest.raises(InvalidRequest, match="earliest, latest or an offset") as caught:
+        server.create_channel("a", "work", start=start)
+    assert caught.value.data["field"] == "start"
+    assert server.registry.channels == {}
+
+
+@pytest.mark.usefixtures("topic")
+def test_bad_names(server: MetaServer) -> None:
+    """Every operation that takes a name refuses a bad one in the same way."""
+    for name in ("../x", "", ".a", "a/b", "x" * 201):
+        for call in (
+            server.create_channel,
+            server.ensure_channel,
+            server.describe_channel,
+            server.delete_channel,
+        ):
+            with pytest.raises(InvalidName):
+                call("a", name)
+            with pytest.raises(InvalidName):
+                call(name, "work")
+    assert server.registry.channels == {}
+
+
+def test_long_names(store: Store) -> None:
+    """A setting may allow shorter names of new channels only; those that are there stay."""
+    before = MetaServer(store)
+    before.register(before.new_broker_id(), "one", ("127.0.0.1", 7800))
+    before.create_topic("a", 1)
+    made = before.create_channel("a", "long-name")
+    server = MetaServer(store, Config(limits=Limits(name=8)))
+    assert server.create_channel("a", "long-name") == made
+    assert server.create_channel("a", "8-letter").name == "8-letter"
+    with pytest.raises(InvalidName, match=r"limits\.name allows 8"):
+        server.create_channel("a", "9-letters")
+
+
+def test_nothing_of_nothing(server: MetaServer) -> None:
+    """Without the topic, or without the channel, there is nothing to change."""
+    for call in (server.create_channel, server.ensure_channel, server.delete_channel):
+        with pytest.raises(UnknownTopic):
+            call("a", "work")
+    server.create_topic("a")
+    with pytest.raises(UnknownChannel, match="the topic a has no channel 'work'"):
+        server.describe_channel("a", "work")
+    with pytest.raises(UnknownChannel):
+        server.alter_channel("a", "work", {})
+    with pytest.raises(UnknownChannel):
+        server.delete_channel("a", "work")
+    with pytest.raises(UnknownChannel, match="this topic"):
+        Registry().channel(bytes(16), "work")
+
+
+@pytest.mark.usefixtures("topic")
+def test_alter(server: MetaServer) -> None:
+    """An alteration changes what it names; None stands for the default."""
+    made = server.create_channel("a", "work", {"attempts": 3, "order": "key"}, 7)
+    changed = server.alter_channel("a", "work", {"attempts": None, "max.length": 5})
+    assert changed == attrs.evolve(made, policy=ChannelPolicy(order="key", max_length=5))
+    assert server.describe_channel("a", "work") == changed
+    before = server.registry
+    assert server.alter_channel("a", "work", {"order": "key"}) == changed
+    assert server.registry is before
+
+
+@pytest.mark.usefixtures("topic")
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"attempts": 0}, "attempts"),
+        ({"lease": 1}, "lease"),
+        ({"dead.letter": "a"}, "dead.letter"),
+        ({"filter": [f"h={'x' * 480}{number}" for number in range(18)]}, "filter"),
+    ],
+)
+def test_bad_policies(
+    server: MetaServer, given: dict[str, str | int | list[str] | None], field: str
+) -> None:
+    """A policy that cannot be changes nothing, and makes no channel."""
+    with pytest.raises(InvalidRequest) as caught:
+        server.create_channel("a", "work", given)
+    assert caught.value.data["field"] == field
+    made = server.create_channel("a", "other")
+    with pytest.raises(InvalidRequest):
+        server.alter_channel("a", "other", {"order": "key", **given})
+    assert server.registry.channels_of(server.describe("a").id) == {"other": made}
+
+
+def test_how_long_a_policy_may_be(server: MetaServer, topic: Topic) -> None:
+    """As many bytes as are allowed fit."""
+    texts = [f"h={'x' * 410}"] * 19
+    texts.append(f"h={'x' * (MOST_POLICY - 19 * 412 - len('h=1s10s'))}")
+    with pytest.raises(InvalidRequest, match=str(MOST_POLICY)):
+        server.create_channel("a", "work", {"filter": texts, "backoff": "1s 100s"})
+    made = server.create_channel("a", "work", {"filter": texts, "backoff": "1s 10s"})
+    assert server.registry.channels_of(topic.id) == {"work": made}
+
+
+def test_delete(server: MetaServer, topic: Topic) -> None:
+    """A deleted channel is gone, and one that is made again is another."""
+    made = server.create_channel("a", "work", {"attempts": 3})
+    other = server.create_channel("a", "other")
+    assert server.delete_channel("a", "work") == made
+    assert server.registry.channels_of(topic.id) == {"other": other}
+    assert server.create_channel("a", "work").policy == DEFAULT_POLICY
+    server.delete_channel("a", "work")
+    server.delete_channel("a", "other")
+    assert server.registry.channels == {}
+
+
+@pytest.mark.usefixtures("topic")
+def test_dry_runs(server: MetaServer) -> None:
+    """A dry run answers as the real one would, and writes nothing."""
+    made = server.create_channel("a", "work")
+    before, revision = server.registry, server.revision
+    assert server.create_channel("a", "new", {"attempts": 3}, dry_run=True).policy.attempts == 3
+    assert server.alter_channel("a", "work", {"attempts": 3}, dry_run=True).policy.attempts == 3
+    assert server.delete_channel("a", "work", dry_run=True) == made
+    assert (server.registry, server.revision) == (before, revision)
+
+
+def test_no_more_than_allowed(store: Store) -> None:
+    """A topic has at most as many channels as the setting allows; another has its own."""
+    server = MetaServer(store, DEFAULT_CONFIG.changed({"topics.channels": 2}))
+    server.register(server.new_broker_id(), "one", ("127.0.0.1", 7800))
+    for name in ("a", "b"):
+        server.create_topic(name)
+        server.create_channel(name, "one")
+        server.create_channel(name, "two")
+    with pytest.raises(Overloaded, match=r"topics\.channels") as caught:
+        server.create_channel("a", "three")
+    assert caught.value.data["limit"] == 2
+    assert server.create_channel("a", "two").name == "two"
+    server.delete_channel("a", "one")
+    assert server.create_channel("a", "three").name == "three"
+
+
+def test_a_topic_takes_its_channels_along(server: MetaServer, store: Store, topic: Topic) -> None:
+    """A topic that is made again has no channels of the one before."""
+    server.create_channel("a", "work")
+    server.create_channel("a", "other")
+    server.delete_topic("a")
+    assert server.registry.channels == {}
+    assert not store.range("channel/", "channel0")
+    assert server.registry.touched == {topic.id}
+    server.create_topic("a")
+    with pytest.raises(UnknownChannel):
+        server.describe_channel("a", "work")
+
+
+def test_a_topic_keeps_its_channels(server: MetaServer, topic: Topic) -> None:
+    """A topic whose settings change has the channels that it had."""
+    made = server.create_channel("a", "work")
+    server.alter_topic("a", {"sync": "os"}, 3)
+    assert server.registry.channels_of(topic.id) == {"work": made}
+
+
+def test_who_is_told(server: MetaServer, topic: Topic) -> None:
+    """A topic counts as touched when its channels change, and snapshots stay what they were."""
+    touched: list[frozenset[bytes]] = []
+    server.watch(lambda _before, after: touched.append(after.touched))
+    server.create_channel("a", "work")
+    before = server.registry
+    server.alter_channel("a", "work", {"attempts": 3})
+    server.delete_channel("a", "work")
+    server.create_topic("b")
+    assert touched == [*[frozenset({topic.id})] * 3, frozenset({server.describe("b").id})]
+    assert before.channel(topic.id, "work").policy == DEFAULT_POLICY
+
+
+@given(OPERATIONS)
+@settings(deadline=None, max_examples=25)
+def test_what_is_there_is_what_was_done(operations: list[tuple[str, str, str, int]]) -> None:
+    """Whatever is done in whatever order, there is what a plain table says, after a restart too."""
+    expected: dict[str, dict[str, int]] = {}
+    with TemporaryDirectory() as folder:
+        store = QuickStore(Path(folder, "meta.db"))
+        server = MetaServer(store)
+        server.register(1, "one", ("h", 1))
+        for what, topic, name, number in operations:
+            if what == "again":
+                server.close()
+                server = MetaServer(store)
+            else:
+                _operate(server, expected, what, topic, (name, number))
+        again = MetaServer(store)
+        assert facts(again.registry) == facts(server.registry)
+        found = {
+            topic.name: {
+                name: channel.policy.attempts
+                for name, channel in again.registry.channels_of(topic.id).items()
+            }
+            for topic in again.registry.topics.values()
+        }
+        store.close()
+    assert found == expected
+    assert set(again.registry.channels) <= set(again.registry.topics)
+
+
+def _operate(
+    server: MetaServer,
+    expected: dict[str, dict[str, int]],
+    what: str,
+    topic: str,
+    channel: tuple[str, int],
+) -> None:
+    """Do one thing to a MetaServer and to a table of the numbers of attempts."""
+    server.ensure_topic(topic)
+    name, number = channel
+    channels = expected.setdefault(topic, {})
+    if what == "create" and name not in channels:
+        server.create_channel(topic, name, {"attempts": number})
+        channels[name] = number
+    elif what == "ensure":
+        server.ensure_channel(topic, name)
+        channels.setdefault(name, DEFAULT_POLICY.attempts)
+    elif what == "alter" and name in channels:
+        server.alter_channel(topic, name, {"attempts": number})
+        channels[name] = number
+    elif what == "delete" and name in channels:
+        server.delete_channel(topic, name)
+        del channels[name]
+    elif what == "drop":
+        server.delete_topic(topic)
+        del expected[topic]
