@@ -27,9 +27,9 @@ from tinymq.connection import (
     FRAMES_PER_TURN,
     MOST_PENDING,
     READ_SIZE,
-    Connection,
 )
 from tinymq.connections import Connections
+from tinymq.consuming import Consuming
 from tinymq.errors import (
     Overloaded,
     ProtocolError,
@@ -84,7 +84,7 @@ MOST_OPERATIONS: Final = 100
 SOFTWARE: Final = f"tinymq/{__version__}"
 
 
-class BrokerProtocol(Connection):
+class BrokerProtocol(Consuming):
     """
     One client's connection, and what its requests do.
 
@@ -138,6 +138,7 @@ class BrokerProtocol(Connection):
 
     def _on_goodbye(self, frame: Frame) -> None:
         Goodbye.from_meta(frame.split()[0])
+        self._leave_all()
         self._close()
 
     def _on_produce(self, frame: Frame) -> None:
@@ -270,6 +271,10 @@ class BrokerProtocol(Connection):
         MessageType.FETCH: _on_fetch,
         MessageType.OFFSETS: _on_offsets,
         MessageType.INIT_PRODUCER: _on_init_producer,
+        MessageType.SUBSCRIBE: Consuming._on_subscribe,
+        MessageType.CREDIT: Consuming._on_credit,
+        MessageType.SETTLE: Consuming._on_settle,
+        MessageType.UNSUBSCRIBE: Consuming._on_unsubscribe,
         MessageType.METADATA: _on_metadata,
         MessageType.OPERATE: _on_operate,
     }

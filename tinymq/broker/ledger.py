@@ -267,7 +267,9 @@ def records_in(log: Log) -> Iterable[LedgerRecord]:
             batch = RecordBatch(data, header, inflated=1 << 31)
             rows = zip(batch.offsets, batch.keys, batch.values, strict=True)
             yield from (
-                (key, value) for at, key, value in rows if at >= offset and key and value is not None
+                (key, value)
+                for at, key, value in rows
+                if at >= offset and key and value is not None
             )
         if chunk.next_offset <= offset:
             return

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: Rows in one message at most.
 MOST_ROWS: Final = 100
+#: Leases in the answer to SUBSCRIBE at most.
+MOST_HELD: Final = 1000
 #: All bits that a lease may have.
 ALL_BITS: Final = bytes([255]) * (MOST_SPANNED // 8)
 

@@ -374,7 +374,9 @@ class Opened:
     def __init__(self, batch: RecordBatch) -> None:
         self._header = batch.header
         self.offsets = batch.offsets
-        self._columns = [None if column is Column.DELTAS else _items(batch, column) for column in Column]
+        self._columns = [
+            None if column is Column.DELTAS else _items(batch, column) for column in Column
+        ]
 
     def pick(self, places: Sequence[int]) -> list[Bytes]:
         """
@@ -389,7 +391,9 @@ class Opened:
         header, base = self._header, self._header.base_offset
         deltas = [self.offsets[place] - base for place in places]
         columns = [
-            None if items is None else pack(items if type(items) is int else [items[p] for p in places])
+            None
+            if items is None
+            else pack(items if type(items) is int else [items[p] for p in places])
             for items in self._columns
         ]
         columns[Column.DELTAS] = pack(deltas)

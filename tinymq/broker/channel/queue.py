@@ -100,6 +100,7 @@ class Subscribers:
         if count:
             found += deliveries
             consumer.credit.use(count)
+            consumer.most -= count
             if self.channel.policy.delivery == "at_least_once":
                 consumer.in_flight += count
             # Who was given something is asked last the next time.
