@@ -293,6 +293,30 @@ class Forbidden(RequestError):
     code = 39
 
 
+class UnknownChannel(RequestError):
+    """There is no channel of this name on the topic."""
+
+    code = 40
+
+
+class ChannelExists(RequestError):
+    """There is a channel of this name on the topic already."""
+
+    code = 41
+
+
+class LeaseLost(RequestError):
+    """The message is not held any more: its lease was over, or it was taken back."""
+
+    code = 42
+
+
+class UnknownSubscription(RequestError):
+    """This connection has no subscription of this number; subscribe again."""
+
+    code = 43
+
+
 # --- the right request at the wrong moment -----------------------------------
 
 
