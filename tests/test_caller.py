@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -21,6 +22,17 @@ def test_told_once_in_order() -> None:
     caller.gone()
     caller.gone()
     assert heard == ["c"]
+
+
+def test_replaced() -> None:
+    """What is given under a key takes the place of what was there, however often."""
+    heard: list[int] = []
+    caller = Caller("p", "peer")
+    for number in range(3):
+        caller.on_gone(partial(heard.append, number), "key")
+    caller.on_gone(partial(heard.append, 9), "another")
+    caller.gone()
+    assert heard == [2, 9]
 
 
 def test_cancel() -> None:

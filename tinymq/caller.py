@@ -38,12 +38,13 @@ class Caller:
     #: Made when somebody wants to be told: there are ten thousand connections.
     _callbacks: dict[object, Callable[[], None]] | None = field(default=None, init=False)
 
-    def on_gone(self, callback: Callable[[], None]) -> Cancel:
+    def on_gone(self, callback: Callable[[], None], key: object = None) -> Cancel:
         """
         Be told when the caller's connection ends.
 
         Args:
             callback: Called once; at once if the connection has ended already.
+            key: Replaces what was given under the same key; None replaces nothing.
 
         Returns:
             What takes it back.
@@ -54,7 +55,8 @@ class Caller:
         callbacks = self._callbacks
         if callbacks is None:
             callbacks = self._callbacks = {}
-        key = object()  # the same callback may be given twice
+        if key is None:
+            key = object()  # the same callback may be given twice
         callbacks[key] = callback
 
         def cancel() -> None:
@@ -81,7 +83,7 @@ class _Local(Caller):
     """This process, which does not outlive itself."""
 
     @override
-    def on_gone(self, callback: Callable[[], None]) -> Cancel:
+    def on_gone(self, callback: Callable[[], None], key: object = None) -> Cancel:
         return _nothing
 
     @override

@@ -11,6 +11,8 @@ import pytest
 from tests.meta.fakes import FakeTime
 from tinymq.errors import InvalidName, InvalidRequest, StateError
 from tinymq.meta import BrokerInfo, MetaServer, Store
+from tinymq.meta.entries import Put
+from tinymq.meta.membership import MOST_KNOWN
 from tinymq.meta.placement import Load, Standing
 
 
@@ -248,6 +250,25 @@ def test_who_takes_new_partitions(server: MetaServer) -> None:
         assert caught.value.retriable
     server.drain(3, undo=True)
     assert server.create_topic("b").leaders == (3,)
+
+
+def test_brokers_that_never_come_back(server: MetaServer, store: Store) -> None:
+    """Of brokers that are gone only those that lead partitions are remembered for ever."""
+    leads = server.register(0, "leads", ("h", 1))
+    server.leave(only_broker(server))
+    server.create_topic("t")
+    server.leave(leads)
+    drained = server.register(0, "drained", ("h", 1))
+    server.drain(drained.id)
+    server.leave(drained)
+    many = [Put(f"known/{number}", leads.encode()) for number in range(4, MOST_KNOWN + 50)]
+    store.transact([], [*many, Put("brokers", str(MOST_KNOWN + 50).encode())])
+    for _ in range(8):
+        server.leave(server.register(0, "again", ("h", 1)))
+    assert len(server.registry.known) <= MOST_KNOWN + 10
+    assert {leads.id, drained.id, MOST_KNOWN + 58} <= server.registry.known.keys()
+    assert MetaServer(store).registry.known == server.registry.known
+    assert server.registry.led == {leads.id: 1}
 
 
 def test_drain(server: MetaServer, store: Store, file: Path) -> None:

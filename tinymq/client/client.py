@@ -129,7 +129,9 @@ class Client:
               `ClientConfig.deadline_s`;
             - with `ClosedError`, `ForkedError`, or `CancelledError`.
         """
-        return _joined([self._topic(name, create=create) for name in topics])
+        asked = [self._topic(name, create=create) for name in topics]
+        self._network.arm()  # once: it looks at all that wait
+        return _joined(asked)
 
     @property
     def failing(self) -> bool:
@@ -199,7 +201,6 @@ class Client:
             now = self._network.seconds()
             deadline = now + self.config.deadline_s
             self._cluster.topic(name, deadline, found, now, create=create, fresh=True)
-            self._network.arm()
             return waiting
 
         return maybeDeferred(ask)

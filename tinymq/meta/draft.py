@@ -106,6 +106,10 @@ class Draft:
         """Remember how a broker registered last."""
         self._part("known")[broker.id] = broker
 
+    def drop_known(self, broker_id: int) -> None:
+        """Forget a broker that is gone and leads nothing."""
+        self._part("known").pop(broker_id, None)
+
     def put_draining(self, broker_id: int, *, draining: bool) -> None:
         """Say whether a broker gets no new partitions."""
         self._draining -= {broker_id}
@@ -171,8 +175,11 @@ def follow(draft: Draft, event: Event) -> None:
             draft.drop_broker(int(rest))
         else:
             draft.put_broker(BrokerInfo.decode(int(rest), entry.value, entry.lease))
-    elif kind == "known" and entry is not None:
-        draft.put_known(BrokerInfo.decode(int(rest), entry.value, 0))
+    elif kind == "known":
+        if entry is None:
+            draft.drop_known(int(rest))
+        else:
+            draft.put_known(BrokerInfo.decode(int(rest), entry.value, 0))
     elif kind == "drain":
         draft.put_draining(int(rest), draining=entry is not None)
     elif kind == "deleted":

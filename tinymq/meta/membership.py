@@ -26,6 +26,10 @@ BROKER_SECONDS: Final = 15.0
 #: Seconds after which a broker whose link ended is taken for dead.
 LOST_SECONDS: Final = 3.0
 
+#: Brokers that are remembered, though they are gone and lead nothing: one that loses its
+#: data folder at each start gets a new number each time.
+MOST_KNOWN: Final = 500
+_MOST_FORGOTTEN: Final = 10
 _MOST_BROKER: Final = 2**31 - 1
 #: How far a number may be ahead of those given out, which a backup may have forgotten.
 _MOST_AHEAD: Final = 10_000
@@ -138,11 +142,21 @@ class Membership(Following):
         ]
         if new_number:  # one that we gave out, or from an id file from elsewhere
             writes.append(Put("brokers", str(broker.id).encode()))
+            writes += self._forgettable(broker.id)
         try:
             self._write([], writes, vital=True)
         except BaseException:
             self._store.drop(broker.lease)
             raise
+
+    def _forgettable(self, new: int) -> list[Write]:
+        """Forget, a few at a time, who is gone and leads nothing, once there are many."""
+        registry = self.registry
+        if len(registry.known) < MOST_KNOWN:
+            return []
+        gone = registry.known.keys() - registry.brokers.keys() - registry.draining - {new}
+        empty = sorted(each for each in gone if not registry.led.get(each))
+        return [Delete(f"known/{each}") for each in empty[:_MOST_FORGOTTEN]]
 
     def _refuse_id(self, broker_id: int) -> None:
         live = self.registry.brokers[broker_id]

@@ -38,7 +38,7 @@ class Lookups(Base):
         )
         if self._announcers.get(node.id) is not caller:
             self._announcers[node.id] = caller
-            caller.on_gone(partial(self._silenced, node.id, caller))
+            caller.on_gone(partial(self._silenced, node.id, caller), ("node", node.id))
         return {"known": known}
 
     def _silenced(self, node_id: bytes, caller: Caller) -> None:

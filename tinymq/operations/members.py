@@ -117,7 +117,7 @@ class Members(Base):
         known = self._links.get(info.id)
         if known is not caller:
             self._links[info.id] = caller
-            caller.on_gone(partial(self._lost, info, caller))
+            caller.on_gone(partial(self._lost, info, caller), ("broker", info.id))
         self._meta.heartbeat(info, load, caller)
 
     def _lost(self, info: BrokerInfo, caller: Caller) -> None:
