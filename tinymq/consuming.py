@@ -6,11 +6,8 @@ from collections.abc import Callable
 from random import random
 from typing import Any, Final
 
-from twisted.internet.protocol import connectionDone
-from twisted.python.failure import Failure
 from typing_extensions import override
 
-from tinymq.broker.channel.lease import Lost
 from tinymq.broker.channel.lease import Settle as Lease
 from tinymq.broker.channel.queue import Subscribers
 from tinymq.broker.channel.returns import Requeue, Settled
@@ -20,6 +17,7 @@ from tinymq.caller import Caller
 from tinymq.connection import Connection, Shared
 from tinymq.errors import InvalidRequest, Overloaded, UnknownSubscription, WireError
 from tinymq.wire.frames import Bytes, Frame, encode_frame
+from tinymq.wire.header import MessageType
 from tinymq.wire.messages import (
     FINISH,
     GIVE_BACK,
@@ -226,6 +224,13 @@ class Consuming(Connection):
         gone, self._subscriptions = self._subscriptions, {}
         for subscription in gone.values():
             self._channels.lost(subscription)
+
+    HANDLERS = {  # noqa: RUF012 - the base says that it is the class's
+        MessageType.SUBSCRIBE: _on_subscribe,
+        MessageType.CREDIT: _on_credit,
+        MessageType.SETTLE: _on_settle,
+        MessageType.UNSUBSCRIBE: _on_unsubscribe,
+    }
 
 
 # --- the verbs of SETTLE ------------------------------------------------------------------

@@ -264,6 +264,7 @@ class BrokerProtocol(Consuming):
             self.reply(frame_type, message_id, result)
 
     HANDLERS = {  # noqa: RUF012 - the base says that it is the class's
+        **Consuming.HANDLERS,
         MessageType.HELLO: _on_hello,
         MessageType.PING: _on_ping,
         MessageType.GOODBYE: _on_goodbye,
@@ -271,10 +272,6 @@ class BrokerProtocol(Consuming):
         MessageType.FETCH: _on_fetch,
         MessageType.OFFSETS: _on_offsets,
         MessageType.INIT_PRODUCER: _on_init_producer,
-        MessageType.SUBSCRIBE: Consuming._on_subscribe,
-        MessageType.CREDIT: Consuming._on_credit,
-        MessageType.SETTLE: Consuming._on_settle,
-        MessageType.UNSUBSCRIBE: Consuming._on_unsubscribe,
         MessageType.METADATA: _on_metadata,
         MessageType.OPERATE: _on_operate,
     }

@@ -1,4 +1,4 @@
-"""Looking at messages for channels that must know their keys or headers before they give them out."""
+"""Looking at messages for channels that must know keys or headers before they give out."""
 
 from __future__ import annotations
 
