@@ -221,6 +221,15 @@ class Consuming(Connection):
     @override
     def _cancel_reads(self) -> None:
         super()._cancel_reads()
+        self._let_go()
+
+    @override
+    def _close(self) -> None:
+        super()._close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Keep for the session what its subscriptions hold, for a while."""
         gone, self._subscriptions = self._subscriptions, {}
         for subscription in gone.values():
             self._channels.lost(subscription)

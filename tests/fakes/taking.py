@@ -28,8 +28,8 @@ from tinymq.wire.messages import (
 )
 from tinymq.wire.records import RecordBatch
 
-#: How many bits of a lease there may be.
-ALL = 4096
+#: Seconds after which a client says that it lives.
+_BEAT = 10.0
 
 
 class Taken(NamedTuple):
@@ -86,6 +86,10 @@ class Taker:
 
     def run(self, seconds: float = 0) -> None:
         """Let time pass, and read what came."""
+        while seconds > _BEAT:
+            self.fixture.clock.advance(_BEAT)
+            self.connection.send(MessageType.PING)
+            seconds -= _BEAT
         self.fixture.clock.advance(seconds)
         for _ in range(6):
             self.fixture.clock.advance(0)
