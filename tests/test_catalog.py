@@ -10,6 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.fakes.broker import BrokerFixture, Connection, error_of, outcome_of
+from tests.fakes.channels import FakeChannels
 from tinymq.caller import Caller
 from tinymq.catalog import PUBLIC
 from tinymq.catalog.shapes import shape
@@ -21,6 +22,7 @@ from tinymq.operation import ROLES, Operation, Role
 from tinymq.operations import OPERATIONS, run_on_node
 from tinymq.wire.messages import Operate
 
+CHANNEL = {"topic": "t", "name": "work"}
 EVERY = list({**OPERATIONS, **NODE_OPERATIONS}.values())
 
 
@@ -30,6 +32,7 @@ def fixture(tmp_path: Path) -> BrokerFixture:
     fixture = BrokerFixture(tmp_path / "data")
     fixture.topic("t", partitions=2)
     fixture.produce(b"a", b"b", b"c")
+    fixture.node.channel_host = FakeChannels(fixture.broker)
     return fixture
 
 
@@ -90,6 +93,16 @@ def test_results_have_the_shape_that_is_told(fixture: BrokerFixture) -> None:
         ("topic.info", {"name": "t"}),
         ("topic.purge", {"name": "t", "before": 2}),
         ("topic.undo_purge", {"name": "t"}),
+        ("channel.create", {**CHANNEL, "dry_run": True}),
+        ("channel.create", CHANNEL),
+        ("channel.alter", {**CHANNEL, "config": {"attempts": 3}}),
+        ("channel.list", {}),
+        ("channel.info", CHANNEL),
+        ("channel.pause", CHANNEL),
+        ("channel.seek", {**CHANNEL, "to": "latest"}),
+        ("channel.undo_seek", CHANNEL),
+        ("channel.empty", CHANNEL),
+        ("channel.delete", CHANNEL),
         ("topic.delete", {"name": "t"}),
         ("broker.list", {}),
         ("broker.info", {}),
@@ -104,7 +117,7 @@ def test_results_have_the_shape_that_is_told(fixture: BrokerFixture) -> None:
     ]
     for name, arguments in calls:
         result = fixture.operate(name, **arguments)
-        Draft202012Validator(shape(**PUBLIC[name].result)).validate(result)
+        Draft202012Validator(shape(**PUBLIC[name].result)).validate(json.loads(json.dumps(result)))
     assert {name for name, _ in calls} | {"broker.log_level"} == set(PUBLIC)
 
 

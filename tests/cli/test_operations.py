@@ -24,9 +24,11 @@ from tinymq.wire.fields import I64, array, boolean, choice, integer, mapping, op
 ITS_OWN = {
     *("output", "columns", "sort", "limit", "url", "timeout", "yes"),
     *("pattern", "only", "most", "slow", "places"),
+    *("length", "where"),
 }
 #: Shortcuts of single verbs.
 SHORTCUTS = {"topic.info": {"partitions"}, "topic.purge": {"undo"}, "topic.alter": {"unset"}}
+SHORTCUTS |= {"channel.info": {"partitions"}, "channel.alter": {"unset"}}
 
 
 def verb_of(operation: Operation) -> click.Command:

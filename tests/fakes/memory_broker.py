@@ -9,6 +9,7 @@ from typing import Any
 
 from attrs import Factory, define, frozen
 
+from tests.fakes.memory_channels import MemoryChannels
 from tests.fakes.memory_cluster import MemoryCluster
 from tinymq.catalog import PUBLIC
 from tinymq.errors import (
@@ -120,6 +121,7 @@ class MemoryBroker:
         self.failure: Exception | None = None
         self.patient = False
         self.cluster = MemoryCluster()
+        self.channels = MemoryChannels()
         self.stranger: Exception | None = None
         self.pauses: list[float] = []
         self.answers: dict[str, list[dict[str, Any] | Exception]] = {}
@@ -183,8 +185,10 @@ class MemoryBroker:
             self.calls.append((name, arguments))
             if name in self.answers:
                 return self._answer(name)
-            method = getattr(self, "_" + name.replace(".", "_"))
             checked = PUBLIC[name].arguments(arguments)
+            if name.startswith("channel."):
+                return self.channels.operate(name.removeprefix("channel."), checked)
+            method = getattr(self, "_" + name.replace(".", "_"))
             if name.startswith("topic.") and checked.pop("id", None):
                 raise UnknownTopicId("the topic is not the one with this id")
             result: dict[str, Any] = method(**checked)

@@ -22,8 +22,9 @@ from tinymq.errors import (
     UnknownTopic,
 )
 from tinymq.limits import Limits
-from tinymq.meta import ChannelInfo, MetaServer, Registry, Start, Store, Topic
+from tinymq.meta import ChannelInfo, MetaServer, Pause, Registry, Start, Store, Topic
 from tinymq.meta.channels import MOST_POLICY
+from tinymq.meta.server import Clocks
 
 OPERATIONS = st.lists(
     st.tuples(
@@ -210,6 +211,31 @@ def test_delete(server: MetaServer, topic: Topic) -> None:
     server.delete_channel("a", "work")
     server.delete_channel("a", "other")
     assert server.registry.channels == {}
+
+
+@pytest.mark.usefixtures("topic")
+def test_pause(server: MetaServer, store: Store, clock: FakeTime) -> None:
+    """A pause has a reason and maybe an end, begins once, and outlives a restart."""
+    now = int(clock.now * 1000)
+    made = server.create_channel("a", "work")
+    assert not made.paused_at(now)
+    assert server.pause_channel("a", "work", dry_run=True).pause == Pause(now)
+    assert server.describe_channel("a", "work") == made
+    server.pause_channel("a", "work", reason="upgrade")
+    clock.advance(1)
+    paused = server.pause_channel("a", "work", now + 5000, "upgrade")
+    assert paused.pause == Pause(now, now + 5000, "upgrade")
+    assert [paused.paused_at(now + 4999), paused.paused_at(now + 5000)] == [True, False]
+    assert server.alter_channel("a", "work", {"attempts": 3}).pause == paused.pause
+    server.close()
+    again = MetaServer(store, clocks=Clocks(wall=clock))
+    assert again.describe_channel("a", "work").pause == paused.pause
+    with pytest.raises(InvalidRequest, match="past"):
+        again.pause_channel("a", "work", now)
+    clock.advance(10)
+    assert again.pause_channel("a", "work").pause == Pause(now + 11_000)
+    assert again.pause_channel("a", "work", undo=True).pause is None
+    assert again.describe_channel("a", "work").policy.attempts == 3
 
 
 @pytest.mark.usefixtures("topic")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tinymq.catalog.channels import CHANNELS
 from tinymq.catalog.cluster import CLUSTER
 from tinymq.catalog.topics import TOPICS
 from tinymq.operation import Operation
@@ -17,4 +18,4 @@ from tinymq.operation import Operation
 __all__ = ["PUBLIC"]
 
 #: Every public operation by its name.
-PUBLIC: Final[dict[str, Operation]] = {**TOPICS, **CLUSTER}
+PUBLIC: Final[dict[str, Operation]] = {**TOPICS, **CHANNELS, **CLUSTER}

@@ -23,6 +23,10 @@ from tinymq.errors import TinyMQError
 VERBS: dict[str, tuple[str, str]] = {
     "up": ("tinymq.cli.up:up", "Start a MetaServer and some brokers on this machine."),
     "topic": ("tinymq.cli.topic:topic", "List, make, change, empty and remove topics."),
+    "channel": (
+        "tinymq.cli.channel:channel",
+        "List, make, change, steer and remove channels of topics.",
+    ),
     "pub": ("tinymq.cli.pub:pub", "Publish stdin, its lines, or a value."),
     "consume": ("tinymq.cli.read:consume", "Write the values of a topic to stdout."),
     "peek": ("tinymq.cli.read:peek", "Look at a few records."),

@@ -17,6 +17,7 @@ import click
 from attrs import frozen
 
 from tinymq.cli.values import human_size, iso
+from tinymq.settings import shown
 
 FORMATS: Final = ("table", "wide", "json", "ndjson", "csv", "name")
 Row = Mapping[str, Any]
@@ -254,3 +255,19 @@ def flat(found: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 def note(text: str) -> None:
     """Tell a person something that is not part of the output."""
     click.echo(human_lines(text), err=True)
+
+
+def tell_silent(found: Row) -> None:
+    """Say which brokers did not answer, so that nobody takes a part for the whole."""
+    for name in found.get("silent") or ():
+        note(f"broker {name} does not answer; what it holds is not counted")
+
+
+def counted(number: int, noun: str) -> str:
+    """Write a number of things."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def written(value: Any) -> str:
+    """Write the value of a setting as it came over the wire."""
+    return shown(tuple(value) if isinstance(value, list) else value)

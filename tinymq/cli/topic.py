@@ -13,16 +13,17 @@ from tinymq.cli.output import (
     Column,
     Listing,
     Row,
+    counted,
     facts,
     key,
-    note,
     output_option,
     show,
+    tell_silent,
     write_json,
+    written,
 )
 from tinymq.cli.session import Session, remote
 from tinymq.cli.values import SETTING, START, Position, human_size, iso
-from tinymq.settings import shown
 
 #: Topics asked for at once.
 PAGE: Final = 500
@@ -41,12 +42,6 @@ def _messages(row: Row) -> int | None:
     """Count what a partition holds; unknown while its broker is silent."""
     start, end = row.get("start"), row.get("end")
     return None if start is None or end is None else end - start
-
-
-def _tell_silent(found: Row) -> None:
-    """Say which brokers did not answer, so that nobody takes a part for the whole."""
-    for name in found.get("silent") or ():
-        note(f"broker {name} does not answer; what it holds is not counted")
 
 
 def _state(row: Row) -> str:
@@ -88,8 +83,8 @@ PLAN_COLUMNS: Final = (
 
 CHANGE_COLUMNS: Final = (
     Column("SETTING", key("setting")),
-    Column("OLD", lambda row: shown(row["old"])),
-    Column("NEW", lambda row: shown(row["new"])),
+    Column("OLD", lambda row: written(row["old"])),
+    Column("NEW", lambda row: written(row["new"])),
 )
 
 
@@ -118,7 +113,7 @@ def list_topics(
     found, total, more, silent = _collect(session, arguments, sort, limit)
     document = {"topics": found, "more": more, "total": total, "silent": silent}
     show(Listing(found, COLUMNS, document), output, columns)
-    _tell_silent(document)
+    tell_silent(document)
 
 
 def _collect(
@@ -170,7 +165,7 @@ def create(
         show(Listing([reply["topic"]], COLUMNS), output)
     else:
         made = "would make" if dry_run else "made" if reply["created"] else "exists already:"
-        click.echo(f"{made} {name} with {_count(_partitions(reply['topic']), 'partition')}")
+        click.echo(f"{made} {name} with {counted(_partitions(reply['topic']), 'partition')}")
 
 
 @topic.command("info")
@@ -191,7 +186,7 @@ def info(session: Session, arguments: Arguments, partitions: bool, output: str) 
         if partitions or output == "wide":
             click.echo()
             show(Listing(rows, PARTITION_COLUMNS), output)
-    _tell_silent(found)
+    tell_silent(found)
 
 
 def _facts(found: Row) -> list[tuple[str, str]]:
@@ -204,7 +199,7 @@ def _facts(found: Row) -> list[tuple[str, str]]:
         ("bytes", human_size(found.get("bytes", 0))),
     ]
     settings = sorted(found.get("config", {}).items())
-    return pairs + [(name, shown(value)) for name, value in settings]
+    return pairs + [(name, written(value)) for name, value in settings]
 
 
 @topic.command("edit")
@@ -316,7 +311,7 @@ def _undo(session: Session, arguments: Arguments, output: str) -> None:
         click.echo(f"would bring back what the last purge of {name} took")
     elif output in {"table", "wide"}:
         found = reply["topic"]
-        click.echo(f"{name} holds {_count(found.get('messages', 0), 'message')} again")
+        click.echo(f"{name} holds {counted(found.get('messages', 0), 'message')} again")
     else:
         show(Listing([reply["topic"]], COLUMNS, reply), output)
 
@@ -343,15 +338,11 @@ def _show_plan(reply: Row, output: str, sentence: str) -> None:
     if output != "table":
         rows = [{"topic": plan["topic"], **row} for row in plan["partitions"]]
         show(Listing(rows, PLAN_COLUMNS, reply, "topic"), output)
-    _tell_silent(plan)
+    tell_silent(plan)
 
 
 def _amount(plan: Row) -> str:
-    return f"{_count(plan['messages'], 'message')} ({human_size(plan['bytes'])})"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{counted(plan['messages'], 'message')} ({human_size(plan['bytes'])})"
 
 
 complete(topic)

@@ -24,7 +24,7 @@ from __future__ import annotations
 from tinymq.meta.changes import Changes
 from tinymq.meta.lookup import Announcements, Node
 from tinymq.meta.placement import Load
-from tinymq.meta.registry import BrokerInfo, ChannelInfo, Registry, Start, Topic
+from tinymq.meta.registry import BrokerInfo, ChannelInfo, Pause, Registry, Start, Topic
 from tinymq.meta.replica import Replica
 from tinymq.meta.server import MetaServer
 from tinymq.meta.store import Store
@@ -37,6 +37,7 @@ __all__ = [
     "Load",
     "MetaServer",
     "Node",
+    "Pause",
     "Registry",
     "Replica",
     "Start",

@@ -15,7 +15,7 @@ from tinymq.channelpolicy import ChannelPolicy, Given
 from tinymq.errors import ChannelExists, InvalidName, InvalidRequest, Overloaded
 from tinymq.meta.entries import Compare, Delete, Put
 from tinymq.meta.membership import Membership
-from tinymq.meta.registry import ChannelInfo, Start, Topic, channel_key
+from tinymq.meta.registry import ChannelInfo, Pause, Start, Topic, channel_key
 from tinymq.names import valid_name
 
 #: Where a channel begins whose creator does not say.
@@ -132,6 +132,51 @@ class Channels(Membership):
         new = attrs.evolve(channel, policy=policy)
         if new != channel and not dry_run:
             self._write([], [Put(channel_key(owner.id, name), new.encode())])
+        return new
+
+    def pause_channel(
+        self,
+        topic: str,
+        name: str,
+        until_ms: int | None = None,
+        reason: str = "",
+        *,
+        undo: bool = False,
+        dry_run: bool = False,
+    ) -> ChannelInfo:
+        """
+        Let a channel give nothing out, or go on.
+
+        A pause is kept here and not by the brokers, so that it holds for partitions
+        that are added, and for a broker that is away just now.
+
+        Args:
+            topic: The topic's name.
+            name: The channel's.
+            until_ms: When it goes on by itself; None if it does not.
+            reason: Why, for people.
+            undo: Go on.
+            dry_run: Check everything and return what would be, but write nothing.
+
+        Returns:
+            The channel as it is afterwards.
+
+        Raises:
+            UnknownTopic, UnknownChannel: There is no such channel.
+            InvalidRequest: It would end before it begins.
+        """
+        channel, now = self.describe_channel(topic, name), self._now_ms()
+        if until_ms is not None and until_ms <= now:
+            raise InvalidRequest("until_ms lies in the past", field="until_ms")
+        pause = None
+        if not undo:
+            began = channel.pause if channel.paused_at(now) else None
+            since = began.since_ms if began is not None else now
+            pause = Pause(since, until_ms, reason)
+        new = attrs.evolve(channel, pause=pause)
+        if new != channel and not dry_run:
+            key = channel_key(self.registry.topic(topic).id, name)
+            self._write([], [Put(key, new.encode())])
         return new
 
     def delete_channel(self, topic: str, name: str, *, dry_run: bool = False) -> ChannelInfo:

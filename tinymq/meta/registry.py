@@ -14,6 +14,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
+import attrs
 from attrs import field, frozen
 
 from tinymq.channelpolicy import ChannelPolicy
@@ -83,6 +84,22 @@ class Topic:
         )
 
 
+@frozen
+class Pause:
+    """
+    That a channel gives nothing out, for a while or until somebody lets it go on.
+
+    Attributes:
+        since_ms: When it began.
+        until_ms: When it ends by itself; None if it does not.
+        reason: Why, for people.
+    """
+
+    since_ms: int
+    until_ms: int | None = None
+    reason: str = ""
+
+
 @frozen(kw_only=True)
 class ChannelInfo:
     """
@@ -93,26 +110,40 @@ class ChannelInfo:
         policy: How it treats its messages.
         start: Where it began.
         created_ms: When it was made.
+        pause: Whether it gives nothing out; brokers look at `paused_at` for that.
     """
 
     name: str
     policy: ChannelPolicy
     start: Start
     created_ms: int
+    pause: Pause | None = None
+
+    def paused_at(self, now_ms: int) -> bool:
+        """Whether it gives nothing out at a time; a pause may end by itself."""
+        pause = self.pause
+        return pause is not None and (pause.until_ms is None or now_ms < pause.until_ms)
 
     def encode(self) -> bytes:
         """Return the channel as it is stored."""
-        return _json(policy=self.policy.to_mapping(), start=self.start, created_ms=self.created_ms)
+        return _json(
+            policy=self.policy.to_mapping(),
+            start=self.start,
+            created_ms=self.created_ms,
+            pause=self.pause and attrs.astuple(self.pause),
+        )
 
     @classmethod
     def decode(cls, name: str, stored: bytes) -> ChannelInfo:
         """Read what `encode` gave."""
         facts = json.loads(stored)
+        pause = facts.get("pause")
         return cls(
             name=name,
             policy=ChannelPolicy.from_stored(facts["policy"]),
             start=facts["start"],
             created_ms=facts["created_ms"],
+            pause=pause and Pause(*pause),
         )
 
 

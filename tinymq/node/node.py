@@ -6,6 +6,7 @@ from typing import Final
 
 from tinymq.broker.broker import Broker
 from tinymq.logs import Logs
+from tinymq.node.channels import CHANNEL_OPERATIONS, Channels
 from tinymq.node.clients import CLIENT_OPERATIONS, Clients
 from tinymq.node.partitions import PARTITION_OPERATIONS, Partitions
 from tinymq.node.process import PROCESS_OPERATIONS, Process
@@ -16,7 +17,7 @@ from tinymq.reports import Reporter
 from tinymq.vitals import Vitals
 
 
-class Node(Partitions, Records, Process, Clients, Telling):
+class Node(Partitions, Channels, Records, Process, Clients, Telling):
     """
     What one broker does and tells.
 
@@ -27,6 +28,7 @@ class Node(Partitions, Records, Process, Clients, Telling):
     Attributes:
         reporter: Makes reports of its partitions.
         vitals: Looks at its process.
+        channel_host: What keeps the channels of its partitions.
     """
 
     def __init__(self, broker: Broker, logs: Logs | None = None) -> None:
@@ -40,6 +42,7 @@ class Node(Partitions, Records, Process, Clients, Telling):
 #: Everything that a broker can be asked for by the MetaServer's process.
 NODE_OPERATIONS: Final[dict[str, Operation]] = {
     **PARTITION_OPERATIONS,
+    **CHANNEL_OPERATIONS,
     **RECORD_OPERATIONS,
     **PROCESS_OPERATIONS,
     **CLIENT_OPERATIONS,

@@ -20,6 +20,7 @@ from tinymq.errors import (
     Overloaded,
     ShuttingDown,
     UnknownBroker,
+    UnknownChannel,
     UnknownTopicId,
 )
 from tinymq.meta.lookup import Announcements
@@ -197,6 +198,8 @@ class Base:
             answers.silent[broker_id] = str(error)
         except UnknownTopicId:
             answers.silent[broker_id] = "it has not heard of this topic yet"
+        except UnknownChannel:
+            answers.silent[broker_id] = "it has not heard of this channel yet"
 
     # --- names --------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from tinymq.errors import InvalidRequest, StorageError, UnknownTopicId
 from tinymq.node import NODE_OPERATIONS, Node
 from tinymq.operation import Operation, Result
 from tinymq.operations.brokers import BROKER_OPERATIONS, Brokers
+from tinymq.operations.channels import CHANNEL_OPERATIONS, Channels
 from tinymq.operations.clients import CLIENT_OPERATIONS, Clients
 from tinymq.operations.lookups import LOOKUP_OPERATIONS, Lookups
 from tinymq.operations.members import MEMBER_OPERATIONS, Members
@@ -24,6 +25,7 @@ _log = Logger()
 #: Every operation that a process with a MetaServer carries out, by its name.
 OPERATIONS: Final[dict[str, Operation]] = {
     **TOPIC_OPERATIONS,
+    **CHANNEL_OPERATIONS,
     **BROKER_OPERATIONS,
     **CLIENT_OPERATIONS,
     **WATCH_OPERATIONS,
@@ -49,7 +51,7 @@ class Operator(Protocol):
         """
 
 
-class Operations(Topics, Brokers, Clients, Watching, Lookups, Members):
+class Operations(Topics, Channels, Brokers, Clients, Watching, Lookups, Members):
     """
     The operations of a process with a MetaServer.
 
@@ -141,9 +143,15 @@ async def carry_out(
             "{principal} did {operation} {what}",
             principal=caller.principal,
             operation=operation.name,
-            what=arguments.get("name") or arguments.get("broker") or "",
+            what=_what(arguments),
         )
     return result
+
+
+def _what(arguments: Mapping[str, Any]) -> str:
+    """Name what an operation is about: a topic, a channel of one, or a broker."""
+    name, topic = arguments.get("name"), arguments.get("topic")
+    return f"{topic}/{name}" if topic and name else name or arguments.get("broker") or ""
 
 
 def known_operation(name: str, operations: Mapping[str, Operation]) -> Operation:

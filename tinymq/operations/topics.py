@@ -7,26 +7,16 @@ from bisect import bisect_right
 from typing import Any, Final
 
 from tinymq.catalog import PUBLIC
-from tinymq.errors import BrokerSilent, ShuttingDown
 from tinymq.meta.registry import Topic
-from tinymq.node.partitions import Rows, check_partition, nothing_to_undo
+from tinymq.node.partitions import Rows, nothing_to_undo
 from tinymq.operation import WHICH, Operation, Result, table
-from tinymq.operations.base import Answers, Base, only_one
+from tinymq.operations.base import Answers, only_one
+from tinymq.operations.leaders import Leaders
 from tinymq.stats import PartitionReport
 
 
-class Topics(Base):
+class Topics(Leaders):
     """Topics over all brokers."""
-
-    def find(self, name: str) -> Topic:
-        """
-        Find a topic by its name.
-
-        Raises:
-            InvalidName: The name breaks the rule.
-            UnknownTopic: There is none.
-        """
-        return self._meta.describe(name)
 
     async def create(
         self, name: str, partitions: int | None, config: dict[str, Any], *, dry_run: bool
@@ -46,10 +36,6 @@ class Topics(Base):
         self._check_running()
         await self._spread(self._meta.ensure_topic(name))
         return {"revision": self._revision}
-
-    def _check_running(self) -> None:
-        if isinstance(self._broker.refusing, ShuttingDown):
-            raise self._broker.refusing.with_traceback(None)
 
     async def alter(
         self, name: str, partitions: int | None, config: dict[str, Any], *, dry_run: bool
@@ -142,28 +128,6 @@ class Topics(Base):
             raise nothing_to_undo(name)
         return {"topic": await self._describe(topic), "dry_run": dry_run}
 
-    # --- over all leaders ---------------------------------------------------------
-
-    async def _need_all(self, topic: Topic, partition: int | None, done: str) -> None:
-        """Refuse to do half of something: every leader must answer."""
-        check_partition(topic.name, topic.partitions, partition)
-        answers = await self._ask_leaders(topic, "node.partitions", partition=partition)
-        for broker_id, why in answers.silent.items():
-            led = [index for index, leader in enumerate(topic.leaders) if leader == broker_id]
-            raise BrokerSilent(
-                f"{self._broker_name(broker_id)} leads partitions {_listed(led)} of {topic.name} "
-                f"and does not answer ({why}); nothing was {done}, try again when it is back",
-                broker=broker_id,
-            )
-
-    async def _ask_leaders(
-        self, topic: Topic, operation: str, partition: int | None = None, **arguments: Any
-    ) -> Answers:
-        leaders = topic.leaders if partition is None else (topic.leader(partition),)
-        if operation in {"node.purge", "node.undo_purge"}:
-            arguments["partition"] = partition
-        return await self._ask(leaders, operation, {"id": topic.id.hex(), **arguments})
-
     async def _describe(self, topic: Topic) -> Result:
         """Describe a topic with its partitions, as a map."""
         answers = await self._ask_leaders(topic, "node.partitions")
@@ -221,10 +185,6 @@ def topic_facts(topic: Topic) -> Result:
         "created_ms": topic.created_ms,
         "config": topic.config.to_mapping(),
     }
-
-
-def _listed(numbers: list[int]) -> str:
-    return ", ".join(str(number) for number in numbers)
 
 
 TOPIC_OPERATIONS: Final[dict[str, Operation]] = table(

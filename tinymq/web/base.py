@@ -26,12 +26,14 @@ from tinymq.web.security import foreign, token_fits
 _STATUS: Final[tuple[tuple[type[errors.TinyMQError], int], ...]] = (
     (errors.UnknownTopic, 404),
     (errors.UnknownTopicId, 404),
+    (errors.UnknownChannel, 404),
     (errors.UnknownPartition, 404),
     (errors.UnknownClient, 404),
     (errors.UnknownBroker, 404),
     (errors.OffsetOutOfRange, 404),
     (errors.Forbidden, 403),
     (errors.TopicExists, 409),
+    (errors.ChannelExists, 409),
     (errors.NothingToUndo, 409),
     (errors.BatchTooLarge, 413),
     (errors.ValueTooLarge, 413),
@@ -44,6 +46,7 @@ _STATUS: Final[tuple[tuple[type[errors.TinyMQError], int], ...]] = (
 #: Fields of errors that name none themselves.
 _FIELDS: Final[tuple[tuple[type[errors.TinyMQError], str], ...]] = (
     (errors.InvalidName, "name"),
+    (errors.UnknownChannel, "name"),
     (errors.UnknownPartition, "partition"),
     (errors.UnknownClient, "client"),
     (errors.UnknownBroker, "broker"),

@@ -22,6 +22,8 @@ HARMLESS: Final = frozenset(
     {
         "broker.info",
         "broker.list",
+        "channel.info",
+        "channel.list",
         "client.info",
         "client.list",
         "cluster.watch",

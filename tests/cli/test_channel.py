@@ -1,0 +1,205 @@
+"""`tinymq channel`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.fakes.memory_broker import MemoryBroker
+from tests.fakes.memory_channels import NOW_MS, MemoryChannel
+from tinymq.channelpolicy import ChannelPolicy
+from tinymq.cli import channel as verbs
+
+
+@pytest.fixture
+def work(broker: MemoryBroker) -> MemoryChannel:
+    """Return a channel with six messages left to do."""
+    return broker.channels.make("orders", "work", cursor=4, consumers=2)
+
+
+def told(run: Run, *words: str) -> str:
+    """Run a verb on the channel, which must end well."""
+    result = run("channel", *words[:1], "orders", "work", *words[1:])
+    assert result.exit_code == 0, result.stderr
+    return str(result.stdout)
+
+
+def test_list(broker: MemoryBroker, run: Run, work: MemoryChannel) -> None:
+    """A list has what each channel has to do, and whether it is paused."""
+    paused = {"since_ms": NOW_MS, "until_ms": None, "reason": "upgrade"}
+    broker.channels.make("audit", "copy", paused=paused)
+    assert [line.split() for line in run("channel", "ls").output.splitlines()] == [
+        ["TOPIC", "CHANNEL", "READY", "IN-FLIGHT", "WAITING", "LAG", "CONSUMERS", "STATE"],
+        ["audit", "copy", "10", "0", "0", "10", "0", "PAUSED:", "upgrade"],
+        ["orders", "work", "6", "0", "0", "6", "2", "ok"],
+    ]
+    heading = run("channel", "ls", "-o", "wide").output.splitlines()[0].split()
+    assert heading[-5:] == ["PARKED", "GIVEN-UP", "ORDER", "DELIVERY", "CREATED"]
+    assert run("channel", "ls", "-t", "orders", "-o", "name").output == "work\n"
+    assert run("channel", "ls", "--filter", "c*", "--columns", "channel,lag").output.split() == [
+        *("CHANNEL", "LAG", "copy", "10"),
+    ]
+
+
+def test_list_goes_on_page_after_page(
+    broker: MemoryBroker, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More channels than a page holds are all listed; a limit cuts them."""
+    monkeypatch.setattr(verbs, "PAGE", 2)
+    for number in range(5):
+        broker.channels.make("orders", f"c{number}")
+    assert run("channel", "ls", "-o", "name").output.split() == [f"c{each}" for each in range(5)]
+    assert [call["limit"] for _, call in broker.calls] == [2, 2, 2]
+    document = json.loads(run("channel", "ls", "--limit", "3", "-o", "json").output)
+    assert [row["name"] for row in document["channels"]] == ["c0", "c1", "c2"]
+    assert (document["more"], document["total"], document["after"]) == (True, 5, "orders/c2")
+
+
+def test_create(broker: MemoryBroker, run: Run) -> None:
+    """A channel is made with its settings; made again it is no error."""
+    settings = ("-s", "order=key", "-s", "lease.ms=2m", "--start", "7")
+    assert told(run, "create", *settings, "--dry-run") == "would make orders/work\n"
+    assert broker.channels.found == {}
+    assert told(run, "create", *settings) == "made orders/work\n"
+    made = broker.channels.find("orders", "work")
+    assert (made.policy, made.start) == (ChannelPolicy(order="key", lease_ms=120_000), 7)
+    assert told(run, "create") == "exists already: orders/work\n"
+    assert json.loads(told(run, "create", "-o", "json"))["created"] is False
+    assert told(run, "create", "-o", "csv").splitlines()[1].startswith("orders,work,10,")
+
+
+def test_a_dry_run_as_csv(run: Run) -> None:
+    """What is not there yet has no counts."""
+    assert told(run, "create", "--dry-run", "-o", "csv").splitlines()[1].startswith("orders,work,,")
+
+
+def test_info(run: Run, work: MemoryChannel) -> None:
+    """Facts and settings come under one another; partitions on request."""
+    lines = told(run, "info", "-p").splitlines()
+    assert lines[0].split() == ["topic", "orders"]
+    facts = dict(line.split(maxsplit=1) for line in lines[1:] if len(line.split()) > 1)
+    assert facts["lag"] == "6"
+    assert facts["backoff"] == "1s 5s 30s 2m 10m"
+    assert lines[-1].split() == ["0", "4", "4", "10", "6", "0", "0", "6", "ok"]
+    assert json.loads(told(run, "info", "-o", "json"))["lag"] == 6
+    assert told(run, "info", "-p", "-o", "csv").splitlines()[0].startswith("partition,floor,cursor")
+
+
+def test_a_silent_broker(run: Run, work: MemoryChannel) -> None:
+    """What a silent broker knows is unknown, and that is said."""
+    work.silent = True
+    result = run("channel", "info", "orders", "work", "-p")
+    assert "offline: far does not answer" in result.stdout
+    assert result.stderr == "broker far does not answer; what it holds is not counted\n"
+    assert run("channel", "ls").stderr == result.stderr
+
+
+def test_nothing_there(run: Run) -> None:
+    """A channel that there is not ends with status 1 and says how to find others."""
+    result = run("channel", "info", "orders", "none")
+    assert result.exit_code == 1
+    assert "`tinymq channel ls` lists the channels" in result.stderr
+
+
+def test_edit(run: Run, work: MemoryChannel) -> None:
+    """Changes are shown as old and new; a setting can return to its default."""
+    text = told(run, "edit", "-s", "attempts=3", "-s", "backoff=1s 2s")
+    assert [line.split(maxsplit=2) for line in text.splitlines()] == [
+        ["SETTING", "OLD", "NEW"],
+        ["attempts", "10", "3"],
+        ["backoff", "1s", "5s 30s 2m 10m  1s 2s"],
+    ]
+    assert work.policy.attempts == 3
+    assert told(run, "edit", "-s", "attempts=3").endswith("already; nothing changed\n")
+    told(run, "edit", "--unset", "attempts")
+    assert work.policy.attempts == 10
+    assert run("channel", "edit", "orders", "work").exit_code == 2
+
+
+def test_remove(broker: MemoryBroker, run: Run, work: MemoryChannel) -> None:
+    """Removing says what is left to do, and wants a yes."""
+    assert told(run, "rm", "--dry-run") == ("would remove orders/work with 6 messages left to do\n")
+    assert run("channel", "rm", "orders", "work").exit_code == 2
+    assert broker.channels.found
+    assert told(run, "rm", "--yes") == "removed orders/work with 6 messages left to do\n"
+    assert broker.channels.found == {}
+
+
+def test_pause(run: Run, work: MemoryChannel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A channel is paused, for a while if wanted, and goes on."""
+    monkeypatch.setattr(verbs, "now_ms", lambda: NOW_MS)
+    assert told(run, "pause", "--dry-run") == "orders/work would be paused\n"
+    assert "ok" in told(run, "info")
+    text = told(run, "pause", "--for", "10m", "--reason", "upgrade")
+    assert text == "orders/work is paused\n"
+    assert "PAUSED until 2025-06-15T15:16:40.000Z: upgrade" in told(run, "info")
+    assert told(run, "pause") == "orders/work was paused already\n"
+    assert told(run, "resume", "--dry-run") == "orders/work would be going on\n"
+    assert told(run, "resume") == "orders/work is going on\n"
+    assert told(run, "pause", "--undo") == "orders/work was going on already\n"
+    assert work.paused is None
+    assert run("channel", "pause", "orders", "work", "--undo", "--for", "1m").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("where", "arguments"),
+    [
+        ("earliest", {"to": "earliest"}),
+        ("latest", {"to": "latest"}),
+        ("7", {"to": 7}),
+        ("@2025-06-15T15:00:00Z", {"time_ms": 1_749_999_600_000}),
+    ],
+)
+def test_where_a_seek_goes(
+    broker: MemoryBroker,
+    run: Run,
+    work: MemoryChannel,
+    where: str,
+    arguments: dict[str, str | int],
+) -> None:
+    """A place is an end, an offset or a time."""
+    told(run, "seek", "--to", where, "-p", "0", "--yes")
+    _, sent = broker.calls[-1]
+    assert sent == {
+        "topic": "orders",
+        "name": "work",
+        "partition": 0,
+        "dry_run": False,
+        **arguments,
+    }
+
+
+def test_seek(run: Run, work: MemoryChannel) -> None:
+    """A seek says what it does, wants a yes, and can be taken back."""
+    assert told(run, "seek", "--to", "7", "--dry-run") == (
+        "orders/work: 3 messages would be settled, 0 brought back, 2 taken from consumers\n"
+    )
+    assert run("channel", "seek", "orders", "work", "--to", "7").exit_code == 2
+    assert work.cursor == 4
+    work.consumers = 0
+    assert told(run, "seek", "--to", "3", "--yes", "-o", "wide").splitlines()[::2] == [
+        "orders/work: 0 messages were settled, 1 brought back",
+        "        0       4           3        0        1     0",
+    ]
+    assert told(run, "undo-seek", "--dry-run") == (
+        "would take the last seek of orders/work back on 1 partition\n"
+    )
+    assert told(run, "undo-seek") == "orders/work has 6 messages left to do again\n"
+    assert run("channel", "undo-seek", "orders", "work").exit_code == 1
+
+
+@pytest.mark.parametrize("where", [(), ("--to", "-5"), ("--to", "middle")])
+def test_a_seek_to_nowhere(
+    broker: MemoryBroker, run: Run, work: MemoryChannel, where: tuple[str, ...]
+) -> None:
+    """A place that is none is a usage error, before anybody is asked."""
+    assert run("channel", "seek", "orders", "work", *where, "--yes").exit_code == 2
+    assert broker.calls == []
+
+
+def test_empty(run: Run, work: MemoryChannel) -> None:
+    """Emptying settles everything, and can be seen as JSON."""
+    plan = json.loads(told(run, "empty", "--yes", "-o", "json"))["plan"]
+    assert (plan["skipped"], work.cursor) == (6, 10)

@@ -1,0 +1,371 @@
+"""`tinymq channel`: list, make, show, change, pause, seek, empty and remove channels."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from tinymq.cli.confirm import confirm, yes_option
+from tinymq.cli.groups import Group
+from tinymq.cli.operation import Arguments, complete, limit_option, operation_options
+from tinymq.cli.output import (
+    Column,
+    Listing,
+    Row,
+    counted,
+    facts,
+    key,
+    output_option,
+    show,
+    tell_silent,
+    write_json,
+    written,
+)
+from tinymq.cli.session import Session, remote
+from tinymq.cli.topic import CHANGE_COLUMNS
+from tinymq.cli.values import DURATION, SETTING, START, Position, iso, now_ms
+
+#: Channels asked for at once.
+PAGE: Final = 500
+#: What a channel counts, in the order in which people read it.
+COUNTS: Final = ("ready", "in_flight", "waiting", "parked", "given_up", "lag", "consumers")
+
+
+def place(row: Row) -> str:
+    """Name a channel with its topic, as `--after` takes it."""
+    return f"{row['topic']}/{row['name']}"
+
+
+def _state(row: Row) -> str:
+    paused = row.get("paused")
+    if not paused:
+        return "ok"
+    until = "" if paused["until_ms"] is None else f" until {iso(paused['until_ms'])}"
+    return f"PAUSED{until}" + (f": {paused['reason']}" if paused["reason"] else "")
+
+
+def _partition_state(row: Row) -> str:
+    """Say why nothing is given out of a partition, if that is so."""
+    if row["state"] != "online":
+        return f"offline: {row['reason']}"
+    return str(row["why"] or "ok")
+
+
+def _setting(name: str) -> Any:
+    return lambda row: row["config"].get(name)
+
+
+COLUMNS: Final = (
+    Column("TOPIC", key("topic")),
+    Column("CHANNEL", key("name")),
+    Column("READY", key("ready"), right=True),
+    Column("IN-FLIGHT", key("in_flight"), right=True),
+    Column("WAITING", key("waiting"), right=True),
+    Column("LAG", key("lag"), right=True),
+    Column("CONSUMERS", key("consumers"), right=True),
+    Column("STATE", _state),
+    Column("PARKED", key("parked"), right=True, wide=True),
+    Column("GIVEN-UP", key("given_up"), right=True, wide=True),
+    Column("ORDER", _setting("order"), wide=True),
+    Column("DELIVERY", _setting("delivery"), wide=True),
+    Column("CREATED", key("created_ms"), iso, wide=True),
+)
+
+PARTITION_COLUMNS: Final = (
+    Column("PARTITION", key("partition"), right=True),
+    Column("FLOOR", key("floor"), right=True),
+    Column("CURSOR", key("cursor"), right=True),
+    Column("END", key("end"), right=True),
+    Column("READY", key("ready"), right=True),
+    Column("IN-FLIGHT", key("in_flight"), right=True),
+    Column("WAITING", key("waiting"), right=True),
+    Column("LAG", key("lag"), right=True),
+    Column("STATE", _partition_state),
+    Column("PARKED", key("parked"), right=True, wide=True),
+    Column("GIVEN-UP", key("given_up"), right=True, wide=True),
+    Column("CONSUMERS", key("consumers"), right=True, wide=True),
+    Column("NEXT-DUE", key("next_due_ms"), iso, wide=True),
+    Column("LEADER", key("leader"), wide=True),
+)
+
+SEEK_COLUMNS: Final = (
+    Column("PARTITION", key("partition"), right=True),
+    Column("CURSOR", key("cursor"), right=True),
+    Column("NEW-CURSOR", key("new_cursor"), right=True),
+    Column("SKIPPED", key("skipped"), right=True),
+    Column("REVIVED", key("revived"), right=True),
+    Column("LOST", key("lost"), right=True),
+)
+
+_set_option = click.option(
+    "-s",
+    "--set",
+    "settings",
+    type=SETTING,
+    multiple=True,
+    help="A setting, such as attempts=5 or lease.ms=2m; may be repeated.",
+)
+
+
+@click.group(cls=Group)
+def channel() -> None:
+    """List, make, change, steer and remove channels of topics."""
+
+
+@channel.command("ls")
+@operation_options("channel.list", own={"limit": "limit"}, shorts={"topic": "-t"})
+@limit_option
+@click.option("--columns", default="", metavar="A,B", help="Which columns to show.")
+@output_option
+@remote
+def list_channels(
+    session: Session, arguments: Arguments, limit: int | None, columns: str, output: str
+) -> None:
+    """List channels with what they have to do."""
+    found: list[dict[str, Any]] = []
+    silent: dict[str, None] = {}
+    while True:
+        size = PAGE if limit is None else min(PAGE, limit - len(found))
+        reply = session.operate("channel.list", **{**arguments, "limit": size})
+        found += reply["channels"]
+        silent |= dict.fromkeys(reply["silent"])
+        if not reply["more"] or len(found) == limit:
+            break
+        arguments["after"] = reply["after"]
+    document = {**reply, "channels": found, "silent": list(silent)}
+    show(Listing(found, COLUMNS, document), output, columns)
+    tell_silent(document)
+
+
+@channel.command("create")
+@operation_options("channel.create", own={"config": "settings"})
+@_set_option
+@output_option
+@remote
+def create(
+    session: Session, arguments: Arguments, settings: tuple[tuple[str, str], ...], output: str
+) -> None:
+    """
+    Make a channel of a topic.
+
+    One that exists with the same settings is left as it is, which is no error.
+    """
+    reply = session.operate("channel.create", **arguments, config=dict(settings))
+    made = "made" if reply["created"] else "exists already:"
+    if reply["dry_run"] and reply["created"]:
+        made = "would make"
+    _show_one(reply, output, f"{made} {_named(arguments)}")
+
+
+@channel.command("info")
+@operation_options("channel.info")
+@click.option("-p", "--partitions", is_flag=True, help="Show the partitions too.")
+@output_option
+@remote
+def info(session: Session, arguments: Arguments, partitions: bool, output: str) -> None:
+    """Show one channel: where its messages are, its settings, and with -p its partitions."""
+    found = session.operate("channel.info", **arguments)["channel"]
+    rows = found["partitions"]
+    if output in {"csv", "ndjson", "name"} and partitions:
+        show(Listing(rows, PARTITION_COLUMNS, name="partition"), output)
+    elif output not in {"table", "wide"}:
+        show(Listing([found], COLUMNS, found), output)
+    else:
+        facts(_facts(found))
+        if partitions or output == "wide":
+            click.echo()
+            show(Listing(rows, PARTITION_COLUMNS), output)
+    tell_silent(found)
+
+
+def _facts(found: Row) -> list[tuple[str, str]]:
+    pairs = [
+        ("topic", found["topic"]),
+        ("name", found["name"]),
+        ("created", iso(found["created_ms"])),
+        ("started at", str(found["start"])),
+        ("state", _state(found)),
+    ]
+    pairs += [(name.replace("_", " "), str(found[name])) for name in COUNTS]
+    return pairs + [(name, written(value)) for name, value in sorted(found["config"].items())]
+
+
+@channel.command("edit")
+@operation_options("channel.alter", own={"config": "settings"})
+@_set_option
+@click.option("--unset", multiple=True, metavar="NAME", help="A setting to return to its default.")
+@output_option
+@remote
+def edit(
+    session: Session,
+    arguments: Arguments,
+    settings: tuple[tuple[str, str], ...],
+    unset: tuple[str, ...],
+    output: str,
+) -> None:
+    """Change settings of a channel; what is in flight keeps its deadline."""
+    config: dict[str, str | None] = {**dict.fromkeys(unset), **dict(settings)}
+    if not config:
+        raise click.UsageError("say what to change: --set NAME=VALUE or --unset NAME")
+    reply = session.operate("channel.alter", **arguments, config=config)
+    rows = [{"setting": what, "old": old, "new": new} for what, old, new in reply["changes"]]
+    if not rows and output in {"table", "wide"}:
+        click.echo(f"{_named(arguments)} has these settings already; nothing changed")
+        return
+    show(Listing(rows, CHANGE_COLUMNS, reply, "setting"), output)
+
+
+@channel.command("rm")
+@operation_options("channel.delete")
+@yes_option
+@output_option
+@remote
+def remove(session: Session, arguments: Arguments, yes: bool, output: str) -> None:
+    """Remove a channel with what it knows; the messages stay in the topic."""
+    dry_run = arguments.pop("dry_run")
+    if not dry_run and not yes:
+        found = session.operate("channel.delete", **arguments, dry_run=True)["channel"]
+        what = f"channel {_named(arguments)} with {_amount(found)} will be removed"
+        confirm(arguments["name"], what, yes=False)
+    reply = session.operate("channel.delete", **arguments, dry_run=dry_run)
+    verb = "would remove" if dry_run else "removed"
+    _show_one(reply, output, f"{verb} {_named(arguments)} with {_amount(reply['channel'])}")
+
+
+def _amount(found: Row) -> str:
+    return counted(found["lag"], "message") + " left to do"
+
+
+@channel.command("pause")
+@operation_options("channel.pause", own={"until_ms": "length"})
+@click.option("--for", "length", type=DURATION, help="Go on by itself after so long, such as 10m.")
+@output_option
+@remote
+def pause(session: Session, arguments: Arguments, length: float | None, output: str) -> None:
+    """Give nothing of a channel out; what is in flight can be settled."""
+    if arguments["undo"] and length is not None:
+        raise click.UsageError("--undo does not go with --for")
+    if length is not None:
+        arguments["until_ms"] = now_ms() + round(length * 1000)
+    _pause(session, arguments, output)
+
+
+@channel.command("resume")
+@operation_options("channel.pause", own={"until_ms": "", "reason": "", "undo": ""})
+@output_option
+@remote
+def resume(session: Session, arguments: Arguments, output: str) -> None:
+    """Let a channel go on that was paused: `pause --undo`."""
+    _pause(session, {**arguments, "undo": True}, output)
+
+
+def _pause(session: Session, arguments: Arguments, output: str) -> None:
+    reply = session.operate("channel.pause", **arguments)
+    word = "going on" if arguments["undo"] else "paused"
+    if not reply["changed"]:
+        sentence = f"{_named(arguments)} was {word} already"
+    elif reply["dry_run"]:
+        sentence = f"{_named(arguments)} would be {word}"
+    else:
+        sentence = f"{_named(arguments)} is {word}"
+    _show_one(reply, output, sentence)
+
+
+@channel.command("seek")
+@operation_options(
+    "channel.seek", own={"to": "where", "time_ms": "where"}, shorts={"partition": "-p"}
+)
+@click.option(
+    "--to", "where", type=START, help="Where: earliest, latest, an offset, or @TIME such as @10m."
+)
+@yes_option
+@output_option
+@remote
+def seek(
+    session: Session, arguments: Arguments, where: Position | None, yes: bool, output: str
+) -> None:
+    """
+    Begin anew at a point: what lies before is settled, the rest comes again.
+
+    For a while it can be taken back with undo-seek.
+    """
+    _move(session, "channel.seek", {**arguments, **_point(where)}, yes, output)
+
+
+def _point(where: Position | None) -> dict[str, str | int]:
+    """Give the arguments of `channel.seek` that say where it goes."""
+    if where is None or where.kind == "last":
+        raise click.UsageError("say where: --to earliest, latest, an OFFSET, or @TIME")
+    if where.kind == "time":
+        return {"time_ms": where.value}
+    return {"to": where.value if where.kind == "offset" else where.kind}
+
+
+@channel.command("empty")
+@operation_options("channel.empty", shorts={"partition": "-p"})
+@yes_option
+@output_option
+@remote
+def empty(session: Session, arguments: Arguments, yes: bool, output: str) -> None:
+    """
+    Settle all messages of a channel.
+
+    For a while it can be taken back with undo-seek.
+    """
+    _move(session, "channel.empty", arguments, yes, output)
+
+
+def _move(session: Session, operation: str, arguments: Arguments, yes: bool, output: str) -> None:
+    """Ask, move a channel, and tell what that did."""
+    dry_run = arguments.pop("dry_run")
+    if not dry_run and not yes:
+        plan = session.operate(operation, **arguments, dry_run=True)["plan"]
+        confirm(arguments["name"], f"{_named(arguments)}: {_sum(plan, 'will be')}", yes=False)
+    reply = session.operate(operation, **arguments, dry_run=dry_run)
+    plan = reply["plan"]
+    if output in {"table", "wide"}:
+        click.echo(f"{_named(arguments)}: {_sum(plan, 'would be' if dry_run else 'were')}")
+    if output != "table":
+        show(Listing(plan["partitions"], SEEK_COLUMNS, reply, "partition"), output)
+    tell_silent(plan)
+
+
+def _sum(plan: Row, verb: str) -> str:
+    """Say in words what a seek does."""
+    text = f"{counted(plan['skipped'], 'message')} {verb} settled, {plan['revived']} brought back"
+    return text + (f", {plan['lost']} taken from consumers" if plan["lost"] else "")
+
+
+@channel.command("undo-seek")
+@operation_options("channel.undo_seek", shorts={"partition": "-p"})
+@output_option
+@remote
+def undo_seek(session: Session, arguments: Arguments, output: str) -> None:
+    """Take back what the last seek or emptying did, while its window is open."""
+    reply = session.operate("channel.undo_seek", **arguments)
+    where = counted(len(reply["undone"]), "partition")
+    if reply["dry_run"]:
+        sentence = f"would take the last seek of {_named(arguments)} back on {where}"
+    else:
+        sentence = f"{_named(arguments)} has {_amount(reply['channel'])} again"
+    _show_one(reply, output, sentence)
+
+
+def _show_one(reply: Row, output: str, sentence: str) -> None:
+    """Show a reply that is about one channel."""
+    found = reply["channel"]
+    if output in {"table", "wide"}:
+        click.echo(sentence)
+    elif output in {"json", "ndjson"}:
+        write_json(reply, indent=2 if output == "json" else None)
+    else:
+        show(Listing([{**dict.fromkeys(COUNTS), **found}], COLUMNS), output)
+    tell_silent(found)
+
+
+def _named(arguments: Arguments) -> str:
+    return f"{arguments['topic']}/{arguments['name']}"
+
+
+complete(channel)
