@@ -235,7 +235,7 @@ def test_a_client_that_does_not_read_is_given_nothing_until_it_does(
     taker.connection.transport.peer_reads = True
     for _ in range(60):
         taker.run()
-        taker.connection.transport.producer.resumeProducing()
+        taker.connection.protocol.resumeProducing()
 
     assert most < 4_000_000
     assert len(taker.take()) == 400

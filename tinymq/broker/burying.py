@@ -239,7 +239,7 @@ class Burying:
             batch = RecordBatch(data, header)
             rows = zip(batch.offsets, batch.keys, batch.values, batch.headers, strict=True)
             for offset, key, value, headers in rows:
-                if 0 <= offset - doom.base and doom.bits >> offset - doom.base & 1:
+                if offset - doom.base >= 0 and doom.bits >> offset - doom.base & 1:
                     found[offset] = key, value, headers
         for start, end in runs:
             for offset in range(start, end):

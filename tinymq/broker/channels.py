@@ -154,6 +154,17 @@ class Channels:
         for hosted in self._hosted.values():
             hosted.stop()
 
+    def trimmed(self, partition: Partition) -> None:
+        """
+        Let channels hear that what they may still want is gone.
+
+        Args:
+            partition: Its log starts elsewhere now.
+        """
+        hosted = self._hosted.get(partition.key)
+        if hosted is not None:
+            hosted.mark()
+
     def hosted(self, topic_id: bytes, index: int) -> Hosted | None:
         """
         Find the channels of a partition.

@@ -8,29 +8,28 @@ consumers take, in one go, and hands its ledger to the committer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from random import random
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from twisted.logger import Logger
 from typing_extensions import override
 
 from tinymq.broker.burying import Burying
-from tinymq.broker.channel.lease import WHOLE, Delivery, Lost
+from tinymq.broker.channel.lease import WHOLE, Lost
 from tinymq.broker.channel.ledger import replay
 from tinymq.broker.channel.places import Places
 from tinymq.broker.channel.queue import LedgerRecord, Queue, Subscribers
-from tinymq.broker.channel.runs import Run, Runs, runs_in
 from tinymq.broker.channel.surviving import cut_back
 from tinymq.broker.ledger import Ledger, records_in
 from tinymq.broker.looks import look
 from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Scheduler, Timer
-from tinymq.broker.subscription import MOST_ROWS, Subscription, packed
+from tinymq.broker.sending import Sending
+from tinymq.broker.subscription import Subscription
 from tinymq.broker.window import Window
 from tinymq.errors import CorruptBatch, TinyMQError, WireError
 from tinymq.limits import MIB
-from tinymq.wire.messages import EARLIEST, LATEST, Deliver, DeliveryRow
+from tinymq.wire.messages import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from tinymq.broker.broker import Broker
@@ -62,14 +61,6 @@ class Host(Protocol):
         """Let a partition have its turn."""
 
 
-class _Parcel(NamedTuple):
-    """What goes to one subscription in one message."""
-
-    rows: list[DeliveryRow]
-    payload: list[bytes | bytearray | memoryview]
-    messages: int
-
-
 class Hosted:
     """
     The channels of one partition.
@@ -82,6 +73,7 @@ class Hosted:
     Attributes:
         queue: The channels.
         infos: What the MetaServer says of each.
+        subscriptions: Those who take messages here, by the name of their consumer.
     """
 
     _log = Logger()
@@ -94,11 +86,12 @@ class Hosted:
         self.window = Window(partition)
         self._host = host
         self._stored = log
-        self._subscriptions: dict[str, Subscription] = {}
+        self.subscriptions: dict[str, Subscription] = {}
         self._start = 0
         self._warming = False
         self._timer: Timer | None = None
         self._timer_at = 0
+        self._sending = Sending(self)
         self.burying = Burying(host.broker, self)
         partition.ledger = self.ledger
         partition.watchers.add(self.mark)
@@ -181,8 +174,14 @@ class Hosted:
                 one = self.queue.channels[name]
                 one.steering.alter(_given(info), self._host.now())
             self.infos[name] = info
+        self._pause(self._host.now())
         self.mark()
         return gone
+
+    def _pause(self, now: int) -> None:
+        """Give nothing out where the MetaServer says so; some pauses end by themselves."""
+        for name, info in self.infos.items():
+            self.queue.channels[name].steering.pause(info.paused_at(now), now)
 
     def _make(self, info: ChannelInfo) -> None:
         start = info.start
@@ -218,10 +217,10 @@ class Hosted:
             subscription.lost(self.index, held)
 
     def _of(self, channel: str) -> list[Subscription]:
-        return [each for each in self._subscriptions.values() if each.channel == channel]
+        return [each for each in self.subscriptions.values() if each.channel == channel]
 
     def _forget(self, subscription: Subscription) -> None:
-        self._subscriptions.pop(subscription.name, None)
+        self.subscriptions.pop(subscription.name, None)
         subscription.hosted.pop(self.index, None)
 
     def stop(self) -> None:
@@ -252,7 +251,7 @@ class Hosted:
             What it still holds: leases and bits.
         """
         one = self.queue.channels[subscription.channel]
-        self._subscriptions[subscription.name] = subscription
+        self.subscriptions[subscription.name] = subscription
         subscription.hosted[self.index] = self
         self.mark()
         return one.join(subscription.consumer, self._host.now())
@@ -313,7 +312,7 @@ class Hosted:
         for one in lost:
             told.setdefault(one.consumer, []).append((one.lease_id, one.bits))
         for name, leases in told.items():
-            subscription = self._subscriptions.get(name)
+            subscription = self.subscriptions.get(name)
             if subscription is not None:
                 subscription.lost(self.index, leases)
 
@@ -325,6 +324,7 @@ class Hosted:
             return
         now = self._host.now()
         self.trim(now)
+        self._pause(now)
         if self.ledger.failure is None:
             self._serve(now)
         self.burying.turn(now)
@@ -390,7 +390,8 @@ class Hosted:
         deliveries = one.deliver(now, end)
         for consumer in one.consumers:
             consumer.most = max(1, consumer.most)
-        self._send(one, deliveries, now)
+        if deliveries:
+            self._sending.send(one, deliveries, now)
         # It may have passed over a piece in which there is nothing to give out.
         return bool(deliveries) or places.cursor > before
 
@@ -418,97 +419,14 @@ class Hosted:
                 most //= 2
         return most
 
-    # --- sending ---------------------------------------------------------------------
-
-    def _send(self, one: Subscribers, deliveries: list[Delivery], now: int) -> None:
-        by_consumer: dict[str, list[Delivery]] = {}
-        for delivery in deliveries:
-            by_consumer.setdefault(delivery.consumer, []).append(delivery)
-        for consumer, mine in by_consumer.items():
-            subscription = self._subscriptions[consumer]
-            for first in range(0, len(mine), MOST_ROWS):
-                part = mine[first : first + MOST_ROWS]
-                try:
-                    parcel = self._pack(one, subscription, part, now)
-                except (OSError, TinyMQError):
-                    self._take_back(one, subscription, mine[first:], now)
-                    raise
-                self._post(subscription, parcel, at_once=bool(part[0].lease_id))
-
-    def _take_back(
-        self, one: Subscribers, subscription: Subscription, unsent: list[Delivery], now: int
-    ) -> None:
-        consumer = subscription.consumer
-        settles = [(each.lease_id, WHOLE) for each in unsent if each.lease_id]
-        one.give_back(consumer, settles, now)
-        consumer.credit.use(-sum(each.messages for each in unsent))
-
-    def _pack(
-        self, one: Subscribers, subscription: Subscription, deliveries: list[Delivery], now: int
-    ) -> _Parcel:
-        runs: list[Run] = sorted(
-            run for each in deliveries for run in runs_in(each.base, each.bits)
-        )
-        payload, missing = self.window.collect(_joined(runs))
-        gone = Runs(missing)
-        rows: list[DeliveryRow] = []
-        for each in deliveries:
-            bits = each.bits
-            if gone:
-                bits = self._without(one, subscription, each, gone, now)
-            if bits:
-                rows.append(_row(each, bits, now))
-        return _Parcel(rows, payload, sum(row[3] for row in rows))
-
-    def _without(
-        self,
-        one: Subscribers,
-        subscription: Subscription,
-        delivery: Delivery,
-        gone: Runs,
-        now: int,
-    ) -> int:
-        """Settle what does not exist of a delivery, and return the rest of it."""
-        absent = 0
-        for start, end in gone.within(delivery.base, delivery.end):
-            absent |= ((1 << end - start) - 1) << start - delivery.base
-        absent &= delivery.bits
-        if absent:
-            subscription.consumer.credit.use(-absent.bit_count())
-            if delivery.lease_id:
-                one.missing(subscription.consumer, delivery.lease_id, absent, now)
-        return delivery.bits & ~absent
-
-    def _post(self, subscription: Subscription, parcel: _Parcel, *, at_once: bool) -> None:
-        if not parcel.rows:
-            return
-        deliver = Deliver(subscription=subscription.number, partition=self.index, rows=parcel.rows)
-        if at_once:
-            self._sent(subscription, deliver, parcel, None)
-        else:
-            # What counts as settled when it leaves must not come again after a crash.
-            self.ledger.when_safe(partial(self._sent, subscription, deliver, parcel))
-
-    def _sent(
-        self,
-        subscription: Subscription,
-        deliver: Deliver,
-        parcel: _Parcel,
-        error: WireError | None,
-    ) -> None:
-        if error is None and subscription.link is not None:
-            counters = self.partition.counters
-            counters.records_out += parcel.messages
-            counters.bytes_out += sum(map(len, parcel.payload))
-            self.partition.moved.add(self.partition)
-            subscription.link.deliver(deliver, parcel.payload, parcel.messages)
-
     # --- time --------------------------------------------------------------------------
 
     def _arm(self, now: int) -> None:
         """See to it that what time does is done in time."""
-        due = self.queue.next_time()
-        if due is None or self._timer is not None and self._timer_at <= due:
+        times = [self.queue.next_time()]
+        times += (info.pause.until_ms for info in self.infos.values() if info.pause is not None)
+        due = min((time for time in times if time is not None and time > now - 1), default=None)
+        if due is None or (self._timer is not None and self._timer_at <= due):
             return
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
@@ -557,28 +475,3 @@ def _key(info: ChannelInfo) -> bytes:
 
 def _given(info: ChannelInfo) -> dict[str, str | int | tuple[str, ...] | None]:
     return dict(info.policy.to_mapping())
-
-
-def _joined(runs: list[Run]) -> list[Run]:
-    """Join runs that touch."""
-    found: list[Run] = []
-    for start, end in runs:
-        if found and found[-1][1] >= start:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
-        else:
-            found.append((start, end))
-    return found
-
-
-def _row(delivery: Delivery, bits: int, now: int) -> DeliveryRow:
-    count = bits.bit_count()
-    whole = count == bits.bit_length()
-    return (
-        delivery.lease_id,
-        delivery.base,
-        None if whole else packed(bits),
-        count,
-        delivery.attempt,
-        delivery.failures,
-        max(0, delivery.deadline - now) if delivery.lease_id else 0,
-    )
