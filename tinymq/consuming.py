@@ -95,7 +95,7 @@ class Consuming(Connection):
         request = Credit.from_meta(frame.split()[0])
         subscription = self._subscription(request.subscription)
         if subscription.consumer.credit.grant(request.granted):
-            self._mark(subscription)
+            subscription.mark()
 
     def _on_settle(self, frame: Frame) -> None:
         request = Settle.from_meta(frame.split()[0])
@@ -116,6 +116,8 @@ class Consuming(Connection):
             hosted.losing(settled.revoked)
             touched[hosted] = None
             hosted.mark()
+        if not subscription.consumer.in_flight:
+            subscription.mark()  # others may have waited for that
         if frame.message_id:
             reply = SettleReply(done=done, late=late[:MOST_HELD])
             self._when_safe([*touched], frame, reply)
@@ -206,11 +208,7 @@ class Consuming(Connection):
         super().resumeProducing()
         for subscription in self._subscriptions.values():
             subscription.consumer.ready = True
-            self._mark(subscription)
-
-    def _mark(self, subscription: Subscription) -> None:
-        for hosted in subscription.hosted.values():
-            hosted.mark()
+            subscription.mark()
 
     def _leave_all(self) -> None:
         """Give back what it holds, for its client goes in good order."""

@@ -84,6 +84,15 @@ class Taker:
         frame = self.reply(number)
         return SubscribeReply.from_meta(frame.split()[0])
 
+    def subscribe_soon(self, channel: str = "c", topic: str = "t", credit: int = 100) -> None:
+        """Ask for a subscription, and do not wait for the answer."""
+        topic_id = self.fixture.meta.describe(topic).id
+        self.connection.post(
+            Subscribe(
+                subscription=self.number, topic_id=topic_id, channel=channel, credit=credit
+            )
+        )
+
     def run(self, seconds: float = 0) -> None:
         """Let time pass, and read what came."""
         while seconds > _BEAT:

@@ -315,6 +315,7 @@ class Hosted:
             subscription = self.subscriptions.get(name)
             if subscription is not None:
                 subscription.lost(self.index, leases)
+                subscription.mark()
 
     # --- its turn --------------------------------------------------------------------
 
@@ -352,6 +353,8 @@ class Hosted:
 
     def _serve(self, now: int) -> None:
         for one in self.queue.channels.values():
+            for consumer in one.release():
+                self.subscriptions[consumer.name].mark()
             if one.channel.policy.max_length is not None:
                 one.steering.shorten(self.partition.high_watermark, now)
             for _ in range(_ROUNDS):

@@ -93,6 +93,11 @@ class Subscription:
         """
         return self.partitions is None or index in self.partitions
 
+    def mark(self) -> None:
+        """Let all its partitions have their turn: it may take more than before."""
+        for hosted in self.hosted.values():
+            hosted.mark()
+
     def lost(self, index: int, leases: Iterable[tuple[int, int]]) -> None:
         """
         Tell its client that it does not hold something any more.

@@ -72,6 +72,7 @@ class Subscribers:
         Returns:
             What to send, in this order.
         """
+        self.release()
         found: list[Delivery] = []
         asked = [consumer for consumer in self.consumers if consumer.room]
         available = self._available(end)
@@ -84,6 +85,20 @@ class Subscribers:
                     asked.remove(consumer)
                 given += count
             available -= given
+        return found
+
+    def release(self) -> list[Consumer]:
+        """
+        Let other partitions give to consumers again that were to be given a message alone.
+
+        Returns:
+            Those consumers, if no such message is left.
+        """
+        if self.channel.places.ready.alone:
+            return []
+        found = [consumer for consumer in self.consumers if consumer.empties is self]
+        for consumer in found:
+            consumer.empties = None
         return found
 
     def _give(
