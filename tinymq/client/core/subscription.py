@@ -65,7 +65,7 @@ class SubscriptionCore:
         delivered: Messages delivered so far.
     """
 
-    def __init__(  # noqa: PLR0913 - what it is made of
+    def __init__(
         self,
         cluster: Cluster,
         source: tuple[str, str],
@@ -146,6 +146,16 @@ class SubscriptionCore:
                 message.hand_out(now)
                 return message
         return None
+
+    def more(self, now: float) -> None:
+        """
+        Ask for more, after messages without leases were handed out.
+
+        Args:
+            now: The time.
+        """
+        for branch in tuple(self._branches.values()):
+            branch.pump(now)
 
     # --- beginning -------------------------------------------------------------
 
