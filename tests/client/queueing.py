@@ -159,12 +159,12 @@ class Queueing(Puppet):
         if not lease.bits:
             del self.channel.leases[lease_id]
         if back:
-            self.channel.ready += self._offsets(lease, bits)
+            self.channel.ready += self._places(lease, bits)
         if tell:
             rows: list[LeaseRow] = [(lease.partition, lease_id, as_row(bits))]
             self.push(lease.subscription, LeaseLost(subscription=lease.subscription, rows=rows))
 
-    def _offsets(self, lease: PuppetLease, bits: int) -> list[tuple[int, int]]:
+    def _places(self, lease: PuppetLease, bits: int) -> list[tuple[int, int]]:
         places = range(bits.bit_length())
         return [(lease.partition, lease.base + bit) for bit in places if bits >> bit & 1]
 
@@ -225,7 +225,7 @@ class Queueing(Puppet):
         for lease_id, lease in tuple(self.channel.leases.items()):
             if lease.subscription == number:
                 del self.channel.leases[lease_id]
-                self.channel.ready += self._offsets(lease, lease.bits)
+                self.channel.ready += self._places(lease, lease.bits)
 
     def _settle(self, request: Settle) -> SettleReply:
         done, late = 0, []
@@ -244,7 +244,7 @@ class Queueing(Puppet):
     def _settle_one(
         self, lease_id: int, lease: PuppetLease, bits: int, verb: int, facts: dict[str, Any]
     ) -> int:
-        for partition, offset in self._offsets(lease, bits):
+        for partition, offset in self._places(lease, bits):
             self.channel.settled.append((VERBS[verb], partition, offset, facts))
         if verb != TOUCH:
             lease.bits &= ~bits
