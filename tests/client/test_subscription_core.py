@@ -214,15 +214,16 @@ class TestSettling:
     def test_every_verb(self) -> None:
         """Requeue, reject and give back say what they are told."""
         worker = Worker()
-        worker.puppet.put(b"a", b"b", b"c", b"d", b"e")
+        worker.puppet.put(b"a", b"b", b"c", b"d", b"e", b"f")
         worker.net.pump()
 
-        one, two, three, four, five = worker.take_all()
+        one, two, three, four, five, six = worker.take_all()
         one.requeue()
         two.requeue(1.5, "later")
         three.reject("no good")
         four.give_back()
         five.reject()
+        six.requeue(2, failure=False)
         worker.net.pump()
 
         assert worker.channel.settled == [
@@ -231,6 +232,7 @@ class TestSettling:
             ("reject", 0, 2, {"x": "no good"}),
             ("give back", 0, 3, {}),
             ("reject", 0, 4, {}),
+            ("requeue", 0, 5, {"d": 2000, "f": False}),
         ]
 
     def test_a_message_is_settled_once(self) -> None:
@@ -632,6 +634,16 @@ class TestLinks:
 
         assert len(worker.seen(Subscribe)) == 2
         assert worker.channel.offsets() == [0]
+
+    def test_a_channel_that_was_deleted(self) -> None:
+        """Even who holds nothing notices it, by asking now and then."""
+        worker = Worker(create=False)
+        worker.channel.subscriptions.clear()
+        worker.channel.exists = False
+        worker.net.advance(30)
+
+        with pytest.raises(UnknownChannel):
+            worker.core.take(worker.net.now)
 
     def test_a_broker_that_is_slow_to_let_join(self) -> None:
         """SUBSCRIBE is repeated."""
