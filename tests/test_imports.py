@@ -24,15 +24,14 @@ ALLOWED: dict[str, set[str]] = {
     "wire": set(),
     "storage": {"wire"},
     "stats": {"wire"},
-    "history": {"stats"},
     "meta": {"wire", "storage"},
     "broker": {"wire", "storage", "meta", "stats"},
     "operation": {"wire"},
     "catalog": {"wire", "operation"},
     "caller": {"operation"},
     "node": {"wire", "storage", "meta", "broker", "stats", "logs", "operation", "catalog"}
-    | {"reports", "vitals"},
-    "operations": {"wire", "meta", "broker", "stats", "node", "board"}
+    | {"figures"},
+    "operations": {"wire", "meta", "broker", "stats", "node", "figures"}
     | {"operation", "catalog", "caller"},
     "traffic": {"stats"},
     "connection": {"wire", "broker", "stats", "caller", "traffic"},
@@ -53,15 +52,10 @@ ALLOWED: dict[str, set[str]] = {
     "logs": set(),
     "process": set(),
     "clockwork": {"broker"},
-    "vitals": {"broker", "meta", "stats", "clockwork"},
     "maps": {"stats"},
-    "reports": {"storage", "broker", "meta", "stats", "maps"},
-    "board": {"broker", "meta", "stats", "reports"},
-    "feeds": {"broker", "meta", "stats", "reports", "board", "clockwork", "operations"},
-    "listing": {"broker", "meta", "stats", "board", "sampling", "history", "clockwork"},
-    "sampling": {"broker", "meta", "stats", "reports", "board", "history", "clockwork"},
+    "figures": {"storage", "broker", "meta", "stats", "maps", "clockwork", "operation"},
     "console": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
-    | {"reports", "board", "feeds", "vitals", "maps", "sampling", "listing", "client", "node"}
+    | {"figures", "maps", "client", "node"}
     | {"operation", "caller"},
     "verify": {"wire", "storage", "client", "sync"},
     "cli": {
@@ -77,7 +71,7 @@ ALLOWED: dict[str, set[str]] = {
         "verify",
     },
     "service": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
-    | {"client", "gateways", "console", "sampling", "logs", "node", "cluster", "ground"},
+    | {"client", "gateways", "console", "figures", "logs", "node", "cluster", "ground"},
     "testing": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol"}
     | {"client", "aio", "sync", "console", "logs", "service", "node", "cluster", "verify"},
     "embedded": {"service", "client"},

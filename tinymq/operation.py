@@ -8,7 +8,7 @@ of roles are all made of these values, so that they cannot differ.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 from attrs import evolve, field, frozen
 
@@ -269,3 +269,23 @@ THE_BROKER: Final = Parameter("broker", broker_name, text="Name or number of the
 def table(*operations: Operation) -> dict[str, Operation]:
     """Return operations by their names."""
     return {operation.name: operation for operation in operations}
+
+
+class Nodes(Protocol):
+    """The brokers, one by one."""
+
+    def ask(
+        self, broker_id: int, operation: str, arguments: Mapping[str, Any]
+    ) -> Awaitable[Result]:
+        """
+        Ask one broker; the one of this process is asked by a plain call.
+
+        Args:
+            broker_id: Its number; 0 is this process, if it leads nothing.
+            operation: One of ``node.…``.
+            arguments: By name.
+
+        Returns:
+            What ends with its answer, with its error, or with a `ClientError`
+            when it cannot be reached or says nothing for too long.
+        """

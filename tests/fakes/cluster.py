@@ -9,10 +9,10 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from tests.fakes.broker import BEGIN_MS
-from tinymq.board import Board
 from tinymq.config import DEFAULT_CONFIG
+from tinymq.figures.board import Board
+from tinymq.figures.reports import Row, Taken, to_wire
 from tinymq.meta.registry import BrokerInfo, Registry, Topic
-from tinymq.reports import Row, Taken, to_wire
 from tinymq.stats import BrokerSnapshot, Counters, PartitionReport
 
 BOOT = 1 << 43

@@ -91,7 +91,7 @@ class Broker:
         #: Its name; the MetaServer gives one to a broker that was given none.
         self.name = config.broker.name
         self.address: tuple[str, int] = ("127.0.0.1", 7800)
-        #: Partitions that came or changed since `tinymq.reports` emptied the set.
+        #: Partitions that came or changed since `tinymq.figures.reports` emptied the set.
         self.moved: set[Partition] = set()
         #: Told of each partition that is here no more.
         self.dropped: Callable[[Partition], None] = lambda partition: None

@@ -29,10 +29,11 @@ _START_HINT = "start one with `twistd -n tinymq`, or name another with --url"
 _HINTS: tuple[tuple[type[Exception], str], ...] = (
     (errors.UnreachableError, _START_HINT),
     (errors.ConnectionLost, "is the broker still running? its log says why it closed"),
-    (errors.DeadlineExceeded, "--timeout allows more time; `tinymq info` shows the broker's state"),
+    (errors.DeadlineExceeded, "--timeout allows more time; `tinymq node ls` shows who is silent"),
     (errors.UnknownTopic, "`tinymq topic ls` lists the topics"),
     (errors.UnknownChannel, "`tinymq channel ls` lists the channels"),
     (errors.UnknownPartition, "`tinymq topic info -p` lists the partitions"),
+    (errors.NotLeader, "`tinymq node ls` shows who is silent; try again when it is back"),
     (errors.UnknownBroker, "`tinymq node ls` lists the brokers"),
     (errors.TopicExists, "`tinymq topic edit` changes settings"),
     (errors.ChannelExists, "`tinymq channel edit` changes settings"),

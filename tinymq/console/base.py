@@ -6,16 +6,16 @@ from typing import Any, Final
 
 from twisted.internet.defer import TimeoutError as DeferredTimeout
 
-from tinymq.board import Board
 from tinymq.broker.broker import Broker
 from tinymq.errors import BrokerSilent, ClientError
-from tinymq.feeds import LocalFeed, Poller, deadline
-from tinymq.listing import Listing
+from tinymq.figures.board import Board
+from tinymq.figures.feeds import LocalFeed, Poller, deadline
+from tinymq.figures.listing import Listing
+from tinymq.figures.sampling import Sampler
 from tinymq.meta.registry import Registry
 from tinymq.node import Node
-from tinymq.operation import Result
-from tinymq.operations import Nodes, Operations
-from tinymq.sampling import Sampler
+from tinymq.operation import Nodes, Result
+from tinymq.operations import Operations
 
 #: Seconds that brokers elsewhere have for everything that one page needs.
 PAGE_SECONDS: Final = 3.0

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
 
-from tinymq.board import Place
 from tinymq.console.base import Base
-from tinymq.listing import sync_of
-from tinymq.sampling import WHOLE, broker_key
+from tinymq.figures.board import Place
+from tinymq.figures.listing import sync_of
+from tinymq.figures.sampling import WHOLE, broker_key
 from tinymq.stats import (
     BrokerSnapshot,
     ClusterSnapshot,

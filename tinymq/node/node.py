@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from tinymq.broker.broker import Broker
+from tinymq.figures.reports import Reporter
+from tinymq.figures.vitals import Vitals
 from tinymq.logs import Logs
 from tinymq.node.channels import CHANNEL_OPERATIONS, Channels
 from tinymq.node.clients import CLIENT_OPERATIONS, Clients
@@ -14,8 +16,6 @@ from tinymq.node.process import PROCESS_OPERATIONS, Process
 from tinymq.node.records import RECORD_OPERATIONS, Records
 from tinymq.node.telling import TELLING_OPERATIONS, Telling
 from tinymq.operation import Operation
-from tinymq.reports import Reporter
-from tinymq.vitals import Vitals
 
 
 class Node(Partitions, Channels, Records, Process, Clients, Telling):

@@ -7,9 +7,9 @@ from typing import Final
 from tinymq.broker.broker import Broker
 from tinymq.catalog.cluster import LEVEL
 from tinymq.errors import StateError
+from tinymq.figures.vitals import Vitals
 from tinymq.logs import Logs
 from tinymq.operation import DRY, Operation, Result, table
-from tinymq.vitals import Vitals
 
 #: What is told of the process of a broker, as `tinymq.stats.BrokerSnapshot` has it.
 _TOLD: Final = (

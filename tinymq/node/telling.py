@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from tinymq.figures.reports import MOST_ROWS, Reporter, to_wire
+from tinymq.figures.vitals import Vitals
 from tinymq.operation import Operation, Parameter, Result, table
-from tinymq.reports import MOST_ROWS, Reporter, to_wire
-from tinymq.vitals import Vitals
 from tinymq.wire.fields import I64, integer
 
 

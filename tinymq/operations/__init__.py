@@ -8,8 +8,7 @@ line all come here, so that they cannot differ.
 
 from __future__ import annotations
 
-from tinymq.operation import REQUIRED, Operation, Parameter, Result, Role
-from tinymq.operations.base import Nodes
+from tinymq.operation import REQUIRED, Nodes, Operation, Parameter, Result, Role
 from tinymq.operations.operations import (
     OPERATIONS,
     Operations,

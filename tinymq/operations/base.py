@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from attrs import field, frozen
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.logger import Logger
 
-from tinymq.board import Board
 from tinymq.broker.broker import Broker
 from tinymq.caller import Caller
 from tinymq.errors import (
@@ -23,34 +22,15 @@ from tinymq.errors import (
     UnknownChannel,
     UnknownTopicId,
 )
+from tinymq.figures.board import Board
 from tinymq.meta.lookup import Announcements
 from tinymq.meta.registry import Registry, Topic
 from tinymq.meta.server import MetaServer
-from tinymq.operation import Result
+from tinymq.operation import Nodes, Result
 from tinymq.operations.waiting import until
 
 #: Seconds that brokers have to open the partitions of a topic before its creator is answered.
 SPREAD_SECONDS: Final = 2.0
-
-
-class Nodes(Protocol):
-    """The brokers, one by one."""
-
-    def ask(
-        self, broker_id: int, operation: str, arguments: Mapping[str, Any]
-    ) -> Awaitable[Result]:
-        """
-        Ask one broker; the one of this process is asked by a plain call.
-
-        Args:
-            broker_id: Its number; 0 is this process, if it leads nothing.
-            operation: One of ``node.…``.
-            arguments: By name.
-
-        Returns:
-            What ends with its answer, with its error, or with a `ClientError`
-            when it cannot be reached or says nothing for too long.
-        """
 
 
 @frozen

@@ -109,7 +109,6 @@ class Branch:
         received: Messages that were delivered since SUBSCRIBE.
         granted: How many may have been.
         late: Messages whose settle came too late, so far.
-        why: Why it is away, or None.
         resting: Whether it is to take no more messages.
     """
 
@@ -122,7 +121,6 @@ class Branch:
         self.received = 0
         self.granted = 0
         self.late = 0
-        self.why: TinyMQError | None = None
         self.resting = False
         self.settling = Settling(self._late)
         self._trunk = trunk
@@ -183,19 +181,19 @@ class Branch:
             del self._leases[message.lease]
         self.held -= 1
 
-    def _lose(self, lease_id: int, bits: int) -> None:
-        """Note that messages of a lease are not held any more."""
+    def _lose(self, lease_id: int, bits: int) -> int:
+        """Note that messages of a lease are not held any more, and say how many."""
         lease = self._leases.get(lease_id)
-        if lease is None:
-            return
-        for bit, message in tuple(lease.messages.items()):
-            if bits >> bit & 1:
-                self._release(message)
-                message.lose()
+        messages = () if lease is None else tuple(lease.messages.items())
+        lost = [message for bit, message in messages if bits >> bit & 1]
+        for message in lost:
+            self._release(message)
+        for message in lost:
+            message.lose()
+        return len(lost)
 
     def _late(self, lease_id: int, bits: int) -> None:
-        self.late += bits.bit_count()
-        self._lose(lease_id, bits)
+        self.late += self._lose(lease_id, bits)
 
     # --- joining ---------------------------------------------------------------
 
@@ -245,13 +243,13 @@ class Branch:
         self._epoch += 1
         self.received = 0
         self.granted = max(0, self._window - self.held)
-        self._ask(self._trunk.request(self.number, self.granted), self._answered, now)
+        # Without a deadline: what is let join after it would be joined and not know of it.
+        self._ask(self._trunk.request(self.number, self.granted), self._answered, inf, now)
 
-    def _ask(self, request: Message, told: Any, now: float) -> None:
+    def _ask(self, request: Message, told: Any, deadline: float, now: float) -> None:
         assert self._link is not None
         self._asking = True
         link = self._link
-        deadline = now + self._cluster.config.request_timeout_s
 
         def done(reply: Any, _payload: Bytes, error: TinyMQError | None, now: float) -> None:
             self._asking = False
@@ -269,7 +267,6 @@ class Branch:
     def _answered(
         self, link: Link, reply: SubscribeReply | None, error: TinyMQError | None, now: float
     ) -> None:
-        self.why = error
         if reply is None:
             assert error is not None
             self._later(error, now)
@@ -434,7 +431,7 @@ class Branch:
                 frame: Any = frame,
             ) -> None:
                 if error is None:
-                    self.settling.answered(frame, reply)
+                    self.late += self.settling.answered(frame, reply)
                     self._failures = 0
                 else:
                     self._untold(frame, error, now)
@@ -458,12 +455,24 @@ class Branch:
             self.settling.refused(frame, error)
 
     def _renew(self, now: float) -> None:
-        """Renew the leases of all that is in the caller's hands, and of what waits for him."""
+        """
+        Renew the leases of all that is in the caller's hands, and of what waits for him.
+
+        A frame goes in any case: the broker's answer says whether the subscription is
+        still there, or its channel was deleted.
+        """
         for lease in self._leases.values():
             bits = lease.renewable(now, self._handler_s)
             if bits:
                 self.settling.add_bits(lease.partition, TOUCH, lease.lease_id, bits)
         self._touch_at = now + self._lease_s * _RENEW
+        if now >= self._retry_at:
+            self._tell(now)
+
+    @property
+    def trouble(self) -> TinyMQError | None:
+        """Why the broker does not answer, while it is tried in vain."""
+        return self._cluster.link(self.broker).trouble
 
     # --- time and end ----------------------------------------------------------
 
@@ -539,7 +548,8 @@ class Branch:
     def _part(self, now: float) -> None:
         if not self.settling.idle or self._asking or now < self._retry_at:
             return
-        self._ask(Unsubscribe(subscription=self.number), self._parted, now)
+        deadline = now + self._cluster.config.request_timeout_s
+        self._ask(Unsubscribe(subscription=self.number), self._parted, deadline, now)
 
     def _parted(self, _link: Link, _reply: Any, error: TinyMQError | None, now: float) -> None:
         again = isinstance(error, DeadlineExceeded) or getattr(error, "retriable", False)

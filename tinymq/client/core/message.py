@@ -174,13 +174,17 @@ class QueueMessage:
         """
         self._settle(FINISH, {})
 
-    def requeue(self, delay_s: float | None = None, reason: str = "") -> None:
+    def requeue(
+        self, delay_s: float | None = None, reason: str = "", *, failure: bool = True
+    ) -> None:
         """
         Let it come again, as after an error.
 
         Args:
-            delay_s: When; None means as the channel's back-off says.
+            delay_s: When; None means as the channel's back-off says, or at once if
+                it did not fail.
             reason: What went wrong, for the dead-letter topic.
+            failure: Whether it failed, of which the channel allows so many.
 
         Raises:
             LeaseLost: It is not yours any more.
@@ -193,6 +197,8 @@ class QueueMessage:
             facts["d"] = round(delay_s * 1000)
         if reason:
             facts["x"] = reason[:_REASON]
+        if not failure:
+            facts["f"] = False
         self._settle(REQUEUE, facts)
 
     def reject(self, reason: str = "") -> None:

@@ -26,8 +26,8 @@ _BYTES: Final = 40_000
 #: Bytes of a row and of a lease, at most, beside what is counted.
 _ROW, _LEASE = 32, 16
 
-#: Partition, verb, delay in milliseconds, reason.
-_Key = tuple[int, int, int | None, str]
+#: Partition, verb, delay in milliseconds, reason, whether it failed.
+_Key = tuple[int, int, int | None, str, bool]
 
 
 class _Share:
@@ -59,9 +59,9 @@ class SettleFrame:
                 partition,
                 verb,
                 [(lease, as_bytes(share.bits)) for lease, share in leases.items()],
-                _facts(delay, reason),
+                _facts(delay, reason, failure=failure),
             )
-            for (partition, verb, delay, reason), leases in self.shares.items()
+            for (partition, verb, delay, reason, failure), leases in self.shares.items()
         ]
 
     @property
@@ -104,7 +104,8 @@ class Settling:
             verb: What became of it.
             facts: More about that.
         """
-        key = (message.partition, verb, facts.get("d"), facts.get("x", ""))
+        reason, failure = facts.get("x", ""), facts.get("f", True)
+        key = (message.partition, verb, facts.get("d"), reason, failure)
         share = self._share(self._pending, key, message.lease)
         share.bits |= 1 << message.bit
         share.messages.append(message)
@@ -119,7 +120,7 @@ class Settling:
             lease: The lease.
             bits: Which of its messages, or `WHOLE`.
         """
-        share = self._share(self._pending, (partition, verb, None, ""), lease)
+        share = self._share(self._pending, (partition, verb, None, "", True), lease)
         share.bits |= bits
 
     def bits_of(self, lease: int) -> int:
@@ -137,7 +138,7 @@ class Settling:
         return found
 
     def take(self) -> list[SettleFrame]:
-        """Take the frames to be sent; each must come back by `answered` or `back`."""
+        """Take the frames to be sent, at least one; each must come back to one of the next."""
         pending, self._pending = self._pending, {}
         frames: list[SettleFrame] = []
         shares: dict[_Key, dict[int, _Share]] = {}
@@ -153,26 +154,32 @@ class Settling:
                 shares.setdefault(key, {})[lease] = share
                 count += 1
                 size += needed
-        if shares:
+        if shares or not frames:
             frames.append(SettleFrame(shares))
         self._flying.update(frames)
         return frames
 
-    def answered(self, frame: SettleFrame, reply: SettleReply) -> None:
+    def answered(self, frame: SettleFrame, reply: SettleReply) -> int:
         """
         Take the broker's answer.
 
         Args:
             frame: From `take`.
             reply: What it said.
+
+        Returns:
+            How many messages were settled too late.
         """
         self._flying.discard(frame)
         late = {lease: int.from_bytes(bits, "little") for _, lease, bits in reply.late}
+        count = 0
         for message in frame.messages:
             gone = late and late.get(message.lease, 0) >> message.bit & 1
             message.confirm(lost() if gone else None)
+            count += 1 if gone else 0
         for lease, bits in late.items():
             self._late(lease, bits)
+        return count
 
     def back(self, frame: SettleFrame) -> None:
         """
@@ -241,10 +248,12 @@ def as_bytes(bits: int) -> bytes | None:
     return None if bits < 0 else bits.to_bytes((bits.bit_length() + 7) // 8, "little")
 
 
-def _facts(delay: int | None, reason: str) -> dict[str, Any]:
+def _facts(delay: int | None, reason: str, *, failure: bool) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     if delay is not None:
         facts["d"] = delay
     if reason:
         facts["x"] = reason
+    if not failure:
+        facts["f"] = False
     return facts

@@ -65,7 +65,7 @@ class SubscriptionCore:
         delivered: Messages delivered so far.
     """
 
-    def __init__(  # noqa: PLR0913 - what it is made of
+    def __init__(
         self,
         cluster: Cluster,
         source: tuple[str, str],
@@ -146,6 +146,16 @@ class SubscriptionCore:
                 message.hand_out(now)
                 return message
         return None
+
+    def more(self, now: float) -> None:
+        """
+        Ask for more, after messages without leases were handed out.
+
+        Args:
+            now: The time.
+        """
+        for branch in tuple(self._branches.values()):
+            branch.pump(now)
 
     # --- beginning -------------------------------------------------------------
 
@@ -382,7 +392,14 @@ class SubscriptionCore:
         overdue = [told for until, told in self._waiting if until <= now]
         self._waiting = [one for one in self._waiting if one[0] > now]
         for told in overdue:
-            told(self._why or DeadlineExceeded("no broker let the subscription join in time"))
+            told(self._trouble)
+
+    @property
+    def _trouble(self) -> TinyMQError:
+        """Why no broker has let us join."""
+        troubles = (branch.trouble for branch in self._branches.values())
+        error = self._why or next((one for one in troubles if one is not None), None)
+        return error or DeadlineExceeded("no broker let the subscription join in time")
 
     def link_changed(self, now: float) -> None:
         """

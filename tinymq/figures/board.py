@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from attrs import define
 
 from tinymq.broker.ports import Scheduler, WallClock
-from tinymq.reports import Key, Taken, boot_of
+from tinymq.figures.reports import Key, Taken, boot_of
 from tinymq.stats import BrokerSnapshot, PartitionReport, SilentBroker
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinymq.history import IDLE_MS, growth
-from tinymq.history import History as Grown
+from tinymq.figures.history import IDLE_MS, growth
+from tinymq.figures.history import History as Grown
 from tinymq.stats import IDLE, NOTHING, Counters, Rates
 
 START = 1_000_000

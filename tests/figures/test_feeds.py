@@ -9,10 +9,10 @@ from twisted.internet.defer import Deferred
 
 from tests.fakes.broker import BrokerFixture, LogKeeper
 from tests.fakes.cluster import Cluster, page, registry, report, topic
-from tinymq.board import Board
 from tinymq.errors import ConnectionLost, StateError
-from tinymq.feeds import LocalFeed, Poller, deadline
-from tinymq.reports import MOST_ROWS, SLICE, Reporter
+from tinymq.figures.board import Board
+from tinymq.figures.feeds import LocalFeed, Poller, deadline
+from tinymq.figures.reports import MOST_ROWS, SLICE, Reporter
 
 T = topic("t", 1, 2)
 

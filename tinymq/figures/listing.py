@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from attrs import evolve, frozen
 
-from tinymq.board import Board
 from tinymq.broker.ports import Scheduler, WallClock
 from tinymq.clockwork import Clockwork
-from tinymq.history import RATE_MS
-from tinymq.sampling import Sampler
+from tinymq.figures.board import Board
+from tinymq.figures.history import RATE_MS
+from tinymq.figures.sampling import Sampler
 from tinymq.stats import IDLE, OfflinePartition, Sync, TopicRow
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.fakes.broker import BrokerFixture
 from tinymq.errors import StorageFull
-from tinymq.vitals import LAG_LOOKS, Vitals
+from tinymq.figures.vitals import LAG_LOOKS, Vitals
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from twisted.internet.task import Clock
 
 from tests.fakes.broker import BrokerFixture
 from tests.fakes.cluster import Cluster, registry, report, topic
-from tinymq.board import Board
 from tinymq.broker.ports import Timer
-from tinymq.feeds import LocalFeed
-from tinymq.history import History
-from tinymq.reports import SLICE, Reporter
-from tinymq.sampling import WHOLE, Sampler, broker_key
+from tinymq.figures.board import Board
+from tinymq.figures.feeds import LocalFeed
+from tinymq.figures.history import History
+from tinymq.figures.reports import SLICE, Reporter
+from tinymq.figures.sampling import WHOLE, Sampler, broker_key
 
 T = topic("t", 1, 2)
 MANY = topic("many", *[1] * (2 * SLICE + 1))

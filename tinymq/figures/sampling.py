@@ -11,11 +11,11 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from tinymq.board import Board
 from tinymq.broker.ports import Scheduler, WallClock
 from tinymq.clockwork import Clockwork
-from tinymq.history import History, growth
-from tinymq.reports import SLICE, Key
+from tinymq.figures.board import Board
+from tinymq.figures.history import History, growth
+from tinymq.figures.reports import SLICE, Key
 from tinymq.stats import NOTHING, Counters
 
 if TYPE_CHECKING:

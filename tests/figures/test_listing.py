@@ -6,9 +6,9 @@ import pytest
 from typing_extensions import override
 
 from tests.fakes.cluster import Cluster, registry, report, topic
-from tinymq.listing import Listing, _Entry
+from tinymq.figures.listing import Listing, _Entry
+from tinymq.figures.sampling import Sampler
 from tinymq.meta.registry import Topic
-from tinymq.sampling import Sampler
 from tinymq.stats import Gap, TopicRow
 
 T, U = topic("t", 1, 2), topic("u", 1)
@@ -74,7 +74,7 @@ def test_very_many(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster.say(1, 2, *((each, 0, report(1)) for each in many))
     listing = CountedListing(cluster)
     assert [row.messages for row in listing.rows()] == [1] * 5
-    monkeypatch.setattr("tinymq.listing.SLICE", 42)
+    monkeypatch.setattr("tinymq.figures.listing.SLICE", 42)
     cluster.say(1, 3, *((each, 0, report(2)) for each in many))
     assert sum(row.messages for row in listing.rows()) == 5 + 2
     assert sum(row.messages for row in listing.rows()) == 5 + 4

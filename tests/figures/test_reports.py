@@ -9,8 +9,8 @@ import pytest
 
 from tests.fakes.broker import BEGIN_MS, BrokerFixture, HeldSyncer
 from tests.fakes.cluster import page, report, snapshot, topic
-from tinymq import reports
-from tinymq.reports import Reporter, Taken, boot_of, from_wire, to_wire
+from tinymq.figures import reports
+from tinymq.figures.reports import Reporter, Taken, boot_of, from_wire, to_wire
 from tinymq.stats import Counters, Gap
 from tinymq.storage.facts import Gap as LogGap
 

@@ -11,12 +11,12 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from tinymq.board import Board
 from tinymq.broker.ports import Scheduler
 from tinymq.clockwork import Clockwork
 from tinymq.errors import TinyMQError
-from tinymq.operations import Nodes
-from tinymq.reports import MOST_ROWS, SLICE, Reporter, Taken, boot_of, from_wire
+from tinymq.figures.board import Board
+from tinymq.figures.reports import MOST_ROWS, SLICE, Reporter, Taken, boot_of, from_wire
+from tinymq.operation import Nodes
 
 if TYPE_CHECKING:
     from tinymq.meta.registry import Registry, Topic
