@@ -111,7 +111,8 @@ class Subscribers:
             consumer.name, min(share, consumer.room), now, end, busy=elsewhere > 0
         )
         count = sum(delivery.messages for delivery in deliveries)
-        consumer.empties = self if self.channel.guard == consumer.name else None
+        empties = self.channel.places.ready.alone and self.channel.guard == consumer.name
+        consumer.empties = self if empties else None
         if count:
             found += deliveries
             consumer.credit.use(count)
