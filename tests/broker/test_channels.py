@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
 
 from tests.fakes.broker import BrokerFixture, HeldSyncer, batch
 from tests.fakes.taking import Taker
+from tinymq.broker.partition import Appended
 from tinymq.broker.subscription import ALL_BITS
 from tinymq.errors import (
     InvalidRequest,
+    Overloaded,
     UnknownChannel,
     UnknownPartition,
     UnknownSubscription,
@@ -713,3 +717,118 @@ def test_what_failed_too_often_goes_to_the_dead_letter_topic_once(broker: Broker
     takes(again).run(10)
 
     assert again.values("graves") == [b"a", b"b"]
+
+
+def test_a_channel_that_is_too_long_gives_up_its_oldest(broker: BrokerFixture) -> None:
+    """They go to the dead-letter topic."""
+    broker.meta.create_channel("t", "c", {"max.length": 2})
+    broker.produce(b"a", b"b", b"c")
+    for _ in range(6):
+        broker.clock.advance(0)
+
+    assert broker.values("t.c.dead") == [b"a"]
+    assert takes(broker).values == [b"b", b"c"]
+
+
+def test_a_channel_that_is_too_long_refuses_producers(broker: BrokerFixture) -> None:
+    """Until enough is settled, if its policy is that."""
+    broker.meta.create_channel("t", "c", {"max.length": 2, "overflow": "refuse"})
+    broker.produce(b"a", b"b", b"c")
+    broker.clock.advance(0)
+    refused = broker.produce(b"d")
+    taker = takes(broker)
+    taker.finish(*taker.take())
+    taken = broker.produce(b"d")
+
+    assert isinstance(refused[0], Overloaded)
+    assert isinstance(taken[0], Appended)
+
+
+def test_a_dead_letter_topic_elsewhere_keeps_what_was_given_up(broker: BrokerFixture) -> None:
+    """Nothing is lost: it waits until the topic is led here."""
+    broker.meta.create_channel("t", "c", {"dead.letter": "graves"})
+    broker.produce(b"a")
+    taker = takes(broker)
+    graves = broker.topic("graves")
+    broker.broker._partitions.pop((graves.id, 0))
+    taker.reject(*taker.take())
+    taker.run(6)
+    hosted = broker.broker.channels.hosted(broker.meta.describe("t").id, 0)
+    assert hosted is not None
+    kept = hosted.burying.kept.copy()
+    broker.broker.open_topic(graves)
+    taker.run(6)
+
+    assert list(kept) == ["graves"]
+    assert broker.values("graves") == [b"a"]
+
+
+# --- operations ------------------------------------------------------------------------------
+
+
+def test_operations_tell_where_messages_are(broker: BrokerFixture) -> None:
+    """What is in flight and what is left is told by the broker that has it."""
+    broker.produce(b"a", b"b", b"c")
+    takes(broker, credit=1)
+
+    (facts,) = broker.operate("channel.info", topic="t", name="c")["channel"]["partitions"]
+
+    assert (facts["ready"], facts["in_flight"], facts["consumers"]) == (2, 1, 1)
+
+
+def test_a_paused_channel_gives_nothing_out(broker: BrokerFixture) -> None:
+    """Until it goes on."""
+    taker = takes(broker)
+    broker.operate("channel.pause", topic="t", name="c")
+    broker.produce(b"a")
+    taker.run()
+    paused = taker.values
+    broker.operate("channel.pause", topic="t", name="c", undo=True)
+    taker.run()
+
+    assert (paused, taker.values) == ([], [b"a"])
+
+
+def test_a_pause_ends_by_itself(broker: BrokerFixture) -> None:
+    """At its time, and not before."""
+    taker = takes(broker)
+    until = broker.wall() + 5000
+    broker.operate("channel.pause", topic="t", name="c", until_ms=until)
+    broker.produce(b"a")
+    taker.run(4.9)
+    paused = taker.values
+    taker.run(0.2)
+
+    assert (paused, taker.values) == ([], [b"a"])
+
+
+def test_a_seek_brings_messages_back_and_can_be_undone(broker: BrokerFixture) -> None:
+    """What was settled comes again; undone, it is settled."""
+    broker.produce(b"a", b"b")
+    taker = takes(broker)
+    taker.finish(*taker.take())
+    broker.clock.advance(0)
+    hosting = broker.node.channel_host
+    assert hosting is not None
+    topic = broker.meta.describe("t").id
+    rows: list[Any] = []
+    Deferred.fromCoroutine(given_back(hosting.seek(topic, "c", {0: 0}, dry_run=False))).addCallback(
+        rows.append
+    )
+    taker.run()
+    again = taker.take()
+    undone: list[Any] = []
+    Deferred.fromCoroutine(
+        given_back(hosting.undo_seek(topic, "c", [0], dry_run=False))
+    ).addCallback(undone.append)
+    taker.run()
+
+    assert [each.value for each in again] == [b"a", b"b"]
+    assert rows[0][0].revived == 2
+    assert undone == [[0]]
+    assert [row[1] for row in taker.lost] == [again[0].lease]
+
+
+async def given_back(answer: Awaitable[Any]) -> Any:
+    """Wait for something."""
+    return await answer

@@ -278,7 +278,7 @@ class Broker:
             partition = self.partition(topic_id, index)
             if self._look is not None and self.refusing is None and not partition.volatile:
                 self._count(len(batch))
-            refusing = self.refusing
+            refusing = self.refusing or partition.full
             if refusing is not None and not (partition.volatile and type(refusing) is StorageFull):
                 # Not raised: it is kept, and would gather the frames of all who hear it.
                 answer(refusing)

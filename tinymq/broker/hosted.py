@@ -27,7 +27,7 @@ from tinymq.broker.ports import Scheduler, Timer
 from tinymq.broker.sending import Sending
 from tinymq.broker.subscription import Subscription
 from tinymq.broker.window import Window
-from tinymq.errors import CorruptBatch, TinyMQError, WireError
+from tinymq.errors import CorruptBatch, Overloaded, TinyMQError, WireError
 from tinymq.limits import MIB
 from tinymq.wire.messages import EARLIEST, LATEST
 
@@ -327,6 +327,7 @@ class Hosted:
         self.trim(now)
         self._pause(now)
         if self.ledger.failure is None:
+            self._shorten(now)
             self._serve(now)
         self.burying.turn(now)
         self.written()
@@ -351,12 +352,22 @@ class Hosted:
                 one.losing(lost)
                 self.losing(lost)
 
+    def _shorten(self, now: int) -> None:
+        """Give up what makes a channel too long, or refuse producers, as its policy says."""
+        self.partition.full = None
+        for name, one in self.queue.channels.items():
+            longest = one.channel.policy.max_length
+            if longest is not None and one.steering.shorten(self.partition.high_watermark, now):
+                self.partition.full = Overloaded(
+                    f"channel {name} of {self.partition.topic.name}/{self.index} has more than "
+                    f"the {longest} messages that its max.length allows; "
+                    "publish again when some are settled"
+                )
+
     def _serve(self, now: int) -> None:
         for one in self.queue.channels.values():
             for consumer in one.release():
                 self.subscriptions[consumer.name].mark()
-            if one.channel.policy.max_length is not None:
-                one.steering.shorten(self.partition.high_watermark, now)
             for _ in range(_ROUNDS):
                 if not any(consumer.room for consumer in one.consumers):
                     break

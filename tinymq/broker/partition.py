@@ -117,6 +117,8 @@ class Partition:
         self.counters = Counters()
         #: What its channels did, once there are some.
         self.ledger: Ledger | None = None
+        #: Why publishing is refused here: a channel is as long as it may be.
+        self.full: WireError | None = None
         #: Who is told when the high watermark rises or the partition goes away.
         self.watchers: set[Callable[[], None]] = set()
         #: Where it says that its figures changed; the broker's set once it is open.
