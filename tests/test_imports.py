@@ -36,8 +36,9 @@ ALLOWED: dict[str, set[str]] = {
     "traffic": {"stats"},
     "connection": {"wire", "broker", "stats", "caller", "traffic"},
     "connections": {"wire", "broker", "stats", "connection", "clockwork"},
+    "consuming": {"wire", "broker", "caller", "connection"},
     "protocol": {"wire", "broker", "meta", "stats", "operations"}
-    | {"caller", "connection", "connections"},
+    | {"caller", "connection", "connections", "consuming"},
     "cluster": {"wire", "storage", "meta", "broker", "client", "stats"}
     | {"node", "operation", "operations", "caller", "ground", "clockwork"},
     "ground": {"storage", "broker", "client"},

@@ -27,9 +27,9 @@ from tinymq.connection import (
     FRAMES_PER_TURN,
     MOST_PENDING,
     READ_SIZE,
-    Connection,
 )
 from tinymq.connections import Connections
+from tinymq.consuming import Consuming
 from tinymq.errors import (
     Overloaded,
     ProtocolError,
@@ -84,7 +84,7 @@ MOST_OPERATIONS: Final = 100
 SOFTWARE: Final = f"tinymq/{__version__}"
 
 
-class BrokerProtocol(Connection):
+class BrokerProtocol(Consuming):
     """
     One client's connection, and what its requests do.
 
@@ -138,6 +138,7 @@ class BrokerProtocol(Connection):
 
     def _on_goodbye(self, frame: Frame) -> None:
         Goodbye.from_meta(frame.split()[0])
+        self._leave_all()
         self._close()
 
     def _on_produce(self, frame: Frame) -> None:
@@ -263,6 +264,7 @@ class BrokerProtocol(Connection):
             self.reply(frame_type, message_id, result)
 
     HANDLERS = {  # noqa: RUF012 - the base says that it is the class's
+        **Consuming.HANDLERS,
         MessageType.HELLO: _on_hello,
         MessageType.PING: _on_ping,
         MessageType.GOODBYE: _on_goodbye,

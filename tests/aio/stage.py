@@ -156,8 +156,8 @@ class Stage:
         transports: The open connections.
     """
 
-    def __init__(self, **config: Any) -> None:
-        self.puppet = Puppet()
+    def __init__(self, puppet: Puppet | None = None, **config: Any) -> None:
+        self.puppet = puppet or Puppet()
         self.up = True
         self.hang = False
         self.dialed: list[Address] = []

@@ -111,11 +111,11 @@ class Fleet:
         revision: Of the metadata.
     """
 
-    def __init__(self, count: int = 3) -> None:
+    def __init__(self, count: int = 3, kind: type[FleetPuppet] = FleetPuppet) -> None:
         self.topics: dict[str, PuppetTopic] = {}
         self.revision = 1
         self.zones: dict[str, str] = {}
-        self.puppets = {number: FleetPuppet(self, number) for number in range(1, count + 1)}
+        self.puppets = {number: kind(self, number) for number in range(1, count + 1)}
         self.places = {number: Address(f"b{number}", 7800) for number in self.puppets}
         self.live = set(self.puppets)
         self.net = CoreNetwork(self.puppets[1])

@@ -77,9 +77,9 @@ class Stage:
         up: Whether the broker can be reached.
     """
 
-    def __init__(self, **config: Any) -> None:
+    def __init__(self, puppet: Puppet | None = None, **config: Any) -> None:
         self.clock = Clock()
-        self.puppet = Puppet()
+        self.puppet = puppet or Puppet()
         self.up = True
         self.hang = False
         self.dialed: list[Address] = []

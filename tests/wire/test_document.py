@@ -18,7 +18,7 @@ from tinymq.wire.batch import BATCH_HEADER, BatchHeader, Codec, Column
 from tinymq.wire.codec import MAX_ARRAY, MAX_MAP, MAX_META
 from tinymq.wire.fields import Check
 from tinymq.wire.header import HEADER, MessageType
-from tinymq.wire.messages import REPLIES, REQUESTS, Error, Message
+from tinymq.wire.messages import PUSHES, REPLIES, REQUESTS, Error, Message
 
 TEXT = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
 
@@ -86,12 +86,12 @@ def rows_of(cls: type[Message]) -> list[list[str]]:
     ]
 
 
-@pytest.mark.parametrize("type_", REQUESTS)
+@pytest.mark.parametrize("type_", {**REQUESTS, **PUSHES})
 def test_messages(type_: int) -> None:
     """Each message's section has its keys, names, types and defaults, request before reply."""
     name = MessageType(type_).name
     part = section(f"### {name} `0x{type_:02x}`")
-    classes = [REQUESTS[type_], *([REPLIES[type_]] if type_ in REPLIES else [])]
+    classes = [{**REQUESTS, **PUSHES}[type_], *([REPLIES[type_]] if type_ in REPLIES else [])]
     expected = [rows_of(cls) for cls in classes if cls.schema.rows]
 
     found = [[row[:4] for row in rows] for rows in tables(part)]

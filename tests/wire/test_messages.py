@@ -16,6 +16,7 @@ from tinymq.wire.codec import pack, unpack_meta
 from tinymq.wire.fields import I64, Check, counts, mapping
 from tinymq.wire.header import MessageType
 from tinymq.wire.messages import (
+    PUSHES,
     REPLIES,
     REQUESTS,
     Error,
@@ -142,11 +143,12 @@ def test_keys_are_short_and_unique(cls: type[Message]) -> None:
 
 
 def test_every_type_but_the_reserved_has_its_messages() -> None:
-    """AUTH waits for security, GOODBYE is never answered, ERROR is a reply only."""
+    """AUTH waits for security, ERROR is a reply only; two are a broker's to send."""
     kinds = set(MessageType) - {MessageType.AUTH, MessageType.ERROR}
 
-    assert set(REQUESTS) == kinds
-    assert set(REPLIES) == kinds - {MessageType.GOODBYE}
+    assert set(PUSHES) == {MessageType.DELIVER, MessageType.LEASE_LOST}
+    assert set(REQUESTS) == kinds - set(PUSHES)
+    assert set(REPLIES) == set(REQUESTS) - {MessageType.GOODBYE, MessageType.CREDIT}
     assert not any(cls.reply for cls in REQUESTS.values())
 
 

@@ -13,7 +13,7 @@ from tinymq.wire.batch import Codec, check_produced, checked_header, read_header
 from tinymq.wire.codec import pack
 from tinymq.wire.frames import FrameDecoder, encode_frame
 from tinymq.wire.header import REPLY, MessageType
-from tinymq.wire.messages import REPLIES, REQUESTS, Error, Message
+from tinymq.wire.messages import PUSHES, REPLIES, REQUESTS, Error, Message
 from tinymq.wire.records import RecordBatch, encode_batch
 
 
@@ -30,7 +30,7 @@ def message_class(type_: int) -> type[Message] | None:
         return Error
     if type_ & REPLY:
         return REPLIES[type_ & ~REPLY]
-    return REQUESTS.get(type_)
+    return {**REQUESTS, **PUSHES}.get(type_)
 
 
 @rows("frames")
@@ -70,7 +70,7 @@ def test_vectors_cover_every_type() -> None:
     """Each request, each reply and the error frame has a vector at least."""
     types = {vector["type"] for vector in VECTORS["frames"]}
 
-    assert types >= {*REQUESTS, *(type_ | REPLY for type_ in REPLIES), MessageType.ERROR}
+    assert types >= {*REQUESTS, *PUSHES, *(type_ | REPLY for type_ in REPLIES), MessageType.ERROR}
 
 
 @rows("batches")

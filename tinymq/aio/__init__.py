@@ -12,8 +12,15 @@ from __future__ import annotations
 from tinymq.aio.client import Admin, Client
 from tinymq.aio.consumer import Consumer
 from tinymq.aio.producer import Producer
+from tinymq.aio.subscription import Message, Subscription
 from tinymq.client.core.address import DEFAULT_URL
-from tinymq.client.core.config import Backoff, ClientConfig, ConsumerConfig, ProducerConfig
+from tinymq.client.core.config import (
+    Backoff,
+    ClientConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    SubscriptionConfig,
+)
 from tinymq.client.core.delivered import ConsumerBatch
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.results import Account, Failed, PartlySent, Position, Sent
@@ -34,10 +41,13 @@ __all__ = [
     "ConsumerConfig",
     "Failed",
     "Mark",
+    "Message",
     "PartlySent",
     "Position",
     "Producer",
     "ProducerConfig",
     "Sent",
+    "Subscription",
+    "SubscriptionConfig",
     "TopicInfo",
 ]

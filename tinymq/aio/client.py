@@ -14,10 +14,16 @@ from typing_extensions import override
 from tinymq.aio.consumer import Consumer
 from tinymq.aio.network import Connect, LoopNetwork, give, refuse
 from tinymq.aio.producer import Producer
+from tinymq.aio.subscription import Subscription
 from tinymq.client.core.address import parse_url, url_from
 from tinymq.client.core.admin import AdminCalls, operate
 from tinymq.client.core.cluster import Cluster
-from tinymq.client.core.config import ClientConfig, ConsumerConfig, ProducerConfig
+from tinymq.client.core.config import (
+    ClientConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    SubscriptionConfig,
+)
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.results import Result
 from tinymq.errors import ClosedError, TinyMQError
@@ -93,6 +99,7 @@ class Client:
         self._network.cluster = self._cluster
         self._producers: set[Producer] = set()
         self._consumers: set[Consumer] = set()
+        self._subscriptions: set[Subscription] = set()
         self._closing: asyncio.Task[None] | None = None
         self.admin = Admin(self._operate)
 
@@ -141,6 +148,31 @@ class Client:
         self._consumers.add(consumer)
         return consumer
 
+    def subscription(
+        self, topic: str, channel: str, config: SubscriptionConfig | None = None
+    ) -> Subscription:
+        """
+        Take messages of a channel, each of which is settled by itself.
+
+        Args:
+            topic: Name of the topic.
+            channel: Name of the channel; it is made where there is none.
+            config: Settings.
+
+        Raises:
+            ClosedError: The client was closed.
+            UsageError: As `producer`.
+        """
+        self._check()
+        subscription = Subscription(
+            self._network,
+            (topic, channel),
+            config or SubscriptionConfig(),
+            self._subscriptions.discard,
+        )
+        self._subscriptions.add(subscription)
+        return subscription
+
     async def metadata(
         self, topics: Iterable[str], *, create: bool = False
     ) -> dict[str, TopicInfo]:
@@ -186,7 +218,7 @@ class Client:
 
     async def close(self) -> None:
         """
-        Close producers, which flush, consumers and links.
+        Close producers, which flush, consumers, subscriptions and links.
 
         All producers take no more from now on, and settle what they have within
         `ProducerConfig.deadline_s`. Messages that could not be stored are told by
@@ -207,6 +239,7 @@ class Client:
         try:
             for consumer in tuple(self._consumers):
                 await consumer.close()
+            await asyncio.gather(*[one.close() for one in self._subscriptions])
             # All at once: none of them takes more while others still send.
             await asyncio.gather(*[producer.close() for producer in self._producers])
         finally:  # also when the loop ends and cancels what is left

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from twisted.logger import Logger
 
+from tinymq.broker.channels import Channels
 from tinymq.broker.committer import Committer
 from tinymq.broker.partition import Answer, Partition
 from tinymq.broker.partitions import PartitionStore
@@ -83,6 +84,7 @@ class Broker:
         self.scheduler = world.scheduler
         self.wall = world.wall
         self.syncer = syncer
+        self.background = world.background
         self.committer = Committer(world.scheduler, syncer)
         #: Its number, as the MetaServer gave it; 0 is no broker's, and leads nothing.
         self.id = 0
@@ -107,6 +109,7 @@ class Broker:
         #: Why partitions of a topic that are led here could not be opened, by its id.
         self._unopened: dict[bytes, str] = {}
         self._later: Timer | None = None
+        self.channels = Channels(self)
 
     # --- partitions -----------------------------------------------------------
 
@@ -127,6 +130,7 @@ class Broker:
         if self._later is not None and self._later.active():
             self._later.cancel()
         self._later = None
+        self.channels.close()
 
     def _changed(self, before: Registry, after: Registry) -> None:
         for topic_id in after.touched:
@@ -174,6 +178,7 @@ class Broker:
                 partition = self._partitions[key] = self.store.open(topic, index)
                 partition.moved = self.moved
                 self.moved.add(partition)
+        self.channels.follow(topic)
 
     def _altered(self, partition: Partition, topic: Topic) -> None:
         policy, partition.topic = partition.topic.config.sync, topic
@@ -195,6 +200,7 @@ class Broker:
             partition.moved = set()  # a sync under way would bring it back
             self.dropped(partition)
             self.committer.forget(partition)
+            self.channels.drop(partition)
             partition.close(UnknownTopicId(f"topic {topic.name} was deleted"))
 
         def remove() -> None:
@@ -272,7 +278,7 @@ class Broker:
             partition = self.partition(topic_id, index)
             if self._look is not None and self.refusing is None and not partition.volatile:
                 self._count(len(batch))
-            refusing = self.refusing
+            refusing = self.refusing or partition.full
             if refusing is not None and not (partition.volatile and type(refusing) is StorageFull):
                 # Not raised: it is kept, and would gather the frames of all who hear it.
                 answer(refusing)

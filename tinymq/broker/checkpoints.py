@@ -21,6 +21,7 @@ from tinymq.broker.partitions import PartitionStore
 from tinymq.broker.ports import Scheduler, Timer
 from tinymq.errors import TinyMQError
 from tinymq.storage.log import Log
+from tinymq.storage.memory import MemoryLog
 from tinymq.storage.sync import Syncer, SyncTicket
 
 #: Seconds that the reactor is held at a time.
@@ -50,7 +51,7 @@ class Checkpoints:
         self._syncer = syncer
         self._store = store
         #: What was noted of each partition: where its log starts, is synced, its files.
-        self._noted: WeakKeyDictionary[Partition, tuple[int, int, int]] = WeakKeyDictionary()
+        self._noted: WeakKeyDictionary[Partition, tuple[int, ...]] = WeakKeyDictionary()
         #: The steps that are left; each tells whether a sync must end before the next.
         self._steps: Iterator[bool] = iter(())
         self._at_work = False
@@ -119,7 +120,9 @@ class Checkpoints:
         log = partition.log
         if not isinstance(log, Log) or partition.failure is not None:
             return
-        state = log.start_offset, log.synced_offset, log.segment_count
+        state = _state(log)
+        if partition.ledger is not None:
+            state += _state(partition.ledger.log)
         if self._noted.get(partition) != state:
             self._store.note(partition)
             self._noted[partition] = state
@@ -130,3 +133,7 @@ class Checkpoints:
                 self._store.folder.end_checkpoint(ticket, error)
             except OSError as failure:
                 self._failed(failure)
+
+
+def _state(log: Log | MemoryLog) -> tuple[int, ...]:
+    return log.start_offset, log.synced_offset, log.segment_count

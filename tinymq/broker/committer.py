@@ -8,11 +8,12 @@ the last one, and while it runs the next group gathers in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias
 
 from twisted.logger import Logger
 
+from tinymq.broker.ledger import Ledger
 from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Scheduler, Timer
 from tinymq.storage.sync import Syncer, SyncTicket
@@ -21,6 +22,9 @@ from tinymq.storage.sync import Syncer, SyncTicket
 TURN_SECONDS: Final = 0.05
 #: Seconds by which a timer may fire early.
 _TICK: Final = 0.001
+
+#: What is written and synced.
+Written: TypeAlias = Partition | Ledger
 
 
 class Committer:
@@ -37,10 +41,10 @@ class Committer:
     def __init__(self, scheduler: Scheduler, syncer: Syncer) -> None:
         self._scheduler = scheduler
         self._syncer = syncer
-        self._staged: dict[Partition, None] = {}
-        self._gathering: dict[Partition, None] = {}
+        self._staged: dict[Written, None] = {}
+        self._gathering: dict[Written, None] = {}
         #: When those are to be synced whose policy is to do it now and then.
-        self._due: dict[Partition, float] = {}
+        self._due: dict[Written, float] = {}
         self._turn: Timer | None = None
         self._syncing = False
         self._interval: Timer | None = None
@@ -48,9 +52,9 @@ class Committer:
         self._after_sync: list[Callable[[], None]] = []
         self._when_idle: list[Callable[[], None]] = []
 
-    def staged(self, partition: Partition) -> None:
+    def staged(self, partition: Written) -> None:
         """
-        Say that a partition has something to be written.
+        Say that a partition, or its ledger, has something to be written.
 
         Args:
             partition: It is written at the end of this turn, or in the next
@@ -97,7 +101,7 @@ class Committer:
 
     def _start_group(self) -> None:
         group, self._gathering = self._gathering, {}
-        tickets: dict[SyncTicket, Partition] = {}
+        tickets: dict[SyncTicket, Written] = {}
         until = self._scheduler.seconds() + TURN_SECONDS
         for partition in group:
             if tickets and self._scheduler.seconds() > until:
@@ -129,7 +133,7 @@ class Committer:
 
         self._syncer.sync(tuple(tickets), synced)
 
-    def _end(self, partition: Partition, ticket: SyncTicket, error: OSError | None) -> None:
+    def _end(self, partition: Written, ticket: SyncTicket, error: OSError | None) -> None:
         partition.log.end_sync(ticket, error)
         if error is not None and partition.closed is None:
             self._log.critical(
@@ -142,7 +146,7 @@ class Committer:
 
     # --- syncing now and then ---------------------------------------------------
 
-    def _sync_later(self, partition: Partition) -> None:
+    def _sync_later(self, partition: Written) -> None:
         if partition not in self._due:
             delay = partition.topic.config.sync_interval_ms / 1000
             due = self._due[partition] = self._scheduler.seconds() + delay
@@ -161,7 +165,7 @@ class Committer:
     def _sync_due(self) -> None:
         self._interval = None
         now = self._scheduler.seconds() + _TICK
-        self.sync_all([partition for partition, due in self._due.items() if due <= now])
+        self._sync(partition for partition, due in tuple(self._due.items()) if due <= now)
         later = min((due for due in self._due.values() if due > now), default=None)
         if later is not None:
             self._arm(later)
@@ -171,15 +175,19 @@ class Committer:
         Write and sync partitions whatever their policy; now, or when the sync under way ends.
 
         Args:
-            partitions: Those to bring to the disk.
+            partitions: Those to bring to the disk, with their ledgers.
         """
-        self._gathering.update(dict.fromkeys(partitions))
+        ledgers = [each.ledger for each in partitions if each.ledger is not None]
+        self._sync((*partitions, *ledgers))
+
+    def _sync(self, written: Iterable[Written]) -> None:
+        self._gathering.update(dict.fromkeys(written))
         if not self._syncing:
             self._start_group()
 
     # --- the end ------------------------------------------------------------------
 
-    def forget(self, partition: Partition) -> None:
+    def forget(self, partition: Written) -> None:
         """
         Leave a partition alone from now on.
 

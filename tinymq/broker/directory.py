@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tinymq.errors import WireError
 from tinymq.meta.observers import Observer
-from tinymq.meta.registry import Registry, Topic
+from tinymq.meta.registry import ChannelInfo, Registry, Start, Topic
 from tinymq.meta.server import MetaServer
 
 
@@ -34,6 +34,16 @@ class LocalDirectory:
         """Make a topic for its first use, where that is allowed."""
         try:
             found: Topic | WireError = self._meta.ensure_topic(name)
+        except WireError as error:
+            found = error.with_traceback(None)
+        done(found)
+
+    def ensure_channel(
+        self, topic: str, name: str, start: Start, done: Callable[[ChannelInfo | WireError], None]
+    ) -> None:
+        """Make a channel for its first use."""
+        try:
+            found: ChannelInfo | WireError = self._meta.ensure_channel(topic, name, start)
         except WireError as error:
             found = error.with_traceback(None)
         done(found)

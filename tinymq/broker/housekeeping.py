@@ -140,6 +140,7 @@ class Housekeeping:
                     )
                 if removed:
                     partition.moved.add(partition)
+                    self._broker.channels.trimmed(partition)
                 partition.producers.forget_idle(now)
             except (OSError, TinyMQError) as error:
                 self._log.error(

@@ -41,6 +41,7 @@ from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import EARLIEST, LATEST
 
 if TYPE_CHECKING:
+    from tinymq.broker.ledger import Ledger
     from tinymq.meta.registry import Topic
 
 
@@ -114,6 +115,10 @@ class Partition:
         self.limits = limits
         self.producers = ProducerTable(limits.producer_window) if producers is None else producers
         self.counters = Counters()
+        #: What its channels did, once there are some.
+        self.ledger: Ledger | None = None
+        #: Why publishing is refused here: a channel is as long as it may be.
+        self.full: WireError | None = None
         #: Who is told when the high watermark rises or the partition goes away.
         self.watchers: set[Callable[[], None]] = set()
         #: Where it says that its figures changed; the broker's set once it is open.
@@ -308,7 +313,8 @@ class Partition:
     @property
     def unsynced(self) -> bool:
         """Whether something was written that is not on disk yet."""
-        return self.log.synced_offset != self.log.written_offset
+        behind = self.ledger is not None and self.ledger.unsynced
+        return behind or self.log.synced_offset != self.log.written_offset
 
     @property
     def idle(self) -> bool:

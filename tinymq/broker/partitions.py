@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from twisted.logger import Logger
 
+from tinymq.broker.ledger import LEDGER_CONFIG
 from tinymq.broker.partition import Partition
 from tinymq.broker.producers import ProducerTable
 from tinymq.broker.snapshots import load_producers, save_producers
@@ -97,6 +98,21 @@ class PartitionStore:
         self._report(partition, log)
         return partition
 
+    def open_ledger(self, partition: Partition) -> Log:
+        """
+        Open the ledger log of a partition, recovering it after an unclean stop.
+
+        Args:
+            partition: One with a log on the disk.
+
+        Raises:
+            StorageError: Its folder cannot be read.
+        """
+        path = self.folder.partition_path(*partition.key, "ledger")
+        log = Log.open(self.folder.files, path, LEDGER_CONFIG, self.folder.checkpoint(path))
+        self._report(partition, log)
+        return log
+
     def _recall_producers(
         self, partition: Partition, log: Log, epochs: EpochFile, seen: list[BatchHeader]
     ) -> None:
@@ -169,7 +185,7 @@ class PartitionStore:
         """
         for partition in partitions:
             self._stored.pop(partition, None)
-            partition.log.close()
+            _close(partition)
         self._take_away(topic.id, topic.name)
 
     def take_away_deleted(self, topic_ids: Iterable[bytes]) -> None:
@@ -209,9 +225,11 @@ class PartitionStore:
             partitions: All of them.
         """
         points = {
-            each.log.path: each.log.checkpoint()
+            log.path: log.checkpoint()
             for each in partitions
-            if isinstance(each.log, Log) and each.failure is None
+            if each.failure is None
+            for log in _logs(each)
+            if log.offline is None
         }
         try:
             self.folder.save_checkpoint(points)
@@ -230,7 +248,9 @@ class PartitionStore:
         assert isinstance(log, Log), partition
         if len(partition.producers) <= OFTEN or log.segment_count != self._stored.get(partition):
             self._store_producers(partition, log)
-        self.folder.note(log.path, log.checkpoint())
+        for each in _logs(partition):
+            if each.offline is None:
+                self.folder.note(each.path, each.checkpoint())
 
     def store_producers(self, partitions: Iterable[Partition]) -> None:
         """
@@ -284,15 +304,28 @@ class PartitionStore:
                 "{data} could not be synced: {error}", data=self.folder.path, error=error
             )
         for partition in partitions:
-            log = partition.log
-            if isinstance(log, Log):
+            for log in _logs(partition):
                 try:
                     points[log.path] = log.checkpoint()
                 except TinyMQError as error:
                     clean = False
                     self._log.warn("{partition}: {error}", partition=partition, error=error)
-            log.close()
+            _close(partition)
         self.folder.close(clean=clean, checkpoints=points)
+
+
+def _logs(partition: Partition) -> Iterator[Log]:
+    """The logs of a partition that lie on the disk."""
+    if isinstance(partition.log, Log):
+        yield partition.log
+    if partition.ledger is not None and isinstance(partition.ledger.log, Log):
+        yield partition.ledger.log
+
+
+def _close(partition: Partition) -> None:
+    partition.log.close()
+    if partition.ledger is not None:
+        partition.ledger.log.close()
 
 
 def _home(log: Log) -> str:

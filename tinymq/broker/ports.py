@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from tinymq.errors import WireError
 from tinymq.meta.observers import Observer
-from tinymq.meta.registry import Registry, Topic
+from tinymq.meta.registry import ChannelInfo, Registry, Start, Topic
 
 
 class Timer(Protocol):
@@ -99,6 +99,19 @@ class Directory(Protocol):
         Args:
             name: Its name.
             done: Told the topic once it is in `registry`, or why there is none.
+        """
+
+    def ensure_channel(
+        self, topic: str, name: str, start: Start, done: Callable[[ChannelInfo | WireError], None]
+    ) -> None:
+        """
+        Make a channel for its first use.
+
+        Args:
+            topic: The name of its topic.
+            name: Its name.
+            start: Where it begins, if it is made.
+            done: Told the channel once it is in `registry`, or why there is none.
         """
 
     def producer_ids(self, done: Callable[[range | WireError], None]) -> None:

@@ -103,6 +103,21 @@ class ProducerTable:
             )
         return None
 
+    def expect(self, producer_id: int, first: int) -> None:
+        """
+        Let one of the broker's own producers go on at a sequence, if it is not behind already.
+
+        Args:
+            producer_id: A reserved one, whose epoch is 0.
+            first: The sequence of its next record.
+        """
+        known = self._producers.get(producer_id)
+        expected = 0 if known is None else known.batches[-1][1]
+        ahead = (first - expected) % SEQUENCE_MODULUS
+        if 0 < ahead < SEQUENCE_MODULUS // 2:
+            known = self._producers[producer_id] = _Producer(0, self._keep)
+            known.batches.append((first, first, -1))
+
     def record(self, header: BatchHeader, base_offset: int, timestamp: int) -> None:
         """
         Remember a batch that was appended.

@@ -23,6 +23,7 @@ from tinymq.client.core.config import (
     ConsumerConfig,
     LookupConfig,
     ProducerConfig,
+    SubscriptionConfig,
 )
 from tinymq.client.core.delivered import ConsumerBatch
 from tinymq.client.core.directory import Node
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from tinymq.client.lookup_consumer import LookupConsumer
     from tinymq.client.lookup_producer import LookupProducer, Stored
     from tinymq.client.producer import Producer
+    from tinymq.client.subscription import Message, Subscription
 
 _LAZY: Final = {
     "Admin": "tinymq.client.admin",
@@ -46,8 +48,10 @@ _LAZY: Final = {
     "Lookup": "tinymq.client.lookup",
     "LookupConsumer": "tinymq.client.lookup_consumer",
     "LookupProducer": "tinymq.client.lookup_producer",
+    "Message": "tinymq.client.subscription",
     "Producer": "tinymq.client.producer",
     "Stored": "tinymq.client.lookup_producer",
+    "Subscription": "tinymq.client.subscription",
 }
 
 __all__ = [
@@ -69,6 +73,7 @@ __all__ = [
     "LookupConsumer",
     "LookupProducer",
     "Mark",
+    "Message",
     "Node",
     "PartlySent",
     "Position",
@@ -76,6 +81,8 @@ __all__ = [
     "ProducerConfig",
     "Sent",
     "Stored",
+    "Subscription",
+    "SubscriptionConfig",
     "TopicInfo",
 ]
 

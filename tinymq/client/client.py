@@ -16,13 +16,19 @@ from tinymq.client.consumer import Consumer
 from tinymq.client.core.address import parse_url, url_from
 from tinymq.client.core.admin import operate
 from tinymq.client.core.cluster import Cluster
-from tinymq.client.core.config import ClientConfig, ConsumerConfig, ProducerConfig
+from tinymq.client.core.config import (
+    ClientConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    SubscriptionConfig,
+)
 from tinymq.client.core.fork import Home
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.parts import LinkWatch
 from tinymq.client.core.results import Result
 from tinymq.client.network import EndpointFor, TwistedNetwork
 from tinymq.client.producer import Producer
+from tinymq.client.subscription import Subscription
 from tinymq.errors import ClosedError, TinyMQError
 
 
@@ -65,6 +71,7 @@ class Client:
         self._network.cluster = self._cluster
         self._producers: set[Producer] = set()
         self._consumers: set[Consumer] = set()
+        self._subscriptions: set[Subscription] = set()
         self._closing: Deferred[None] | None = None
         self.admin = Admin(self._operate)
 
@@ -109,6 +116,33 @@ class Client:
         )
         self._consumers.add(consumer)
         return consumer
+
+    def subscription(
+        self, topic: str, channel: str, config: SubscriptionConfig | None = None
+    ) -> Subscription:
+        """
+        Take messages of a channel, each of which is settled by itself.
+
+        Args:
+            topic: Name of the topic.
+            channel: Name of the channel; it is made where there is none.
+            config: Settings.
+
+        Raises:
+            ClosedError: The client was closed.
+            ForkedError: This is another process.
+        """
+        self._check()
+        subscription = Subscription(
+            self._cluster,
+            (topic, channel),
+            config or SubscriptionConfig(),
+            (self._reactor, self._network),
+            self._home,
+            self._subscriptions.discard,
+        )
+        self._subscriptions.add(subscription)
+        return subscription
 
     def metadata(
         self, topics: Iterable[str], *, create: bool = False
@@ -158,7 +192,7 @@ class Client:
 
     def close(self) -> Deferred[None]:
         """
-        Close producers, which flush, consumers and links.
+        Close producers, which flush, consumers, subscriptions and links.
 
         Returns:
             A Deferred that ends with None when every message is settled and
@@ -174,6 +208,8 @@ class Client:
     async def _close(self) -> None:
         for consumer in tuple(self._consumers):
             consumer.close()
+        for subscription in tuple(self._subscriptions):
+            await subscription.close()
         for producer in tuple(self._producers):
             await producer.close()
         self._cluster.close(self._network.seconds())

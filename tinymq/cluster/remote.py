@@ -36,7 +36,7 @@ from tinymq.errors import (
 )
 from tinymq.meta.changes import Changes
 from tinymq.meta.observers import Observer
-from tinymq.meta.registry import Registry, Topic
+from tinymq.meta.registry import ChannelInfo, Registry, Start, Topic
 from tinymq.meta.replica import Replica
 from tinymq.operation import Result
 from tinymq.operations.waiting import until
@@ -176,6 +176,25 @@ class RemoteMeta:
                 f"the MetaServer at {self._places} made the topic {name}, but does not tell of it"
             )
         return self.registry.topic(name)
+
+    def ensure_channel(
+        self, topic: str, name: str, start: Start, done: Callable[[ChannelInfo | WireError], None]
+    ) -> None:
+        """Have a channel made for its first use, and wait until it is known here."""
+        ensureDeferred(_told(self._ensure_channel(topic, name, start), done))
+
+    async def _ensure_channel(self, topic: str, name: str, start: Start) -> ChannelInfo:
+        await self.ask("meta.ensure_channel", topic=topic, name=name, start=start)
+
+        def known() -> bool:
+            found = self.registry.by_name.get(topic)
+            return found is not None and name in self.registry.channels_of(found.id)
+
+        if not await until(self.watch, known, ARRIVAL_SECONDS, self._reactor):
+            raise MetaUnavailable(
+                f"the MetaServer at {self._places} made the channel {name}, but does not tell of it"
+            )
+        return self.registry.channel(self.registry.topic(topic).id, name)
 
     async def changed_since(self, revision: int, seconds: float, caller: Caller = LOCAL) -> bool:
         """

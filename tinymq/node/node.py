@@ -10,6 +10,7 @@ from tinymq.figures.vitals import Vitals
 from tinymq.logs import Logs
 from tinymq.node.channels import CHANNEL_OPERATIONS, Channels
 from tinymq.node.clients import CLIENT_OPERATIONS, Clients
+from tinymq.node.hosting import Hosting
 from tinymq.node.partitions import PARTITION_OPERATIONS, Partitions
 from tinymq.node.process import PROCESS_OPERATIONS, Process
 from tinymq.node.records import RECORD_OPERATIONS, Records
@@ -37,6 +38,7 @@ class Node(Partitions, Channels, Records, Process, Clients, Telling):
         self._uploads = {}
         self.reporter = Reporter(broker)
         self.vitals = Vitals(broker)
+        self.channel_host = Hosting(broker)
 
 
 #: Everything that a broker can be asked for by the MetaServer's process.

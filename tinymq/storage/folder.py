@@ -7,6 +7,7 @@ The data folder of a broker.
     DATA/lock                     held by the running broker; its process id
     DATA/checkpoint               where the logs stood on the disk, kept now and then
     DATA/clean                    there only between a clean stop and the next start
+    DATA/starts                   how often a broker with channels was started here
     DATA/topics/<topic id>/<partition>/<data|ledger|delay>/   the logs
     DATA/topics/<topic id>/<partition>/epochs
     DATA/deleted/                 deleted topics on their way out
@@ -239,6 +240,21 @@ class DataFolder:
         """
         self._marker = None
         return self._checkpoint.point(path, clean=self.clean)
+
+    def count_start(self) -> int:
+        """
+        Count a start of the broker, durably; this waits for the disk.
+
+        Returns:
+            A number that is higher than at every start before.
+
+        Raises:
+            StorageFull: There is no space.
+        """
+        content = self.disk.read_file(self._at("starts")) or b""
+        number = 1 + (int(content) if content.strip().isdigit() else 0)
+        self.disk.replace_file(self._at("starts"), b"%d\n" % number)
+        return number
 
     # --- topics --------------------------------------------------------------
 

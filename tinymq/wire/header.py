@@ -52,6 +52,18 @@ class MessageType(IntEnum):
     OFFSETS = 0x12
     #: A producer id for an idempotent producer.
     INIT_PRODUCER = 0x13
+    #: Takes messages of a channel from one broker, or goes on after a lost link.
+    SUBSCRIBE = 0x14
+    #: How many messages may have been delivered up to now, in all; never answered.
+    CREDIT = 0x15
+    #: Messages under leases; from the broker, never answered.
+    DELIVER = 0x16
+    #: What became of messages.
+    SETTLE = 0x17
+    #: Leases that the client does not hold any more; from the broker, never answered.
+    LEASE_LOST = 0x18
+    #: The end of a subscription; what it held is given back.
+    UNSUBSCRIBE = 0x19
     #: Topics and brokers: what a client needs to find a partition.
     METADATA = 0x20
     #: One administrative operation by its name.

@@ -33,6 +33,7 @@ from tinymq.wire.fields import (
     optional,
     row,
     text,
+    told,
     wire,
     words,
 )
@@ -243,6 +244,140 @@ class InitProducerReply(Message):
     window: int = wire("w", integer(1, 65_535))
 
 
+# --- work queue --------------------------------------------------------------
+
+#: What a SETTLE does with messages.
+FINISH, REQUEUE, REJECT, TOUCH, GIVE_BACK = range(5)
+
+_SUBSCRIPTION: Final = integer(0, (1 << 32) - 1)
+_LEASE: Final = integer(0, (1 << 64) - 1)
+#: Which messages of a lease: bit 0 of the first byte is the lease's base offset.
+_BITS: Final = binary(0, 512)
+#: Partition, lease, bits.
+LeaseRow = tuple[int, int, bytes]
+_LEASE_ROWS: Final = array(row(PARTITION, _LEASE, _BITS), PARTITIONS)
+
+
+@told(
+    "earliest, latest or an offset",
+    {"type": ["string", "integer"], "pattern": "^(earliest|latest)$", "minimum": 0},
+)
+def _start(value: Any) -> str | int:
+    if value in ("earliest", "latest") or (type(value) is int and 0 <= value <= I64):
+        return value  # type: ignore[no-any-return]
+    raise ValueError(_start.must)
+
+
+@message(MessageType.SUBSCRIBE)
+class Subscribe(Message):
+    """Take messages of a channel; the same again after a lost link goes on with its leases."""
+
+    subscription: int = wire("s", _SUBSCRIPTION)
+    topic_id: bytes = wire("t", TOPIC_ID)
+    channel: str = wire("n", _NAME)
+    partitions: list[int] | None = wire("p", optional(array(PARTITION, PARTITIONS)), default=None)
+    credit: int = wire("w", integer(0, I32))
+    create: bool = wire("c", boolean, default=False)
+    start: str | int = wire("g", _start, default="earliest")
+
+
+@message(MessageType.SUBSCRIBE, reply=True)
+class SubscribeReply(Message):
+    """The policy's times, and what this subscription still holds from before."""
+
+    lease_ms: int = wire("l", integer(0, I64))
+    handler_ms: int | None = wire("h", optional(integer(0, I64)), default=None)
+    order: str = wire("o", text(32), default="none")
+    delivery: str = wire("d", text(32), default="at_least_once")
+    held: list[LeaseRow] = wire("r", _LEASE_ROWS, default=[])
+
+
+@message(MessageType.CREDIT)
+class Credit(Message):
+    """How many messages may have been delivered since SUBSCRIBE, in all."""
+
+    subscription: int = wire("s", _SUBSCRIPTION)
+    granted: int = wire("u", integer(0, I64))
+
+
+#: Lease, base offset, bits or None for all of count, count, attempt, failures, term in ms.
+DeliveryRow = tuple[int, int, Any, int, int, int, int]
+
+
+@message(MessageType.DELIVER)
+class Deliver(Message):
+    """Messages of one partition; the payload holds the batches that they are in."""
+
+    subscription: int = wire("s", _SUBSCRIPTION)
+    partition: int = wire("p", PARTITION)
+    rows: list[DeliveryRow] = wire(
+        "q",
+        array(
+            row(
+                _LEASE,
+                OFFSET,
+                optional(_BITS),
+                integer(1, I32),
+                integer(1, I32),
+                integer(0, I32),
+                integer(0, I64),
+            ),
+            PARTITIONS,
+        ),
+    )
+
+
+#: Partition, verb, leases with their bits (None for all that is left), facts.
+SettleRow = tuple[int, int, list[tuple[int, Any]], dict[str, Any]]
+
+
+@message(MessageType.SETTLE)
+class Settle(Message):
+    """What became of messages; facts are d, a delay in ms, and x, a reason."""
+
+    subscription: int = wire("s", _SUBSCRIPTION)
+    rows: list[SettleRow] = wire(
+        "q",
+        array(
+            row(
+                PARTITION,
+                integer(FINISH, GIVE_BACK),
+                array(row(_LEASE, optional(_BITS)), PARTITIONS),
+                mapping,
+            ),
+            PARTITIONS,
+        ),
+    )
+
+
+@message(MessageType.SETTLE, reply=True)
+class SettleReply(Message):
+    """How many messages were settled, and which were not held any more."""
+
+    done: int = wire("d", integer(0, I64))
+    late: list[LeaseRow] = wire("l", _LEASE_ROWS, default=[])
+
+
+@message(MessageType.LEASE_LOST)
+class LeaseLost(Message):
+    """What the client does not hold any more."""
+
+    subscription: int = wire("s", _SUBSCRIPTION)
+    rows: list[LeaseRow] = wire("q", _LEASE_ROWS)
+
+
+@message(MessageType.UNSUBSCRIBE)
+class Unsubscribe(Message):
+    """The end of a subscription."""
+
+    subscription: int = wire("s", _SUBSCRIPTION)
+
+
+@message(MessageType.UNSUBSCRIBE, reply=True)
+class UnsubscribeReply(Message):
+    """All that it held was given back."""
+
+
 # --- topics ------------------------------------------------------------------
 
 
@@ -343,8 +478,25 @@ def error_from_meta(meta: dict[str, Any]) -> WireError:
 #: Type to the class of its request, for everything that a client may ask.
 REQUESTS: Final[dict[int, type[Message]]] = {
     cls.type: cls
-    for cls in (Hello, Ping, Goodbye, Produce, Fetch, Offsets, InitProducer, Metadata, Operate)
+    for cls in (
+        Hello,
+        Ping,
+        Goodbye,
+        Produce,
+        Fetch,
+        Offsets,
+        InitProducer,
+        Subscribe,
+        Credit,
+        Settle,
+        Unsubscribe,
+        Metadata,
+        Operate,
+    )
 }
+
+#: Type to the class of what a broker sends by itself.
+PUSHES: Final[dict[int, type[Message]]] = {cls.type: cls for cls in (Deliver, LeaseLost)}
 
 #: Type of the request to the class of its reply.
 REPLIES: Final[dict[int, type[Message]]] = {
@@ -356,6 +508,9 @@ REPLIES: Final[dict[int, type[Message]]] = {
         FetchReply,
         OffsetsReply,
         InitProducerReply,
+        SubscribeReply,
+        SettleReply,
+        UnsubscribeReply,
         MetadataReply,
         OperateReply,
     )

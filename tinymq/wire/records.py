@@ -30,6 +30,8 @@ from tinymq.wire.batch import (
     build,
     checked_header,
     column_spans,
+    read_header,
+    stamp,
 )
 from tinymq.wire.codec import pack, unpack_column
 from tinymq.wire.frames import Bytes
@@ -357,3 +359,59 @@ __all__ = [
     "decompress",
     "encode_batch",
 ]
+
+
+class Opened:
+    """
+    A batch whose columns were opened, to make shorter ones of it.
+
+    Args:
+        batch: The batch, as it is stored.
+    """
+
+    __slots__ = ("_columns", "_header", "offsets")
+
+    def __init__(self, batch: RecordBatch) -> None:
+        self._header = batch.header
+        self.offsets = batch.offsets
+        self._columns = [
+            None if column is Column.DELTAS else _items(batch, column) for column in Column
+        ]
+
+    def pick(self, places: Sequence[int]) -> list[Bytes]:
+        """
+        Make a batch of some of its records, which keep offsets and times.
+
+        Args:
+            places: Which ones, counted from 0, rising.
+
+        Returns:
+            The pieces of the batch, not compressed.
+        """
+        header, base = self._header, self._header.base_offset
+        deltas = [self.offsets[place] - base for place in places]
+        columns = [
+            None
+            if items is None
+            else pack(items if type(items) is int else [items[p] for p in places])
+            for items in self._columns
+        ]
+        columns[Column.DELTAS] = pack(deltas)
+        made = build(
+            pack(columns),
+            len(places),
+            header.attributes & ~_CODECS,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            base_sequence=header.base_sequence,
+        )
+        found = read_header(made)._replace(last_offset_delta=deltas[-1])
+        return stamp(made, found, base, header.leader_epoch, header.max_timestamp)
+
+
+#: The bits of the attributes that name a codec.
+_CODECS: Final = 0x7
+
+
+def _items(batch: RecordBatch, column: Column) -> Any:
+    return batch._column(column)  # noqa: SLF001 - as it stands in the batch

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tinymq.broker.channel.credit import Credit
+
+_NO_BOUND: Final = 1 << 62
 
 
 class Consumer:
@@ -16,20 +20,22 @@ class Consumer:
     Attributes:
         in_flight: What it holds, in all partitions of this broker.
         ready: Whether its link takes more just now.
+        most: How many messages to send in this turn, whatever its credit.
         empties: For whose sake it is given nothing by others until it holds
             nothing: a message of a partition must be given out alone.
     """
 
-    __slots__ = ("credit", "empties", "in_flight", "name", "ready")
+    __slots__ = ("credit", "empties", "in_flight", "most", "name", "ready")
 
     def __init__(self, name: str, window: int) -> None:
         self.name = name
         self.credit = Credit(window)
         self.in_flight = 0
         self.ready = True
+        self.most = _NO_BOUND
         self.empties: object | None = None
 
     @property
     def room(self) -> int:
         """How many messages to send now."""
-        return self.credit.usable(self.in_flight) if self.ready else 0
+        return min(self.most, self.credit.usable(self.in_flight)) if self.ready else 0

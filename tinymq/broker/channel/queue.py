@@ -72,6 +72,7 @@ class Subscribers:
         Returns:
             What to send, in this order.
         """
+        self.release()
         found: list[Delivery] = []
         asked = [consumer for consumer in self.consumers if consumer.room]
         available = self._available(end)
@@ -86,6 +87,20 @@ class Subscribers:
             available -= given
         return found
 
+    def release(self) -> list[Consumer]:
+        """
+        Let other partitions give to consumers again that were to be given a message alone.
+
+        Returns:
+            Those consumers, if no such message is left.
+        """
+        if self.channel.places.ready.alone:
+            return []
+        found = [consumer for consumer in self.consumers if consumer.empties is self]
+        for consumer in found:
+            consumer.empties = None
+        return found
+
     def _give(
         self, consumer: Consumer, share: int, now: int, end: int, found: list[Delivery]
     ) -> int:
@@ -96,10 +111,12 @@ class Subscribers:
             consumer.name, min(share, consumer.room), now, end, busy=elsewhere > 0
         )
         count = sum(delivery.messages for delivery in deliveries)
-        consumer.empties = self if self.channel.guard == consumer.name else None
+        empties = self.channel.places.ready.alone and self.channel.guard == consumer.name
+        consumer.empties = self if empties else None
         if count:
             found += deliveries
             consumer.credit.use(count)
+            consumer.most -= count
             if self.channel.policy.delivery == "at_least_once":
                 consumer.in_flight += count
             # Who was given something is asked last the next time.

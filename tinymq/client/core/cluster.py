@@ -8,6 +8,7 @@ call `tick` when `wake_at` has come, and nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from math import inf
 from typing import Any
 
@@ -60,6 +61,7 @@ class Cluster:
             of those that the metadata named.
         closed: Whether `close` was called.
         report: Logs an error of the caller's own code.
+        numbers: Numbers of subscriptions.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Cluster:
         self.metadata = MetadataCache()
         self.closed = False
         self.report = network.report
+        self.numbers = count(1)
         self._network = network
         self._parts: list[Part] = []
         self._others: dict[int, Link] = {}

@@ -26,6 +26,7 @@ CODECS: Final = {"none": Codec.NONE, "gzip": Codec.GZIP, "zstd": Codec.ZSTD}
 PARTITIONERS: Final = ("sticky", "round_robin", "hash")
 OUT_OF_RANGE: Final = ("error", "earliest", "latest")
 ON_FULL: Final = ("error", "wait")
+STARTS: Final = ("earliest", "latest")
 
 
 def _number(low: float, high: float, *, whole: bool = False, optional: bool = False) -> Any:
@@ -258,3 +259,42 @@ class ConsumerConfig:
     give_up_s: float | None = field(default=None, validator=_number(0.001, 1e9, optional=True))
     create_topics: bool = _flag(False)
     on_gap: GapReport | None = field(default=None, validator=_function)
+
+
+def _begin(instance: Any, attribute: Attribute[Any], value: Any) -> None:
+    if value in STARTS or (type(value) is int and value >= 0):
+        return
+    words = ", ".join(STARTS)
+    raise ConfigError(
+        f"{type(instance).__name__}.{attribute.name} must be one of {words} or an offset, "
+        f"not {value!r}"
+    )
+
+
+@frozen(kw_only=True)
+class SubscriptionConfig:
+    """
+    Settings of a subscription to a channel.
+
+    Attributes:
+        max_in_flight: Most messages that are delivered and not settled, over all
+            brokers; each gets an equal share of it. With fewer than there are
+            brokers, the brokers take turns.
+        buffer_bytes: No more messages are asked for while those that are here take
+            about this much.
+        create: Make the channel where there is none.
+        start: Where a channel that is made begins: ``earliest``, ``latest``, or an
+            offset.
+        create_topics: Create the topic where there is none.
+        deadline_s: Time for the first word of a broker, for those who wait for it.
+        leave_s: Time for a broker to take the last settles when the subscription
+            ends.
+    """
+
+    max_in_flight: int = _whole(1000, 1, 1_000_000)
+    buffer_bytes: int = _whole(32 * MIB, 1, 1 << 40)
+    create: bool = _flag(True)
+    start: str | int = field(default="earliest", validator=_begin)
+    create_topics: bool = _flag(False)
+    deadline_s: float = _seconds(30.0)
+    leave_s: float = _seconds(5.0)

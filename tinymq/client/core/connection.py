@@ -33,16 +33,21 @@ from tinymq.limits import DEFAULT_LIMITS, Limits
 from tinymq.wire.frames import Bytes, Frame, FrameDecoder, encode_frame
 from tinymq.wire.header import HEADER, MAGIC, MAX_MESSAGE_ID, REPLY, VERSION, MessageType
 from tinymq.wire.messages import (
+    PUSHES,
     REPLIES,
     Goodbye,
     Hello,
     HelloReply,
+    Message,
     error_from_meta,
     error_meta,
 )
 
 #: Told how a request ended: the reply, its payload, or the error instead; and the time.
 Done = Callable[[Any, Bytes, TinyMQError | None, float], None]
+
+#: Told what a broker sent by itself: the message, its payload, and the time.
+Pushed = Callable[[Message, Bytes, float], None]
 
 #: Bytes of the longest body before HELLO is answered.
 _FIRST_BODY: Final = DEFAULT_LIMITS.meta + 4
@@ -81,6 +86,7 @@ class Connection:
         closed: Why it ended, or None.
         draining: The broker said that it will close.
         late: Answers that came after their request had ended.
+        pushed: Takes what the broker sends by itself, and the time; None for nobody.
         unheard: A request ended without its answer, and nothing else has come for a
             while, nor since: the broker may stand still.
     """
@@ -91,6 +97,7 @@ class Connection:
         self.closed: TinyMQError | None = None
         self.draining = False
         self.late = 0
+        self.pushed: Pushed | None = None
         self.unheard = False
         self._decoder = FrameDecoder(_FIRST_BODY)
         self._pending: dict[int, Pending] = {}
@@ -229,7 +236,7 @@ class Connection:
             if frame.type & REPLY:
                 self._replied(frame, now)
             else:
-                self._asked(frame)
+                self._asked(frame, now)
 
     def tick(self, now: float) -> None:
         """
@@ -333,12 +340,17 @@ class Connection:
         if error is not None and getattr(error, "fatal", False):
             raise error
 
-    def _asked(self, frame: Frame) -> None:
+    def _asked(self, frame: Frame, now: float) -> None:
         if frame.type == MessageType.PING:
             if frame.message_id:
                 self._out += encode_frame(MessageType.PING | REPLY, frame.message_id)
         elif frame.type == MessageType.GOODBYE:
             self.draining = True  # answers may still come before it closes
+        elif frame.type in PUSHES:
+            if self.pushed is not None:
+                frame.body = memoryview(frame.body)
+                meta, payload = frame.split()
+                self.pushed(_read_push(frame.type, meta), payload, now)
         elif frame.message_id:
             unknown = UnknownType(f"clients take no requests of type 0x{frame.type:02x}")
             self._out += encode_frame(_ERROR, frame.message_id, error_meta(unknown))
@@ -385,6 +397,14 @@ def _read(frame: Frame, kind: int) -> tuple[Any, Bytes, TinyMQError | None]:
         return REPLIES[kind].from_meta(meta), payload, None
     except (WireError, ValueError) as error:
         return None, b"", error if isinstance(error, WireError) else MalformedFrame(str(error))
+
+
+def _read_push(kind: int, meta: dict[str, Any]) -> Message:
+    """Read what a broker sent by itself; that it is wrong is no request's fault."""
+    try:
+        return PUSHES[kind].from_meta(meta)
+    except WireError as error:
+        raise MalformedFrame(str(error)) from error
 
 
 def _limits(told: dict[str, int]) -> Limits:

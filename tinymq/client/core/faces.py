@@ -1,4 +1,4 @@
-"""What producers and consumers of every face tell of themselves, without asking a broker."""
+"""What the objects of every face tell of themselves, without asking a broker."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from tinymq.client.core.consumer import ConsumerCore
 from tinymq.client.core.producer import ProducerCore
 from tinymq.client.core.results import Account
 from tinymq.client.core.starts import Mark
+from tinymq.client.core.subscription import SubscriptionCore
 
 
 class ProducerFace:
@@ -80,3 +81,44 @@ class ConsumerFace:
         """
         with self._lock:
             return self._core.marks(topic)
+
+
+class SubscriptionFace:
+    """A subscription with its core."""
+
+    _core: SubscriptionCore
+
+    @property
+    def topic(self) -> str:
+        """Name of the topic."""
+        return self._core.topic
+
+    @property
+    def channel(self) -> str:
+        """Name of the channel."""
+        return self._core.channel
+
+    @property
+    def in_flight(self) -> int:
+        """Messages that were delivered and are not settled."""
+        return self._core.in_flight
+
+    @property
+    def delivered(self) -> int:
+        """Messages that were delivered so far."""
+        return self._core.delivered
+
+    @property
+    def late(self) -> int:
+        """Messages so far whose settle or renewal came when they were lost already."""
+        return self._core.late
+
+
+def reason_of(error: BaseException) -> str:
+    """
+    Say in a line why a handler failed, for the dead-letter topic.
+
+    Args:
+        error: What it raised.
+    """
+    return f"{type(error).__name__}: {error}"

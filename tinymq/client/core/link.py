@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 
 from tinymq.client.core.address import Address, url_of
 from tinymq.client.core.config import ClientConfig
-from tinymq.client.core.connection import Connection, Done
+from tinymq.client.core.connection import Connection, Done, Pushed
 from tinymq.client.core.ports import Network, Wire
 from tinymq.errors import (
     ClosedError,
@@ -38,10 +38,19 @@ from tinymq.errors import (
 from tinymq.limits import DEFAULT_LIMITS, Limits
 from tinymq.wire.frames import Bytes
 from tinymq.wire.header import MessageType
-from tinymq.wire.messages import HelloReply
+from tinymq.wire.messages import HelloReply, Message
 
 #: Requests that only the leader of a partition can carry out.
-_FOR_LEADERS: Final = frozenset({MessageType.PRODUCE, MessageType.FETCH, MessageType.OFFSETS})
+_FOR_LEADERS: Final = frozenset(
+    {
+        MessageType.PRODUCE,
+        MessageType.FETCH,
+        MessageType.OFFSETS,
+        MessageType.SUBSCRIBE,
+        MessageType.SETTLE,
+        MessageType.UNSUBSCRIBE,
+    }
+)
 #: Seconds between looks for a broker that fell silent and whom nobody asks.
 _PROBE_S: Final = 10.0
 
@@ -82,6 +91,7 @@ class Link:
         spares: Where else somebody may answer; tried after `addresses`.
         watchers: Called with the link and the time whenever it comes up, goes
             down or takes more.
+        pushes: By the number of a subscription, who takes what the broker sends for it.
         broker_id: Who answered HELLO last, or None before it.
         cluster_id: The id of that broker's cluster.
         expected: Which broker must answer, or None for any.
@@ -103,6 +113,7 @@ class Link:
         self.paused = False
         self.spares: list[Address] = []
         self.watchers: list[Callable[[Link, float], None]] = []
+        self.pushes: dict[int, Pushed] = {}
         self.broker_id: int | None = None
         self.cluster_id: bytes | None = None
         self.expected: int | None = None
@@ -229,6 +240,7 @@ class Link:
         self._wire = wire
         self.paused = False
         self.connection = Connection(self._config, now, self._session)
+        self.connection.pushed = self._pushed
         self.flush()
 
     def failed(self, error: TinyMQError, now: float) -> None:
@@ -371,6 +383,12 @@ class Link:
         error = UnreachableError(f"broker {hello.broker_id} answers, which does not lead this")
         for one in strays:
             one.done(None, b"", error, now)
+
+    def _pushed(self, message: Message, payload: Bytes, now: float) -> None:
+        """Hand on what the broker sent by itself; that of a subscription that ended is dropped."""
+        taker = self.pushes.get(getattr(message, "subscription", -1))
+        if taker is not None:
+            taker(message, payload, now)
 
     def _strays(self) -> list[_Waiting]:
         """Take out the requests that wait for a leader, and not for any broker."""

@@ -1,0 +1,1073 @@
+"""The subscription without I/O, against a puppet broker with a channel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.client.fleet import Fleet
+from tests.client.puppet import CoreNetwork
+from tests.client.queueing import FleetQueuePuppet, QueuePuppet
+from tinymq.client.core.address import Address
+from tinymq.client.core.config import SubscriptionConfig
+from tinymq.client.core.message import QueueMessage
+from tinymq.client.core.subscription import SubscriptionCore
+from tinymq.errors import (
+    ClosedError,
+    ConfigError,
+    DeadlineExceeded,
+    InvalidRequest,
+    LeaseLost,
+    Overloaded,
+    TinyMQError,
+    UnknownChannel,
+    UnknownTopic,
+    UnknownTopicId,
+    UsageError,
+)
+from tinymq.wire.frames import encode_frame
+from tinymq.wire.header import MessageType
+from tinymq.wire.messages import (
+    Credit,
+    Deliver,
+    Message,
+    Settle,
+    Subscribe,
+    Unsubscribe,
+)
+from tinymq.wire.messages import LeaseLost as LeaseLostMessage
+from tinymq.wire.records import encode_batch
+
+
+class Worker:
+    """A subscription core on a puppet network, and what it handed out."""
+
+    def __init__(
+        self, partitions: int = 1, puppet: QueuePuppet | None = None, **config: Any
+    ) -> None:
+        self.puppet = puppet or QueuePuppet()
+        self.channel = self.puppet.channel
+        self.net = CoreNetwork(self.puppet)
+        if "t" not in self.puppet.topics and partitions:
+            self.puppet.make("t", partitions)
+        self.cluster = self.net.cluster()
+        self.woken = self.soons = 0
+        self.core = SubscriptionCore(
+            self.cluster,
+            ("t", "work"),
+            SubscriptionConfig(**config),
+            QueueMessage,
+            self.wake,
+            self.soon,
+        )
+        self.core.begin(self.net.now)
+        self.net.pump()
+
+    def wake(self) -> None:
+        """Count."""
+        self.woken += 1
+
+    def soon(self) -> None:
+        """Count."""
+        self.soons += 1
+
+    def take(self) -> QueueMessage:
+        """Take a message that must be there."""
+        message = self.core.take(self.net.now)
+        assert message is not None
+        return message
+
+    def take_all(self) -> list[QueueMessage]:
+        """Take whatever is there."""
+        return list(iter(lambda: self.core.take(self.net.now), None))
+
+    def seen(self, kind: type[Any]) -> list[Any]:
+        """The requests of a kind."""
+        return [request for request in self.puppet.seen if isinstance(request, kind)]
+
+    def close(self) -> list[str]:
+        """Close, and give back what `done` adds to."""
+        ended: list[str] = []
+        self.core.close(lambda: ended.append("ended"), self.net.now)
+        return ended
+
+
+class TestTaking:
+    """Messages come under leases."""
+
+    def test_messages_come_in_order(self) -> None:
+        """What is published is handed out with all that belongs to it."""
+        worker = Worker()
+        worker.puppet.put(b"a", b"b")
+        worker.net.pump()
+
+        first, second = worker.take_all()
+
+        assert (first.value, second.value) == (b"a", b"b")
+        assert (first.topic, first.partition, first.offset) == ("t", 0, 0)
+        assert (first.attempt, first.failures, first.key, first.headers) == (1, 0, None, ())
+        assert first.held
+        assert "t/0 offset=0 attempt=1 held" in repr(first)
+        assert worker.core.in_flight == worker.core.delivered == 2
+        assert worker.core.take(worker.net.now) is None
+
+    def test_only_leased_offsets_are_handed_out(self) -> None:
+        """A batch that comes as it is stored may hold messages of others."""
+        worker = Worker(max_in_flight=1)
+        worker.puppet.topics["t"].logs[0].append(_batch(b"a", b"b", b"c"))
+        worker.channel.ready = [(0, 1)]
+        worker.puppet.deliver()
+        worker.net.pump()
+
+        assert [message.value for message in worker.take_all()] == [b"b"]
+
+    def test_a_lease_with_holes(self) -> None:
+        """Bits say which offsets are meant."""
+        worker = Worker()
+        worker.puppet.topics["t"].logs[0].append(_batch(b"a", b"b", b"c", b"d"))
+        worker.channel.ready = [(0, 1), (0, 3)]
+        worker.puppet.deliver()
+        worker.net.pump()
+
+        one, two = worker.take_all()
+        two.finish()
+        worker.net.pump()
+
+        assert (one.value, two.value) == (b"b", b"d")
+        assert worker.channel.offsets() == [3]
+
+    def test_what_asks_for_the_channel(self) -> None:
+        """SUBSCRIBE names channel, credit, and where a new channel begins."""
+        worker = Worker(max_in_flight=7, start="latest", create=False)
+
+        (request,) = worker.seen(Subscribe)
+
+        assert (request.channel, request.credit, request.start) == ("work", 7, "latest")
+        assert (request.create, request.partitions) == (False, None)
+
+    def test_who_waits_is_woken(self) -> None:
+        """Each delivery wakes."""
+        worker = Worker()
+        worker.puppet.put(b"a")
+        assert not worker.core.waiting
+        worker.net.pump()
+
+        assert worker.woken == 1
+        assert worker.core.waiting
+
+    def test_at_most_once(self) -> None:
+        """Without a lease there is nothing to settle, and finishing is allowed."""
+        worker = Worker(max_in_flight=2)
+        worker.channel.delivery = "at_most_once"
+        worker.puppet.put(b"a", b"b", b"c")
+        worker.net.pump()
+        assert worker.core.in_flight == 2
+
+        first, second = worker.take(), worker.take()
+        first.finish()
+        second.touch()
+        told: list[Any] = []
+        first.when_confirmed(told.append)
+
+        assert told == [None]
+        with pytest.raises(UsageError, match="at most once"):
+            second.requeue()
+        assert worker.seen(Settle) == []
+
+    def test_at_most_once_goes_on(self) -> None:
+        """Handing out such messages makes room for others."""
+        worker = Worker(max_in_flight=2)
+        worker.channel.delivery = "at_most_once"
+        worker.puppet.put(b"a", b"b", b"c", b"d", b"e")
+        found = []
+        for _ in range(5):
+            worker.net.pump()
+            found.append(worker.take().value)
+            worker.core.more(worker.net.now)
+
+        assert found == [b"a", b"b", b"c", b"d", b"e"]
+
+
+class TestSettling:
+    """What became of messages travels in one frame of a turn."""
+
+    def test_one_frame_for_a_turn(self) -> None:
+        """All finishes of a turn are one row with one lease."""
+        worker = Worker()
+        worker.puppet.put(b"a", b"b", b"c")
+        worker.net.pump()
+
+        for message in worker.take_all():
+            message.finish()
+        worker.net.pump()
+
+        (request,) = worker.seen(Settle)
+        ((partition, verb, leases, facts),) = request.rows
+        assert (partition, verb, facts) == (0, 0, {})
+        assert [bits for _, bits in leases] == [b"\x07"]
+        assert worker.channel.offsets() == [0, 1, 2]
+        assert worker.core.in_flight == 0
+        assert worker.core.settled_all
+        assert worker.soons == 2  # once for the settles, once for their answer
+
+    def test_every_verb(self) -> None:
+        """Requeue, reject and give back say what they are told."""
+        worker = Worker()
+        worker.puppet.put(b"a", b"b", b"c", b"d", b"e", b"f")
+        worker.net.pump()
+
+        one, two, three, four, five, six = worker.take_all()
+        one.requeue()
+        two.requeue(1.5, "later")
+        three.reject("no good")
+        four.give_back()
+        five.reject()
+        six.requeue(2, failure=False)
+        worker.net.pump()
+
+        assert worker.channel.settled == [
+            ("requeue", 0, 0, {}),
+            ("requeue", 0, 1, {"d": 1500, "x": "later"}),
+            ("reject", 0, 2, {"x": "no good"}),
+            ("give back", 0, 3, {}),
+            ("reject", 0, 4, {}),
+            ("requeue", 0, 5, {"d": 2000, "f": False}),
+        ]
+
+    def test_a_message_is_settled_once(self) -> None:
+        """Settling again is a mistake that is told."""
+        worker = Worker()
+        worker.puppet.put(b"a")
+        worker.net.pump()
+        message = worker.take()
+        with pytest.raises(UsageError, match="negative"):
+            message.requeue(-1)
+        message.finish()
+
+        with pytest.raises(UsageError, match="settled before"):
+            message.finish()
+        with pytest.raises(UsageError, match="settled before"):
+            message.touch()
+        assert not message.held
+
+    def test_a_confirmation(self) -> None:
+        """The broker's answer is told to whom it concerns, before or after it came."""
+        worker = Worker()
+        worker.puppet.put(b"a")
+        worker.net.pump()
+        message = worker.take()
+        told: list[Any] = []
+        message.when_confirmed(told.append)
+        message.when_confirmed(told.append)
+        message.finish()
+        assert told == []
+        worker.net.pump()
+        message.when_confirmed(told.append)
+
+        assert told == [None, None, None]
+
+    def test_a_settle_that_is_late(self) -> None:
+        """Whoever settles what was lost hears of it, and is counted."""
+        worker = Worker()
+        worker.puppet.put(b"a", b"b")
+        worker.net.pump()
+        (lease_id,) = worker.channel.leases
+        worker.puppet.take_back(lease_id, 1, tell=False)
+        one, two = worker.take(), worker.take()
+        told: list[Any] = []
+        for message in (one, two):
+            message.when_confirmed(told.append)
+            message.finish()
+        worker.net.pump()
+
+        assert isinstance(told[0], LeaseLost)
+        assert told[1] is None
+        assert one.is_lost
+        assert worker.core.late == 1
+
+    def test_long_frames_are_cut(self) -> None:
+        """However much a turn settles, no frame is longer than a broker takes."""
+        worker = Worker()
+        worker.channel.run = 1
+        worker.puppet.put(*[b"v"] * 300)
+        worker.net.pump()
+
+        for place, message in enumerate(worker.take_all()):
+            message.reject(f"{place} {'x' * 500}")
+        worker.net.pump()
+
+        frames = worker.seen(Settle)
+        assert len(frames) > 2
+        assert max(len(_packed(frame)) for frame in frames) < 60_000
+        assert len(worker.channel.offsets("reject")) == 300
+
+    def test_everything_is_confirmed(self) -> None:
+        """Waiting for all settles ends when the broker has them."""
+        worker = Worker()
+        worker.puppet.put(b"a")
+        worker.net.pump()
+        told: list[str] = []
+        worker.core.when_settled(lambda: told.append("first"))
+        worker.take().finish()
+        worker.core.when_settled(lambda: told.append("second"))
+        assert told == ["first"]
+        worker.net.pump()
+
+        assert told == ["first", "second"]
+
+    def test_a_busy_broker_is_asked_again(self) -> None:
+        """A refusal that passes is no end."""
+        worker = Worker()
+        worker.puppet.put(b"a")
+        worker.net.pump()
+        worker.puppet.refuse = _refusing(Settle, Overloaded("busy"))
+        worker.take().finish()
+        worker.net.pump()
+        assert worker.channel.offsets() == []
+        worker.puppet.refuse = lambda request: None
+        worker.net.advance(1)
+
+        assert worker.channel.offsets() == [0]
+
+    def test_a_settle_that_is_refused(self) -> None:
+        """A refusal for good is told and said."""
+        worker = Worker()
+        worker.puppet.put(b"a")
+        worker.net.pump()
+        worker.puppet.refuse = _refusing(Settle, InvalidRequest("no"))
+        told: list[Any] = []
+        message = worker.take()
+        message.when_confirmed(told.append)
+        message.finish()
+        worker.net.pump()
+
+        assert [type(error) for error in told] == [InvalidRequest]
+        assert "does not take a settle" in worker.net.said[-1]
+
+
+class TestCredit:
+    """Never more in flight than wanted."""
+
+    def test_no_more_than_wanted(self) -> None:
+        """Only a settle brings more."""
+        worker = Worker(max_in_flight=2)
+        worker.puppet.put(b"a", b"b", b"c", b"d")
+        worker.net.pump()
+        one, _ = worker.take_all()
+        one.finish()
+        worker.net.pump()
+
+        assert [message.value for message in worker.take_all()] == [b"c"]
+        assert [request.granted for request in worker.seen(Credit)] == [3]
+        assert worker.core.in_flight == 2
+
+    def test_credit_waits_until_it_is_worth_it(self) -> None:
+        """Less than a quarter of the window is not told, as long as something is here."""
+        worker = Worker(max_in_flight=100)
+        worker.puppet.put(*[b"v"] * 150)
+        worker.net.pump()
+        messages = worker.take_all()
+        for message in messages[:24]:
+            message.finish()
+        worker.net.pump()
+        assert worker.seen(Credit) == []
+        messages[24].finish()
+        worker.net.pump()
+
+        assert [request.granted for request in worker.seen(Credit)] == [125]
+
+    def test_credit_is_told_when_it_lets_a_broker_go_on(self) -> None:
+        """What is left and what is new are worth a frame together."""
+        worker = Worker(max_in_flight=100)
+        worker.puppet.put(*[b"v"] * 80)
+        worker.net.pump()
+        for message in worker.take_all()[:5]:
+            message.finish()
+        worker.net.pump()
+
+        assert [request.granted for request in worker.seen(Credit)] == [105]
+
+    def test_large_messages_are_fewer(self) -> None:
+        """Bytes bound what is asked for, once it is known how large messages are."""
+        worker = Worker(max_in_flight=100, buffer_bytes=10_000)
+        worker.puppet.put(*[bytes(1000)] * 100)
+        worker.net.pump()
+        for message in worker.take_all():
+            message.finish()
+        worker.net.pump()
+
+        assert [request.granted for request in worker.seen(Credit)] == [109]
+
+    def test_lost_messages_make_room(self) -> None:
+        """What is not held any more is not in flight."""
+        worker = Worker(max_in_flight=2)
+        worker.puppet.put(b"a", b"b")
+        worker.net.pump()
+        worker.puppet.lose(back=False)
+        worker.puppet.put(b"c", b"d")
+        worker.net.pump()
+
+        assert [message.value for message in worker.take_all()] == [b"c", b"d"]
+
+
+class TestLosing:
+    """A message that is not ours any more says so."""
+
+    def test_it_is_told_at_once(self) -> None:
+        """Who has the message hears of it, and cannot settle it."""
+        worker = Worker()
+        worker.puppet.put(b"a")
+        worker.net.pump()
+        message = worker.take()
+        told: list[str] = []
+        message.when_lost(lambda: told.append("before"))
+        message.when_lost(lambda: told.append("again"))
+        worker.puppet.lose(back=False)
+        worker.net.pump()
+        message.when_lost(lambda: told.append("after"))
+
+        assert told == ["before", "again", "after"]
+        assert message.is_lost
+        with pytest.raises(LeaseLost):
+            message.finish()
+        errors: list[Any] = []
+        message.when_confirmed(errors.append)
+        assert isinstance(errors[0], LeaseLost)
+
+    def test_what_was_not_handed_out_is_dropped(self) -> None:
+        """A message that is lost while it waits is never handed out."""
+        worker = Worker()
+        worker.puppet.put(b"a", b"b")
+        worker.net.pump()
+        (lease_id,) = worker.channel.leases
+        worker.puppet.take_back(lease_id, 1, back=False)
+        worker.net.pump()
+
+        assert [message.value for message in worker.take_all()] == [b"b"]
+
+    def test_unknown_leases_are_ignored(self) -> None:
+        """What is told of leases that nobody holds changes nothing."""
+        worker = Worker()
+        worker.puppet.put(b"a")
+        worker.net.pump()
+        (number,) = worker.channel.subscriptions
+        message = LeaseLostMessage(subscription=number, rows=[(0, 99, b"\x01")])
+        worker.puppet.push(number, message)
+        worker.net.pump()
+
+        assert worker.take().held
+
+
+class TestRenewing:
+    """Leases are renewed while work goes on."""
+
+    def test_at_a_third(self) -> None:
+        """Whatever is held is touched whole, again and again."""
+        worker = Worker()
+        worker.puppet.put(b"a", b"b")
+        worker.net.pump()
+        worker.net.advance(59)
+
+        assert [request.rows for request in worker.seen(Settle)] == [
+            [(0, 3, [(1000, None)], {})],
+            [(0, 3, [(1000, None)], {})],
+        ]
+
+    def test_only_what_is_held(self) -> None:
+        """Nothing in flight, nothing renewed."""
+        worker = Worker()
+        worker.puppet.put(b"a")
+        worker.net.pump()
+        worker.take().finish()
+        worker.net.advance(59)
+
+        assert worker.channel.offsets("touch") == []
+
+    def test_no_longer_than_a_handler_may_take(self) -> None:
+        """From the moment a message is handed out its time is bounded; waiting is not."""
+        worker = Worker()
+        worker.channel.handler_ms = 50_000
+        worker.net.cut()
+        worker.net.pump()
+        worker.puppet.put(b"a", b"b")
+        worker.net.advance(1)
+        worker.take()
+        worker.net.advance(100)
+
+        touched = worker.channel.offsets("touch")
+        assert (touched.count(0), touched.count(1)) == (2, 5)
+
+    def test_a_touch_begins_anew(self) -> None:
+        """A handler that says it goes on has its time again."""
+        worker = Worker()
+        worker.channel.handler_ms = 50_000
+        worker.net.cut()
+        worker.net.pump()
+        worker.puppet.put(b"a")
+        worker.net.advance(1)
+        message = worker.take()
+        worker.net.advance(38)
+        before = worker.channel.offsets("touch").count(0)
+        message.touch()
+        worker.net.advance(45)
+
+        assert (before, worker.channel.offsets("touch").count(0)) == (1, 5)
+
+    def test_a_shorter_term(self) -> None:
+        """A lease that is shorter than the last ones is renewed in time."""
+        worker = Worker()
+        worker.channel.lease_ms = 6000
+        worker.puppet.put(b"a")
+        worker.net.advance(2)
+
+        assert worker.channel.offsets("touch") == [0]
+
+    def test_a_renewal_that_is_late(self) -> None:
+        """If the broker says that a lease is lost, so it is."""
+        worker = Worker()
+        worker.puppet.put(b"a")
+        worker.net.pump()
+        message = worker.take()
+        worker.puppet.take_back(1000, 1, back=False, tell=False)
+        worker.net.advance(20)
+
+        assert message.is_lost
+
+
+class TestLinks:
+    """Links are lost and come back."""
+
+    def test_work_goes_on_over_a_lost_link(self) -> None:
+        """The same session and number find the leases again."""
+        worker = Worker(max_in_flight=2)
+        worker.puppet.put(b"a", b"b")
+        worker.net.pump()
+        one, two = worker.take_all()
+        worker.net.cut()
+        worker.net.pump()
+        one.finish()
+        worker.net.pump()
+
+        first, second = worker.seen(Subscribe)
+        assert first.subscription == second.subscription
+        assert (first.credit, second.credit) == (2, 0)
+        assert worker.puppet.hellos[1].session == b"s" * 16
+        assert two.held
+        assert worker.channel.offsets() == [0]
+
+    def test_settles_wait_for_the_link(self) -> None:
+        """What is settled without a link is told later."""
+        worker = Worker()
+        worker.puppet.put(b"a")
+        worker.net.pump()
+        worker.net.up = False
+        worker.net.cut()
+        worker.net.advance(1)
+        worker.take().finish()
+        worker.net.advance(1)
+        worker.net.up = True
+        worker.net.advance(5)
+
+        assert worker.channel.offsets() == [0]
+
+    @pytest.mark.parametrize("deliver", [True, False])
+    def test_a_settle_on_a_lost_link_is_told_again(self, *, deliver: bool) -> None:
+        """Whether it arrived or not, it is confirmed in the end."""
+        worker = Worker()
+        worker.puppet.put(b"a")
+        worker.net.pump()
+        message = worker.take()
+        told: list[Any] = []
+        message.when_confirmed(told.append)
+        message.finish()
+        worker.core.pump(worker.net.now)
+        worker.net.cut(deliver=deliver)
+        assert told == []
+        worker.net.pump()
+
+        assert told == [None]
+        assert worker.channel.offsets() == [0]
+
+    def test_what_was_lost_meanwhile(self) -> None:
+        """What the broker does not hold for us any more is lost."""
+        worker = Worker()
+        worker.puppet.put(b"a", b"b")
+        worker.net.pump()
+        one, two = worker.take_all()
+        worker.net.cut()
+        worker.puppet.take_back(1000, 1, back=False)
+        worker.net.pump()
+
+        assert (one.is_lost, two.is_lost) == (True, False)
+
+    def test_what_never_arrived_is_given_back(self) -> None:
+        """A delivery that was lost with the link goes back at once."""
+        worker = Worker()
+        worker.puppet.put(b"a")
+        worker.net.cut()
+        worker.net.pump()
+
+        assert worker.channel.offsets("give back") == [0]
+        assert worker.take_all() == []
+
+    def test_what_is_being_settled_is_not_given_back(self) -> None:
+        """A settle that waits is told, and nothing else of its message."""
+        worker = Worker()
+        worker.puppet.put(b"a", b"b")
+        worker.net.pump()
+        worker.take().finish()
+        worker.net.cut()
+        worker.net.pump()
+
+        assert [row[:3] for row in worker.channel.settled] == [("finish", 0, 0)]
+
+    def test_a_broker_that_forgot(self) -> None:
+        """An unknown subscription is made again."""
+        worker = Worker()
+        worker.puppet.put(b"a")
+        worker.net.pump()
+        worker.channel.subscriptions.clear()
+        worker.take().finish()
+        worker.net.advance(1)
+
+        assert len(worker.seen(Subscribe)) == 2
+        assert worker.channel.offsets() == [0]
+
+    def test_a_channel_that_was_deleted(self) -> None:
+        """Even who holds nothing notices it, by asking now and then."""
+        worker = Worker(create=False)
+        worker.channel.subscriptions.clear()
+        worker.channel.exists = False
+        worker.net.advance(30)
+
+        with pytest.raises(UnknownChannel):
+            worker.core.take(worker.net.now)
+
+    def test_a_broker_that_is_slow_to_let_join(self) -> None:
+        """SUBSCRIBE is repeated."""
+        puppet = QueuePuppet()
+        puppet.refuse = _refusing(Subscribe, Overloaded("busy"))
+        worker = Worker(puppet=puppet)
+        worker.net.advance(1)
+        puppet.refuse = lambda request: None
+        worker.net.advance(5)
+        puppet.put(b"a")
+        worker.net.pump()
+
+        assert worker.take().value == b"a"
+
+    def test_foreign_pushes_are_ignored(self) -> None:
+        """What comes for another subscription, or is of an unknown type, changes nothing."""
+        worker = Worker()
+        worker.puppet.put(b"a")
+        worker.net.pump()
+        (number,) = worker.channel.subscriptions
+        line = worker.channel.subscriptions[number].line
+        stray = Deliver(subscription=number + 1, partition=0, rows=[])
+        line.send(encode_frame(stray.type, 0, stray.to_meta()))
+        line.send(encode_frame(0x7E, 0, {}))
+        worker.net.pump()
+
+        assert worker.take().held
+        assert len(worker.seen(Subscribe)) == 1
+
+    def test_a_push_that_makes_no_sense_ends_the_link(self) -> None:
+        """The link begins anew, and with it what is held."""
+        worker = Worker()
+        (number,) = worker.channel.subscriptions
+        line = worker.channel.subscriptions[number].line
+        line.send(encode_frame(MessageType.DELIVER, 0, {"s": number}))
+        worker.net.advance(1)
+
+        assert len(worker.seen(Subscribe)) == 2
+
+
+class TestUnreadable:
+    """What cannot be read is not passed over in silence."""
+
+    def test_a_missing_record(self) -> None:
+        """A message whose record did not come fails, and the log says so."""
+        worker = Worker()
+        worker.puppet.topics["t"].logs[0].append(_batch(b"a"))
+        worker.channel.ready = [(0, 0), (0, 1)]
+        worker.puppet.deliver()
+        worker.net.pump()
+
+        assert [message.value for message in worker.take_all()] == [b"a"]
+        assert worker.channel.offsets("requeue") == [1]
+        assert "1 messages of t/0 cannot be read" in worker.net.said[-1]
+
+    def test_a_damaged_batch(self) -> None:
+        """A checksum that is wrong fails the messages of its batch only."""
+        worker = Worker()
+        log = worker.puppet.topics["t"].logs[0]
+        worker.puppet.put(b"a")
+        worker.net.pump()
+        log.append(_batch(b"b"))
+        log.append(_batch(b"c"))
+        log.batches[1] = log.batches[1][:-1] + b"\xff"
+        worker.channel.ready = [(0, 1), (0, 2)]
+        worker.puppet.deliver()
+        worker.net.pump()
+
+        assert [message.value for message in worker.take_all()] == [b"a", b"c"]
+        assert worker.channel.offsets("requeue") == [1]
+
+
+class TestBeginning:
+    """A subscription begins when the broker lets it."""
+
+    def test_ready(self) -> None:
+        """Who waits for the first word hears it, also later."""
+        worker = Worker()
+        told: list[Any] = []
+        worker.core.ready_when(told.append, worker.net.now)
+        assert told == [None]
+
+    def test_ready_later(self) -> None:
+        """Who asks before the broker answered is told then."""
+        worker = Worker()
+        worker.net.up = False
+        worker.net.cut()
+        worker.net.pump()
+        told: list[Any] = []
+        worker.core.ready_when(told.append, worker.net.now)
+        worker.net.up = True
+        worker.net.advance(3)
+        assert told == [None]
+
+    def test_nobody_answers(self) -> None:
+        """After a while whoever waits is told why, and the subscription goes on trying."""
+        worker = Worker(deadline_s=2.0)
+        worker.net.up = False
+        worker.net.cut()
+        worker.net.pump()
+        told: list[Any] = []
+        worker.core.ready_when(told.append, worker.net.now)
+        worker.net.advance(60)
+        assert isinstance(told[0], TinyMQError)
+        worker.net.up = True
+        worker.net.advance(5)
+        worker.puppet.put(b"a")
+        worker.net.pump()
+
+        assert worker.take().value == b"a"
+
+    def test_no_such_topic(self) -> None:
+        """A topic that does not exist ends it."""
+        worker = Worker(partitions=0)
+
+        with pytest.raises(UnknownTopic):
+            worker.core.take(worker.net.now)
+        told: list[Any] = []
+        worker.core.ready_when(told.append, worker.net.now)
+        assert isinstance(told[0], UnknownTopic)
+
+    def test_a_topic_is_made(self) -> None:
+        """If wanted, the topic is made."""
+        worker = Worker(partitions=0, create_topics=True)
+
+        assert "t" in worker.puppet.topics
+        assert len(worker.seen(Subscribe)) == 1
+
+    def test_no_such_channel(self) -> None:
+        """A channel that does not exist and is not to be made ends it."""
+        puppet = QueuePuppet()
+        puppet.channel.exists = False
+        worker = Worker(puppet=puppet, create=False)
+
+        with pytest.raises(UnknownChannel):
+            worker.core.take(worker.net.now)
+
+    def test_a_topic_that_was_made_anew(self) -> None:
+        """Its channels are gone with the old one, and that is told."""
+        worker = Worker()
+        worker.puppet.make("t", 1)
+        worker.net.cut()
+        worker.net.advance(5)
+
+        with pytest.raises(UnknownTopicId, match="made anew"):
+            worker.core.take(worker.net.now)
+
+    @pytest.mark.parametrize("start", [-1, "middle", None, True, 1.5])
+    def test_a_wrong_start(self, start: Any) -> None:
+        """Only words and offsets are taken."""
+        with pytest.raises(ConfigError, match="start"):
+            SubscriptionConfig(start=start)
+
+
+class TestEnding:
+    """Leaving in good order."""
+
+    def test_what_is_held_is_given_back(self) -> None:
+        """Settles are told first, then the rest goes back."""
+        worker = Worker()
+        worker.puppet.put(b"a", b"b", b"c")
+        worker.net.pump()
+        one, two = worker.take(), worker.take()
+        one.finish()
+        ended = worker.close()
+        assert ended == []
+        worker.net.pump()
+
+        assert ended == ["ended"]
+        assert worker.channel.offsets() == [0]
+        assert worker.channel.ready == [(0, 1), (0, 2)]
+        assert two.is_lost
+        assert worker.channel.subscriptions == {}
+        with pytest.raises(ClosedError):
+            worker.core.take(worker.net.now)
+        assert worker.close() == ["ended"]
+
+    def test_draining(self) -> None:
+        """What was not handed out goes back, and what was can still be settled."""
+        worker = Worker()
+        worker.puppet.put(b"a", b"b")
+        worker.net.pump()
+        message = worker.take()
+        worker.core.drain(worker.net.now)
+        worker.net.pump()
+        assert worker.channel.offsets("give back") == [1]
+        message.finish()
+        worker.net.pump()
+
+        assert worker.channel.offsets() == [0]
+        assert worker.seen(Unsubscribe) != []
+
+    def test_what_comes_while_draining_goes_back(self) -> None:
+        """A delivery that was on its way is not kept."""
+        worker = Worker()
+        worker.puppet.put(b"a")
+        worker.net.pump()
+        worker.take()
+        worker.core.drain(worker.net.now)
+        worker.puppet.put(b"b")
+        worker.net.pump()
+
+        assert worker.channel.offsets("give back") == [1]
+
+    def test_a_broker_that_is_away(self) -> None:
+        """It is not waited for longer than said; what it was not told is counted."""
+        worker = Worker(leave_s=3.0)
+        worker.puppet.put(b"a")
+        worker.net.pump()
+        message = worker.take()
+        told: list[Any] = []
+        message.when_confirmed(told.append)
+        worker.net.up = False
+        worker.net.cut()
+        message.finish()
+        ended = worker.close()
+        worker.net.advance(2)
+        assert ended == []
+        worker.net.advance(2)
+
+        assert ended == ["ended"]
+        assert isinstance(told[0], DeadlineExceeded)
+        assert "1 messages may come again" in worker.net.said[-1]
+
+    def test_nothing_to_tell_a_broker_that_is_away(self) -> None:
+        """Then there is nothing to wait for."""
+        worker = Worker()
+        worker.net.up = False
+        worker.net.cut()
+        worker.net.pump()
+
+        assert worker.close() == ["ended"]
+
+    def test_the_client_is_closed(self) -> None:
+        """Everything ends at once, and who waits is told."""
+        worker = Worker()
+        worker.puppet.put(b"a", b"b")
+        worker.net.pump()
+        one, two = worker.take_all()
+        told: list[Any] = []
+        one.when_confirmed(told.append)
+        one.finish()
+        worker.cluster.close(worker.net.now)
+
+        assert isinstance(told[0], ClosedError)
+        assert two.is_lost
+        with pytest.raises(LeaseLost):
+            two.finish()
+        with pytest.raises(ClosedError):
+            worker.core.take(worker.net.now)
+
+    def test_an_answer_after_the_end(self) -> None:
+        """A broker that lets us join too late is told that we left."""
+        puppet = QueuePuppet()
+        puppet.deaf = {MessageType.SUBSCRIBE}
+        worker = Worker(puppet=puppet)
+        (request,) = worker.seen(Subscribe)
+        ended = worker.close()
+        assert ended == ["ended"]
+        line = worker.net.wires[0].line
+        puppet.deaf = set()
+        reply = puppet._subscribe(line, request)
+        puppet.reply(line, MessageType.SUBSCRIBE, 3, (reply, ()))
+        worker.net.pump()
+
+        assert len(worker.seen(Unsubscribe)) == 1
+
+    def test_messages_without_lease_are_not_dropped_in_silence(self) -> None:
+        """At most once means that what is not handed out is gone, and the log says so."""
+        worker = Worker()
+        worker.channel.delivery = "at_most_once"
+        worker.puppet.put(b"a", b"b")
+        worker.net.pump()
+        worker.core.drain(worker.net.now)
+        worker.close()
+
+        assert "2 messages were not handed out" in worker.net.said[-1]
+
+
+class TestBrokers:
+    """Partitions on several brokers."""
+
+    def test_the_share_of_each(self) -> None:
+        """The most in flight is split over the brokers that lead partitions."""
+        crew = Crew(1, 2, 3, most=8)
+
+        assert crew.credits() == {1: 3, 2: 3, 3: 2}
+
+    def test_all_of_them_deliver(self) -> None:
+        """Messages of all partitions come, and each is settled where it came from."""
+        crew = Crew(1, 2)
+        crew.put(1, b"a", partition=0)
+        crew.put(2, b"b", partition=1)
+        for message in crew.take_all():
+            message.finish()
+        crew.fleet.net.pump()
+
+        assert [puppet.channel.settled[0][:2] for puppet in crew.queues()[:2]] == [
+            ("finish", 0),
+            ("finish", 1),
+        ]
+
+    def test_fewer_than_brokers(self) -> None:
+        """Unused shares move on, so that messages of every broker come soon."""
+        crew = Crew(1, 2, 3, most=1)
+        crew.put(3, b"c", partition=2)
+        crew.put(2, b"b", partition=1)
+        found = []
+        for _ in range(12):
+            for message in crew.take_all():
+                found.append(message.value)
+                message.finish()
+            crew.fleet.net.advance(0.25)
+
+        assert {*found} == {b"b", b"c"}
+        assert len(found) == 2
+        assert sum(len(puppet.channel.subscriptions) for puppet in crew.queues()) == 1
+
+    def test_a_share_in_use_stays(self) -> None:
+        """A message in somebody's hands keeps its share, and no more than wanted are out."""
+        crew = Crew(1, 2, most=1)
+        crew.put(1, b"a", partition=0)
+        crew.put(2, b"b", partition=1)
+        (message,) = crew.take_all()
+        crew.fleet.net.advance(3)
+        assert crew.take_all() == []
+        message.finish()
+        crew.fleet.net.advance(1)
+
+        assert len(crew.take_all()) == 1
+
+    def test_a_broker_that_restarts(self) -> None:
+        """The others go on, and it is joined again when it is back."""
+        crew = Crew(1, 2)
+        crew.fleet.kill(2)
+        crew.put(1, b"a", partition=0)
+        crew.fleet.net.advance(3)
+        assert [message.value for message in crew.take_all()] == [b"a"]
+        crew.fleet.start(2)
+        crew.fleet.net.advance(10)
+        crew.put(2, b"b", partition=1)
+
+        assert [message.value for message in crew.take_all()] == [b"b"]
+
+    def test_a_broker_at_another_address(self) -> None:
+        """It is found there, with what it holds for us."""
+        crew = Crew(1, 2)
+        crew.put(2, b"b", partition=1)
+        (message,) = crew.take_all()
+        crew.fleet.kill(2)
+        crew.fleet.net.advance(2)
+        crew.fleet.start(2, Address("elsewhere", 7800))
+        crew.fleet.net.advance(10)
+        message.finish()
+        crew.fleet.net.pump()
+
+        assert crew.queue(2).channel.offsets() == [0]
+
+    def test_a_partition_that_moved(self) -> None:
+        """Another broker leads it: that one is joined, and the old one is left."""
+        crew = Crew(1, 2)
+        crew.topic.leaders[1] = 3
+        crew.fleet.revision += 1
+        crew.fleet.puppets[1].revision += 1
+        crew.cluster.refresh(crew.fleet.net.now)
+        crew.fleet.net.advance(5)
+
+        assert crew.credits().keys() == {1, 2, 3}
+        assert [len(puppet.channel.subscriptions) for puppet in crew.queues()] == [1, 0, 1]
+
+
+class Crew:
+    """A subscription core on a fleet."""
+
+    def __init__(self, *leaders: int, most: int = 100) -> None:
+        self.fleet = Fleet(3, FleetQueuePuppet)
+        self.topic = self.fleet.make("t", *leaders)
+        self.cluster = self.fleet.cluster()
+        config = SubscriptionConfig(max_in_flight=most)
+        self.core = SubscriptionCore(
+            self.cluster, ("t", "work"), config, QueueMessage, _nothing, _nothing
+        )
+        self.core.begin(self.fleet.net.now)
+        self.fleet.net.pump()
+
+    def queue(self, number: int) -> FleetQueuePuppet:
+        """A broker."""
+        found = self.fleet.puppets[number]
+        assert isinstance(found, FleetQueuePuppet)
+        return found
+
+    def queues(self) -> list[FleetQueuePuppet]:
+        """All brokers."""
+        return [self.queue(number) for number in sorted(self.fleet.puppets)]
+
+    def put(self, number: int, *values: bytes, partition: int) -> None:
+        """Store a batch at a broker, and let it arrive."""
+        self.queue(number).put(*values, partition=partition)
+        self.fleet.net.pump()
+
+    def take_all(self) -> list[QueueMessage]:
+        """Take whatever is there."""
+        return list(iter(lambda: self.core.take(self.fleet.net.now), None))
+
+    def credits(self) -> dict[int, int]:
+        """The first credit of each broker that was joined."""
+        return {
+            puppet.number: request.credit
+            for puppet in self.queues()
+            for request in puppet.seen
+            if isinstance(request, Subscribe)
+        }
+
+
+def _nothing() -> None:
+    """Nobody waits."""
+
+
+def _batch(*values: bytes) -> bytes:
+    return encode_batch(values)
+
+
+def _packed(message: Message) -> bytes:
+    return b"".join(map(bytes, encode_frame(message.type, 1, message.to_meta())))
+
+
+def _refusing(kind: type[Message], error: Any) -> Any:
+    return lambda request: error if isinstance(request, kind) else None

@@ -1,0 +1,361 @@
+"""
+All channels of a broker: which partitions have some, and who takes their messages.
+
+It follows what the MetaServer says of channels, knows the subscriptions of all
+sessions, and gives each partition with something to do its turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from twisted.logger import Logger
+
+from tinymq.broker.channel.lease import lease_ids
+from tinymq.broker.hosted import Hosted
+from tinymq.broker.partition import Partition
+from tinymq.broker.ports import Timer
+from tinymq.broker.subscription import MOST_HELD, Link, Subscription, row_of
+from tinymq.errors import StateError, TinyMQError, WireError
+from tinymq.wire.messages import Subscribe, SubscribeReply
+
+if TYPE_CHECKING:
+    from tinymq.broker.broker import Broker
+    from tinymq.meta.registry import ChannelInfo, Topic
+
+#: Seconds for which partitions have their turns before others have theirs.
+_TURN_SECONDS: Final = 0.02
+
+#: Told of the subscription and the reply, or why there is none.
+Subscribed = Callable[["Subscription | None", "SubscribeReply | WireError"], None]
+
+
+class Channels:
+    """
+    The channels of a broker.
+
+    Args:
+        broker: The broker.
+    """
+
+    _log = Logger()
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        #: The wall clock when the scheduler's was 0: no step of the former moves a deadline.
+        self._origin_ms = broker.wall() - int(broker.scheduler.seconds() * 1000)
+        self._hosted: dict[tuple[bytes, int], Hosted] = {}
+        self._subscriptions: dict[str, Subscription] = {}
+        self._marked: dict[Hosted, None] = {}
+        self._timer: Timer | None = None
+        self._epoch = 0
+        self._next_lease: Callable[[], int] | None = None
+        #: Why the channels of a partition are not here, by its key.
+        self._unopened: dict[tuple[bytes, int], str] = {}
+
+    def now(self) -> int:
+        """Milliseconds since the epoch; no step of the wall clock moves it."""
+        return self._origin_ms + int(self.broker.scheduler.seconds() * 1000)
+
+    @property
+    def epoch(self) -> int:
+        """A number that is higher than at every start before; what it counts is durable."""
+        if not self._epoch:
+            try:
+                self._epoch = self.broker.store.folder.count_start()
+            except (OSError, TinyMQError) as error:
+                # Unique all the same, as long as the clock does not fall.
+                self._epoch = self.now() // 1000 % (1 << 20) or 1
+                self._log.error("the start is not counted: {error}", error=error)
+        return self._epoch
+
+    def next_lease(self) -> int:
+        """Give out a lease id that was never given out."""
+        if self._next_lease is None:
+            self._next_lease = lease_ids(self.epoch)
+        return self._next_lease()
+
+    # --- partitions ------------------------------------------------------------------
+
+    def follow(self, topic: Topic) -> None:
+        """
+        Have the channels of a topic as the MetaServer has them, on all partitions that are here.
+
+        Args:
+            topic: As it is now.
+        """
+        infos = self.broker.meta.registry.channels_of(topic.id)
+        for partition in self.broker.partitions_of(topic):
+            hosted = self._hosted.get(partition.key)
+            if hosted is None and infos:
+                hosted = self._open(partition)
+            if hosted is not None:
+                for subscription in hosted.follow(infos):
+                    self._end(subscription)
+                self._join_all(hosted)
+
+    def _open(self, partition: Partition) -> Hosted | None:
+        infos = self.broker.meta.registry.channels_of(partition.topic.id)
+        try:
+            log = None if partition.volatile else self.broker.store.open_ledger(partition)
+            hosted = Hosted(self, partition, log)
+            hosted.recover(infos)
+        except (OSError, TinyMQError) as error:
+            self._unopened[partition.key] = str(error)
+            self._log.error(
+                "the channels of {partition} are not open: {error}",
+                partition=partition,
+                error=error,
+            )
+            return None
+        self._unopened.pop(partition.key, None)
+        self._hosted[partition.key] = hosted
+        return hosted
+
+    def _join_all(self, hosted: Hosted) -> None:
+        """Let those take messages who want them of every partition; of a new one, too."""
+        for subscription in self._subscriptions.values():
+            here = subscription.topic_id == hosted.partition.topic.id
+            if (
+                here
+                and hosted.index not in subscription.hosted
+                and subscription.wants(hosted.index)
+            ):
+                held = hosted.join(subscription)
+                subscription.lost(hosted.index, held)
+
+    def drop(self, partition: Partition) -> None:
+        """
+        Let go of the channels of a partition that is no longer here.
+
+        Args:
+            partition: Its topic was deleted.
+        """
+        hosted = self._hosted.pop(partition.key, None)
+        if hosted is None:
+            return
+        subscriptions = [
+            each for each in self._subscriptions.values() if hosted.index in each.hosted
+        ]
+        self.broker.committer.forget(hosted.ledger)
+        self._marked.pop(hosted, None)
+        hosted.close()
+        for subscription in subscriptions:
+            if not subscription.hosted:
+                self._end(subscription)
+
+    def close(self) -> None:
+        """Give nothing out any more; what was settled is written by who stops the broker."""
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
+        self._timer = None
+        self._marked.clear()
+        for hosted in self._hosted.values():
+            hosted.stop()
+
+    def trimmed(self, partition: Partition) -> None:
+        """
+        Let channels hear that what they may still want is gone.
+
+        Args:
+            partition: Its log starts elsewhere now.
+        """
+        hosted = self._hosted.get(partition.key)
+        if hosted is not None:
+            hosted.mark()
+
+    def hosted(self, topic_id: bytes, index: int) -> Hosted | None:
+        """
+        Find the channels of a partition.
+
+        Args:
+            topic_id: The topic's id.
+            index: The partition's number.
+        """
+        return self._hosted.get((topic_id, index))
+
+    def hosted_of(self, topic_id: bytes) -> list[Hosted]:
+        """
+        Return the channels of all partitions of a topic that are here, in order.
+
+        Args:
+            topic_id: The topic's id.
+        """
+        return [each for key, each in sorted(self._hosted.items()) if key[0] == topic_id]
+
+    # --- turns -------------------------------------------------------------------------
+
+    def mark(self, hosted: Hosted) -> None:
+        """
+        Let a partition have its turn.
+
+        Args:
+            hosted: Its channels.
+        """
+        self._marked[hosted] = None
+        if self._timer is None:
+            self._timer = self.broker.scheduler.callLater(0, self._turn)
+
+    def _turn(self) -> None:
+        self._timer = None
+        marked, self._marked = self._marked, {}
+        seconds = self.broker.scheduler.seconds
+        until = seconds() + _TURN_SECONDS
+        for hosted in marked:
+            if seconds() > until:
+                self.mark(hosted)
+                continue
+            try:
+                hosted.turn()
+            except Exception:  # noqa: BLE001 - others must have their turn
+                self._log.failure("{hosted} failed", hosted=hosted)
+
+    # --- subscriptions -------------------------------------------------------------------
+
+    def subscribe(self, request: Subscribe, session: bytes, link: Link, done: Subscribed) -> None:
+        """
+        Let a session take messages of a channel.
+
+        Args:
+            request: What it wants.
+            session: Its id.
+            link: Its connection.
+            done: Called once, maybe before this returns.
+
+        Raises:
+            UnknownTopicId: There is no such topic.
+            UnknownChannel: There is no such channel, and none is to be made.
+            UnknownPartition, NotLeader: A partition that it names is not here.
+        """
+        registry = self.broker.meta.registry
+        topic = registry.topic_of(request.topic_id)
+        if request.channel in registry.channels_of(topic.id) or not request.create:
+            self._subscribe(request, session, link, done)
+            return
+
+        def ensured(found: ChannelInfo | WireError) -> None:
+            if isinstance(found, WireError):
+                done(None, found)
+                return
+            try:
+                self._subscribe(request, session, link, done)
+            except WireError as error:
+                done(None, error)
+
+        self.broker.meta.ensure_channel(topic.name, request.channel, request.start, ensured)
+
+    def _subscribe(self, request: Subscribe, session: bytes, link: Link, done: Subscribed) -> None:
+        wanted = self._wanted(request)
+        waiting = len(wanted)
+        failed: WireError | None = None
+
+        def safe(error: WireError | None) -> None:
+            nonlocal waiting, failed
+            waiting -= 1
+            failed = failed or error
+            if waiting > 0:
+                return
+            try:
+                if failed is not None:
+                    raise failed.with_traceback(None)
+                found = self._joined(request, session, link)
+            except WireError as reason:
+                done(None, reason)
+            else:
+                done(*found)
+
+        if not wanted:
+            safe(None)
+        for hosted in wanted:
+            # A channel that was made just now must not begin elsewhere after a crash.
+            hosted.settled(safe)
+
+    def _wanted(self, request: Subscribe) -> list[Hosted]:
+        registry = self.broker.meta.registry
+        topic = registry.topic_of(request.topic_id)
+        registry.channel(topic.id, request.channel)
+        if request.partitions is None:
+            return self.hosted_of(topic.id)
+        found: list[Hosted] = []
+        for index in sorted({*request.partitions}):
+            partition = self.broker.partition(topic.id, index)
+            hosted = self._hosted.get(partition.key)
+            if hosted is None:
+                why = self._unopened.get(partition.key, "it is being opened")
+                raise StateError(f"the channels of {topic.name}/{index} are not open: {why}")
+            found.append(hosted)
+        return found
+
+    def _joined(
+        self, request: Subscribe, session: bytes, link: Link
+    ) -> tuple[Subscription, SubscribeReply]:
+        wanted = self._wanted(request)
+        policy = self.broker.meta.registry.channel(request.topic_id, request.channel).policy
+        name = f"{session.hex()}:{request.subscription}"
+        former = self._subscriptions.get(name)
+        if former is not None:
+            self.lost(former)
+        partitions = None if request.partitions is None else frozenset(request.partitions)
+        subscription = Subscription(
+            name,
+            request.subscription,
+            request.topic_id,
+            request.channel,
+            partitions,
+            request.credit,
+            link,
+        )
+        self._subscriptions[name] = subscription
+        held = [(hosted, *lease) for hosted in wanted for lease in hosted.join(subscription)]
+        for hosted, lease_id, bits in held[MOST_HELD:]:
+            hosted.give_back(subscription, lease_id)
+            subscription.lost(hosted.index, [(lease_id, bits)])
+        return subscription, SubscribeReply(
+            lease_ms=policy.lease_ms,
+            handler_ms=policy.handler_ms,
+            order=policy.order,
+            delivery=policy.delivery,
+            held=[row_of(hosted.index, *lease) for hosted, *lease in held[:MOST_HELD]],
+        )
+
+    def lost(self, subscription: Subscription) -> None:
+        """
+        Keep what a subscription holds for a while: its link was lost.
+
+        Args:
+            subscription: Whose.
+        """
+        for hosted in tuple(subscription.hosted.values()):
+            hosted.lost(subscription)
+        self._end(subscription)
+
+    def leave(self, subscription: Subscription, done: Callable[[WireError | None], None]) -> None:
+        """
+        End a subscription in good order.
+
+        Args:
+            subscription: What it holds comes back at once.
+            done: Called once, when that is as safe as the topic promises.
+        """
+        left = [*subscription.hosted.values()]
+        waiting = len(left)
+        for hosted in left:
+            hosted.leave(subscription)
+        self._end(subscription)
+
+        def safe(error: WireError | None) -> None:
+            nonlocal waiting
+            waiting -= 1
+            if waiting <= 0:
+                done(error)
+
+        if not left:
+            done(None)
+        for hosted in left:
+            hosted.settled(safe)
+
+    def _end(self, subscription: Subscription) -> None:
+        subscription.link = None
+        if self._subscriptions.get(subscription.name) is subscription:
+            del self._subscriptions[subscription.name]

@@ -1,0 +1,491 @@
+"""
+All channels of one partition on this broker: their queue, their ledger, and what they send.
+
+In a turn of the reactor partitions are marked; at its end each gives out what its
+consumers take, in one go, and hands its ledger to the committer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from random import random
+from typing import TYPE_CHECKING, Final, Protocol
+
+from twisted.logger import Logger
+from typing_extensions import override
+
+from tinymq.broker.burying import Burying
+from tinymq.broker.channel.lease import WHOLE, Lost
+from tinymq.broker.channel.ledger import replay
+from tinymq.broker.channel.places import Places
+from tinymq.broker.channel.queue import LedgerRecord, Queue, Subscribers
+from tinymq.broker.channel.surviving import cut_back
+from tinymq.broker.ledger import Ledger, records_in
+from tinymq.broker.looks import look
+from tinymq.broker.partition import Partition
+from tinymq.broker.ports import Scheduler, Timer
+from tinymq.broker.sending import Sending
+from tinymq.broker.subscription import Subscription
+from tinymq.broker.window import Window
+from tinymq.errors import CorruptBatch, Overloaded, TinyMQError, WireError
+from tinymq.limits import MIB
+from tinymq.wire.messages import EARLIEST, LATEST
+
+if TYPE_CHECKING:
+    from tinymq.broker.broker import Broker
+    from tinymq.meta.registry import ChannelInfo
+    from tinymq.storage.log import Log
+
+#: Milliseconds for which leases are kept for a session whose link was lost.
+GRACE_MS: Final = 10_000
+#: Bytes, about, that go out before others have their turn.
+_ROUND_BYTES: Final = MIB
+#: How often consumers are served before others have their turn.
+_ROUNDS: Final = 8
+#: Seconds until a partition is tried again that could not be read.
+_AGAIN_SECONDS: Final = 1.0
+
+
+class Host(Protocol):
+    """What the channels of a partition ask of those of the broker."""
+
+    broker: Broker
+
+    def now(self) -> int:
+        """Milliseconds since the epoch; no step of the wall clock moves it."""
+
+    def next_lease(self) -> int:
+        """Give out a lease id."""
+
+    def mark(self, hosted: Hosted) -> None:
+        """Let a partition have its turn."""
+
+
+class Hosted:
+    """
+    The channels of one partition.
+
+    Args:
+        host: All channels of this broker.
+        partition: The partition.
+        log: Its ledger log; None for a topic in memory.
+
+    Attributes:
+        queue: The channels.
+        infos: What the MetaServer says of each.
+        subscriptions: Those who take messages here, by the name of their consumer.
+    """
+
+    _log = Logger()
+
+    def __init__(self, host: Host, partition: Partition, log: Log | None) -> None:
+        self.partition = partition
+        self.queue = Queue(host.next_lease)
+        self.infos: dict[str, ChannelInfo] = {}
+        self.ledger = Ledger(partition, log, self._records, self._snapshots, host.now)
+        self.window = Window(partition)
+        self._host = host
+        self._stored = log
+        self.subscriptions: dict[str, Subscription] = {}
+        self._start = 0
+        self._warming = False
+        self._timer: Timer | None = None
+        self._timer_at = 0
+        self._sending = Sending(self)
+        self.burying = Burying(host.broker, self)
+        partition.ledger = self.ledger
+        partition.watchers.add(self.mark)
+
+    @override
+    def __repr__(self) -> str:
+        return f"<Channels of {self.partition.topic.name}/{self.partition.index}>"
+
+    @property
+    def index(self) -> int:
+        """The partition's number."""
+        return self.partition.index
+
+    def mark(self) -> None:
+        """Let it have its turn."""
+        self._host.mark(self)
+
+    # --- which channels there are ------------------------------------------------
+
+    def recover(self, infos: Mapping[str, ChannelInfo]) -> None:
+        """
+        Take over from the ledger what channels did before this start.
+
+        Args:
+            infos: The channels that there are.
+        """
+        if self._stored is None:
+            return
+        now, end = self._host.now(), self.partition.log.end_offset
+        wanted = {_key(info): name for name, info in infos.items()}
+        found: dict[str, Places] = {}
+        lost = 0
+        for key, value in records_in(self._stored):
+            name = wanted.get(key)
+            if name is None:
+                continue
+            try:
+                found[name] = replay(found.get(name) or Places(), [value])
+            except CorruptBatch:
+                lost += 1
+        if lost:
+            self._log.error(
+                "{hosted}: {lost} records of the ledger do not fit; messages may come again",
+                hosted=self,
+                lost=lost,
+            )
+        for name, places in found.items():
+            if cut_back(places, end):
+                self.ledger.behind = True
+                self._log.warn(
+                    "{hosted}: channel {name} was ahead of the log, which was cut to {end}",
+                    hosted=self,
+                    name=name,
+                    end=end,
+                )
+            one = self.queue.open(name, infos[name].policy, places)
+            one.channel.custody.restarted(now, GRACE_MS)
+            self.infos[name] = infos[name]
+
+    def follow(self, infos: Mapping[str, ChannelInfo]) -> list[Subscription]:
+        """
+        Make, alter and forget channels.
+
+        Args:
+            infos: The channels that there are.
+
+        Returns:
+            The subscriptions whose channel is gone.
+        """
+        gone: list[Subscription] = []
+        for name, old in tuple(self.infos.items()):
+            new = infos.get(name)
+            if new is None or new.created_ms != old.created_ms:
+                gone += self.close_channel(name)
+        for name, info in infos.items():
+            old_info = self.infos.get(name)
+            if old_info is None:
+                self._make(info)
+            elif info.policy != old_info.policy:
+                one = self.queue.channels[name]
+                one.steering.alter(_given(info), self._host.now())
+            self.infos[name] = info
+        self._pause(self._host.now())
+        self.mark()
+        return gone
+
+    def _pause(self, now: int) -> None:
+        """Give nothing out where the MetaServer says so; some pauses end by themselves."""
+        for name, info in self.infos.items():
+            self.queue.channels[name].steering.pause(info.paused_at(now), now)
+
+    def _make(self, info: ChannelInfo) -> None:
+        start = info.start
+        found = EARLIEST if start == "earliest" else LATEST
+        offset = start if isinstance(start, int) else self.partition.offset_at(found)[0]
+        low, high = self.partition.log.start_offset, self.partition.high_watermark
+        self.queue.make(info.name, info.policy, max(low, min(offset, high)), self._host.now())
+
+    def close_channel(self, name: str) -> list[Subscription]:
+        """
+        Forget a channel, with those who take its messages.
+
+        Args:
+            name: Its name.
+        """
+        gone = self._of(name)
+        one = self.queue.channels.get(name)
+        for subscription in gone:
+            if one is not None:
+                self._tell_all(one, subscription)
+            self._forget(subscription)
+        self.queue.close(name)
+        self.infos.pop(name, None)
+        return gone
+
+    def _tell_all(self, one: Subscribers, subscription: Subscription) -> None:
+        """Tell a subscription that it lost everything that it holds here."""
+        holder = one.channel.places.holders.get(subscription.name)
+        if holder is not None:
+            leases = one.channel.places.leases
+            held = [(each, leases[each].bits) for each in holder.leases]
+            subscription.consumer.in_flight -= holder.held
+            subscription.lost(self.index, held)
+
+    def _of(self, channel: str) -> list[Subscription]:
+        return [each for each in self.subscriptions.values() if each.channel == channel]
+
+    def _forget(self, subscription: Subscription) -> None:
+        self.subscriptions.pop(subscription.name, None)
+        subscription.hosted.pop(self.index, None)
+
+    def stop(self) -> None:
+        """Do nothing by the clock any more."""
+        self.burying.stop()
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
+        self._timer = None
+
+    def close(self) -> None:
+        """Let go of everything: the partition is gone."""
+        self.stop()
+        for name in tuple(self.queue.channels):
+            self.close_channel(name)
+        self.partition.watchers.discard(self.mark)
+        self.ledger.close()
+
+    # --- coming and going ----------------------------------------------------------
+
+    def join(self, subscription: Subscription) -> list[tuple[int, int]]:
+        """
+        Let a subscription take messages.
+
+        Args:
+            subscription: Of a channel that is here.
+
+        Returns:
+            What it still holds: leases and bits.
+        """
+        one = self.queue.channels[subscription.channel]
+        self.subscriptions[subscription.name] = subscription
+        subscription.hosted[self.index] = self
+        self.mark()
+        return one.join(subscription.consumer, self._host.now())
+
+    def leave(self, subscription: Subscription) -> None:
+        """
+        Let a subscription go; what it holds comes back at once.
+
+        Args:
+            subscription: It takes messages here.
+        """
+        one = self.queue.channels[subscription.channel]
+        one.leave(subscription.consumer, self._host.now())
+        self._forget(subscription)
+        self.mark()
+
+    def lost(self, subscription: Subscription) -> None:
+        """
+        Keep what a subscription holds for a while: its link was lost.
+
+        Args:
+            subscription: It takes messages here.
+        """
+        one = self.queue.channels[subscription.channel]
+        one.lost(subscription.consumer, self._host.now(), GRACE_MS)
+        self._forget(subscription)
+        self.mark()
+
+    def give_back(self, subscription: Subscription, lease_id: int) -> None:
+        """
+        Take back a lease that its holder is not told of.
+
+        Args:
+            subscription: It takes messages here.
+            lease_id: The lease.
+        """
+        settles = [(lease_id, WHOLE)]
+        self.channel_of(subscription).give_back(subscription.consumer, settles, self._host.now())
+        self.mark()
+
+    def channel_of(self, subscription: Subscription) -> Subscribers:
+        """
+        Return the channel that a subscription takes from.
+
+        Args:
+            subscription: It takes messages here.
+        """
+        return self.queue.channels[subscription.channel]
+
+    def losing(self, lost: Iterable[Lost]) -> None:
+        """
+        Tell consumers what they do not hold any more.
+
+        Args:
+            lost: What the channel said; it has counted it.
+        """
+        told: dict[str, list[tuple[int, int]]] = {}
+        for one in lost:
+            told.setdefault(one.consumer, []).append((one.lease_id, one.bits))
+        for name, leases in told.items():
+            subscription = self.subscriptions.get(name)
+            if subscription is not None:
+                subscription.lost(self.index, leases)
+                subscription.mark()
+
+    # --- its turn --------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """Give out what consumers take, and write down what happened."""
+        if self.partition.closed is not None:
+            return
+        now = self._host.now()
+        self.trim(now)
+        self._pause(now)
+        if self.ledger.failure is None:
+            self._shorten(now)
+            self._serve(now)
+        self.burying.turn(now)
+        self.written()
+        self._arm(now)
+
+    def written(self) -> None:
+        """Hand the ledger to the committer."""
+        self._host.broker.committer.staged(self.ledger)
+
+    def trim(self, now: int) -> None:
+        """
+        Settle what retention or a purge took away.
+
+        Args:
+            now: The time.
+        """
+        start = self.partition.log.start_offset
+        if start > self._start:
+            self._start = start
+            for one in self.queue.channels.values():
+                lost = one.steering.trim(start, now)
+                one.losing(lost)
+                self.losing(lost)
+
+    def _shorten(self, now: int) -> None:
+        """Give up what makes a channel too long, or refuse producers, as its policy says."""
+        self.partition.full = None
+        for name, one in self.queue.channels.items():
+            longest = one.channel.policy.max_length
+            if longest is not None and one.steering.shorten(self.partition.high_watermark, now):
+                self.partition.full = Overloaded(
+                    f"channel {name} of {self.partition.topic.name}/{self.index} has more than "
+                    f"the {longest} messages that its max.length allows; "
+                    "publish again when some are settled"
+                )
+
+    def _serve(self, now: int) -> None:
+        for one in self.queue.channels.values():
+            for consumer in one.release():
+                self.subscriptions[consumer.name].mark()
+            for _ in range(_ROUNDS):
+                if not any(consumer.room for consumer in one.consumers):
+                    break
+                try:
+                    given = self._give(one, now)
+                except (OSError, TinyMQError) as error:
+                    self._unreadable(error)
+                    return
+                if not given:
+                    break
+            else:
+                self.mark()
+
+    def _unreadable(self, error: Exception) -> None:
+        if self.partition.closed is None:
+            self._log.error("{hosted} cannot be read: {error}", hosted=self, error=error)
+            self._host.broker.scheduler.callLater(_AGAIN_SECONDS, self.mark)
+
+    def _give(self, one: Subscribers, now: int) -> bool:
+        """Give out about as much as goes well into one message for each consumer."""
+        high = self.partition.high_watermark
+        if one.channel.policy.looks and look(one, self.window, high, now):
+            self.mark()
+        end, places = high, one.channel.places
+        if places.cursor < high:
+            found = self._reach(places.cursor)
+            if found is None:
+                return False
+            end = min(high, found)
+        most = self._most(one)
+        for consumer in one.consumers:
+            consumer.most = most
+        before = places.cursor
+        deliveries = one.deliver(now, end)
+        for consumer in one.consumers:
+            consumer.most = max(1, consumer.most)
+        if deliveries:
+            self._sending.send(one, deliveries, now)
+        # It may have passed over a piece in which there is nothing to give out.
+        return bool(deliveries) or places.cursor > before
+
+    def _reach(self, offset: int) -> int | None:
+        """Return how far one piece of the log reaches; None while the disk is asked for it."""
+        end = self.window.end_of(offset)
+        if end is None and not self._warming:
+            self._warming = True
+            self._host.broker.background.submit(self.window.warmer(offset), self._warmed)
+        return end
+
+    def _warmed(self) -> None:
+        self._warming = False
+        self.mark()
+
+    def _most(self, one: Subscribers) -> int:
+        """Return how many messages are about as long as goes well into one message."""
+        log = self.partition.log
+        count = max(1, log.written_offset - log.start_offset)
+        most = max(1, _ROUND_BYTES * count // max(1, log.size_bytes))
+        ready = one.channel.places.ready
+        if ready:
+            first = max(ready.first, log.start_offset)
+            while most > 1 and log.bytes_between(first, first + most) > 2 * _ROUND_BYTES:
+                most //= 2
+        return most
+
+    # --- time --------------------------------------------------------------------------
+
+    def _arm(self, now: int) -> None:
+        """See to it that what time does is done in time."""
+        times = [self.queue.next_time()]
+        times += (info.pause.until_ms for info in self.infos.values() if info.pause is not None)
+        due = min((time for time in times if time is not None and time > now - 1), default=None)
+        if due is None or (self._timer is not None and self._timer_at <= due):
+            return
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
+        self._timer_at = due
+        delay = max(0, due - now) / 1000
+        self._timer = self._host.broker.scheduler.callLater(delay, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        for due in self.queue.expire(self._host.now(), random()):  # noqa: S311 - jitter
+            self.losing(due.lost)
+        self.mark()
+
+    # --- the ledger ----------------------------------------------------------------------
+
+    def _records(self) -> list[LedgerRecord]:
+        return self._keyed(self.queue.records())
+
+    def _snapshots(self) -> list[LedgerRecord]:
+        return self._keyed(self.queue.snapshots(self._host.now()))
+
+    def _keyed(self, records: list[LedgerRecord]) -> list[LedgerRecord]:
+        """Name channels so that one made anew is not taken for the one before."""
+        keys = {name.encode(): _key(info) for name, info in self.infos.items()}
+        return [(keys[name], value) for name, value in records if name in keys]
+
+    def settled(self, tell: Callable[[WireError | None], None]) -> None:
+        """
+        Call something when all that happened here is as safe as the topic promises.
+
+        Args:
+            tell: Called once, later.
+        """
+        self.ledger.when_safe(tell)
+        self.mark()
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """Gives the time that passes."""
+        return self._host.broker.scheduler
+
+
+def _key(info: ChannelInfo) -> bytes:
+    return f"{info.name}@{info.created_ms}".encode()
+
+
+def _given(info: ChannelInfo) -> dict[str, str | int | tuple[str, ...] | None]:
+    return dict(info.policy.to_mapping())

@@ -1,0 +1,147 @@
+"""One subscription of a session: its consumer, where it takes messages, and its link."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, Protocol
+
+from tinymq.broker.channel.consumer import Consumer
+from tinymq.broker.channel.lease import MOST_SPANNED, WHOLE
+from tinymq.wire.messages import Deliver, LeaseLost, LeaseRow
+
+if TYPE_CHECKING:
+    from tinymq.broker.hosted import Hosted
+    from tinymq.wire.frames import Bytes
+
+#: Rows in one message at most.
+MOST_ROWS: Final = 100
+#: Leases in the answer to SUBSCRIBE at most.
+MOST_HELD: Final = 1000
+#: All bits that a lease may have.
+ALL_BITS: Final = bytes([255]) * (MOST_SPANNED // 8)
+
+
+class Link(Protocol):
+    """A connection, as a subscription sees it."""
+
+    def deliver(self, deliver: Deliver, payload: list[Bytes], messages: int) -> None:
+        """
+        Send messages.
+
+        Args:
+            deliver: What they are.
+            payload: The batches that they are in.
+            messages: How many there are.
+        """
+
+    def lease_lost(self, lost: LeaseLost) -> None:
+        """
+        Tell that leases were lost.
+
+        Args:
+            lost: Which ones.
+        """
+
+
+class Subscription:
+    """
+    One subscription of a session.
+
+    Args:
+        name: Of its consumer: the session and the number.
+        number: The client's number for it.
+        topic_id: The topic.
+        channel: The channel's name.
+        partitions: Those it takes from; None for all that are here.
+        window: How many messages it takes at first.
+        link: Its connection.
+
+    Attributes:
+        consumer: Its credit and what it holds.
+        hosted: Where it takes messages, by the partition's number.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - as in SUBSCRIBE
+        self,
+        name: str,
+        number: int,
+        topic_id: bytes,
+        channel: str,
+        partitions: frozenset[int] | None,
+        window: int,
+        link: Link,
+    ) -> None:
+        self.number = number
+        self.topic_id = topic_id
+        self.channel = channel
+        self.partitions = partitions
+        self.link: Link | None = link
+        self.consumer = Consumer(name, window)
+        self.hosted: dict[int, Hosted] = {}
+
+    @property
+    def name(self) -> str:
+        """The consumer's name."""
+        return self.consumer.name
+
+    def wants(self, index: int) -> bool:
+        """
+        Whether it takes messages of a partition.
+
+        Args:
+            index: The partition's number.
+        """
+        return self.partitions is None or index in self.partitions
+
+    def mark(self) -> None:
+        """Let all its partitions have their turn: it may take more than before."""
+        for hosted in self.hosted.values():
+            hosted.mark()
+
+    def lost(self, index: int, leases: Iterable[tuple[int, int]]) -> None:
+        """
+        Tell its client that it does not hold something any more.
+
+        Args:
+            index: The partition's number.
+            leases: Leases and bits.
+        """
+        rows = [(index, lease_id, packed(bits)) for lease_id, bits in leases]
+        for first in range(0, len(rows), MOST_ROWS):
+            if self.link is not None:
+                part = rows[first : first + MOST_ROWS]
+                self.link.lease_lost(LeaseLost(subscription=self.number, rows=part))
+
+
+def packed(bits: int) -> bytes:
+    """
+    Write bits of a lease as they travel.
+
+    Args:
+        bits: Which ones, or `WHOLE`.
+    """
+    if bits == WHOLE:
+        return ALL_BITS
+    return bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+
+
+def unpacked(bits: bytes | None) -> int:
+    """
+    Read bits of a lease.
+
+    Args:
+        bits: As they travelled; None for all.
+    """
+    return WHOLE if bits is None else int.from_bytes(bits, "little")
+
+
+def row_of(index: int, lease_id: int, bits: int) -> LeaseRow:
+    """
+    Write a lease as it travels.
+
+    Args:
+        index: The partition's number.
+        lease_id: The lease.
+        bits: Which of its messages.
+    """
+    return index, lease_id, packed(bits)

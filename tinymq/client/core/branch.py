@@ -1,0 +1,582 @@
+"""
+The part of a subscription that one broker serves.
+
+::
+
+             SUBSCRIBE answered             lost link, UnknownSubscription
+    AWAY ----------------------> JOINED -------------------------------> AWAY
+      ^                            |
+      |                  leave     v   UNSUBSCRIBE answered
+      +---- again, later        LEAVING ------------------------> GONE
+
+It outlives its link: what was delivered stays in the hands of the caller, and
+what became of it waits, until the broker is back under the same session. Its
+answer to SUBSCRIBE says what it still holds for us: what we do not know was
+lost on its way and is given back, and what it does not know is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from math import inf
+from typing import Any, Final, Protocol
+
+from tinymq.client.core.cluster import Cluster
+from tinymq.client.core.connection import Connection
+from tinymq.client.core.link import Link
+from tinymq.client.core.message import QueueMessage, Slot, Standing
+from tinymq.client.core.parcels import HeldLease, offsets_of, records_of
+from tinymq.client.core.settling import Settling
+from tinymq.errors import (
+    ClientError,
+    ConnectionLost,
+    CorruptBatch,
+    DeadlineExceeded,
+    NotLeader,
+    TinyMQError,
+    UnknownSubscription,
+)
+from tinymq.wire.frames import Bytes
+from tinymq.wire.messages import (
+    GIVE_BACK,
+    PARTITIONS,
+    REQUEUE,
+    TOUCH,
+    Credit,
+    Deliver,
+    LeaseLost,
+    Message,
+    Settle,
+    Subscribe,
+    SubscribeReply,
+    Unsubscribe,
+)
+from tinymq.wire.records import Record
+
+#: Share of a lease after which it is renewed.
+_RENEW: Final = 1 / 3
+
+
+class Phase(Enum):
+    """Where a branch stands."""
+
+    AWAY = "away"
+    JOINED = "joined"
+    LEAVING = "leaving"
+    GONE = "gone"
+
+
+class Trunk(Protocol):
+    """What a branch needs of its subscription."""
+
+    def request(self, number: int, credit: int) -> Subscribe:
+        """Make the SUBSCRIBE of a branch."""
+
+    @property
+    def topic(self) -> str:
+        """Name of the topic."""
+
+    def make(self, branch: Branch, partition: int, record: Record, slot: Slot) -> QueueMessage:
+        """Make a message of what was delivered."""
+
+    def settled(self, branch: Branch) -> None:
+        """Something is to be told at the end of the turn."""
+
+    def ready(self, messages: list[QueueMessage]) -> None:
+        """Messages came."""
+
+    def joined(self, branch: Branch, error: TinyMQError | None, now: float) -> None:
+        """A SUBSCRIBE was answered."""
+
+
+class Branch:
+    """
+    A subscription at one broker.
+
+    Args:
+        trunk: The whole subscription.
+        cluster: The brokers.
+        broker: The number of this one.
+        number: Of this branch, among all of the client.
+
+    Attributes:
+        broker: The number of the broker.
+        number: Of this branch.
+        phase: Where it stands.
+        share: How many messages may be in the caller's hands at most.
+        held: Messages that came and are not settled.
+        received: Messages that were delivered since SUBSCRIBE.
+        granted: How many may have been.
+        late: Messages whose settle came too late, so far.
+        resting: Whether it is to take no more messages.
+    """
+
+    def __init__(self, trunk: Trunk, cluster: Cluster, broker: int, number: int) -> None:
+        self.broker = broker
+        self.number = number
+        self.phase = Phase.AWAY
+        self.share = 0
+        self.held = 0
+        self.received = 0
+        self.granted = 0
+        self.late = 0
+        self.resting = False
+        self.settling = Settling(self._late)
+        self._trunk = trunk
+        self._cluster = cluster
+        self._leases: dict[int, HeldLease] = {}
+        self._epoch = 0
+        self._each = 0.0
+        self._link: Link | None = None
+        self._connection: Connection | None = None
+        self._asking = False
+        self._failures = 0
+        self._retry_at = -inf
+        self._flush_at = inf
+        self._touch_at = inf
+        self._lease_s = inf
+        self._handler_s: float | None = None
+        self._touched: list[QueueMessage] = []
+        self._leave_until = inf
+        self._left: Callable[[float], None] | None = None
+
+    # --- the keeper of its messages --------------------------------------------
+
+    def settle(self, message: QueueMessage, verb: int, facts: dict[str, Any]) -> None:
+        """
+        Tell the broker soon what became of a message.
+
+        Args:
+            message: The message.
+            verb: What became of it.
+            facts: More about that.
+        """
+        if self.phase is Phase.GONE:
+            message.lose()
+            return
+        self.settling.add(message, verb, facts)
+        self._release(message)
+        self._trunk.settled(self)
+
+    def touch(self, message: QueueMessage) -> None:
+        """
+        Renew a message soon.
+
+        Args:
+            message: The message.
+        """
+        self._touched.append(message)
+        self.settling.add_bits(message.partition, TOUCH, message.lease, 1 << message.bit)
+        self._trunk.settled(self)
+
+    def taken(self) -> None:
+        """Note that a message without a lease was handed out, and is not held here any more."""
+        self.held -= 1
+
+    def _release(self, message: QueueMessage) -> None:
+        lease = self._leases[message.lease]
+        del lease.messages[message.bit]
+        if not lease.messages:
+            del self._leases[message.lease]
+        self.held -= 1
+
+    def _lose(self, lease_id: int, bits: int) -> int:
+        """Note that messages of a lease are not held any more, and say how many."""
+        lease = self._leases.get(lease_id)
+        messages = () if lease is None else tuple(lease.messages.items())
+        lost = [message for bit, message in messages if bits >> bit & 1]
+        for message in lost:
+            self._release(message)
+        for message in lost:
+            message.lose()
+        return len(lost)
+
+    def _late(self, lease_id: int, bits: int) -> None:
+        self.late += self._lose(lease_id, bits)
+
+    # --- joining ---------------------------------------------------------------
+
+    def pump(self, now: float) -> None:
+        """
+        Do what may be done: join, say what became of messages, take more.
+
+        Args:
+            now: The time.
+        """
+        if self.phase is Phase.GONE:
+            return
+        self._look(now)
+        if self.phase is Phase.AWAY:
+            self._join(now)
+            return
+        if self.settling.pending and now >= self._retry_at:
+            self._tell(now)
+        if self.phase is Phase.LEAVING:
+            self._part(now)
+        else:
+            self._grant(now)
+
+    def _look(self, now: float) -> None:
+        """Notice a link that was lost, or another one."""
+        if self.phase is Phase.AWAY:
+            return
+        link = self._cluster.link(self.broker)
+        if link is not self._link or link.connection is not self._connection:
+            self._away()
+
+    def _away(self) -> None:
+        """Begin anew, with what is in the caller's hands."""
+        if self.phase is not Phase.GONE:
+            self.phase = Phase.AWAY
+        self._touch_at = inf
+        self._connection = None
+
+    def _join(self, now: float) -> None:
+        if self._done(now) or self._asking or now < self._retry_at:
+            return
+        link = self._cluster.link(self.broker)
+        if self._link is not None and self._link is not link:
+            self._unhook()
+        self._link = link
+        link.pushes[self.number] = self.pushed
+        self._epoch += 1
+        self.received = 0
+        self.granted = max(0, self._window - self.held)
+        # Without a deadline: what is let join after it would be joined and not know of it.
+        self._ask(self._trunk.request(self.number, self.granted), self._answered, inf, now)
+
+    def _ask(self, request: Message, told: Any, deadline: float, now: float) -> None:
+        assert self._link is not None
+        self._asking = True
+        link = self._link
+
+        def done(reply: Any, _payload: Bytes, error: TinyMQError | None, now: float) -> None:
+            self._asking = False
+            if self.phase is not Phase.GONE:
+                told(link, reply, error, now)
+            elif isinstance(reply, SubscribeReply):
+                self._post(link, Unsubscribe(subscription=self.number), now)
+
+        link.request(request.type, request.to_meta(), (), deadline, done, now)
+
+    def _post(self, link: Link, message: Message, now: float) -> None:
+        """Send what wants no answer."""
+        link.request(message.type, message.to_meta(), (), inf, _ignore, now, quiet=True)
+
+    def _answered(
+        self, link: Link, reply: SubscribeReply | None, error: TinyMQError | None, now: float
+    ) -> None:
+        if reply is None:
+            assert error is not None
+            self._later(error, now)
+        else:
+            self._failures = 0
+            self._retry_at = -inf
+            self._connection = link.connection
+            self.phase = Phase.JOINED if self._left is None else Phase.LEAVING
+            self._lease_s = reply.lease_ms / 1000
+            self._handler_s = None if reply.handler_ms is None else reply.handler_ms / 1000
+            self._touch_at = now + self._lease_s * _RENEW
+            self._compare(reply)
+        self._trunk.joined(self, error, now)
+        if error is None:
+            self.pump(now)
+
+    def _compare(self, reply: SubscribeReply) -> None:
+        """Bring together what the broker holds for us, and what we know of."""
+        theirs: dict[int, int] = {}
+        for partition, lease_id, row in reply.held:
+            bits = theirs[lease_id] = int.from_bytes(row, "little")
+            lease = self._leases.get(lease_id)
+            ours = 0 if lease is None else lease.bits
+            unknown = bits & ~(ours | self.settling.bits_of(lease_id))
+            if unknown:
+                self.settling.add_bits(partition, GIVE_BACK, lease_id, unknown)
+        if len(reply.held) >= PARTITIONS:
+            return  # perhaps not all were told; touching the others will show
+        for lease in tuple(self._leases.values()):
+            if lease.epoch < self._epoch:
+                self._lose(lease.lease_id, lease.bits & ~theirs.get(lease.lease_id, 0))
+
+    def _later(self, error: TinyMQError, now: float) -> None:
+        self._failures += 1
+        backoff = self._cluster.config.backoff
+        self._retry_at = now + backoff.delay(self._failures, self._cluster.chance())
+        if isinstance(error, (NotLeader, ClientError)):
+            self._cluster.refresh(now)
+
+    # --- credit ----------------------------------------------------------------
+
+    @property
+    def _window(self) -> int:
+        """How many messages may be here, by number and by bytes."""
+        most = self.share
+        if self._each > 0:
+            most = min(most, max(1, int(self._bytes / self._each)))
+        return most
+
+    #: Set by the subscription: how many bytes may be here.
+    _bytes = inf
+
+    def allow(self, share: int, size: float) -> None:
+        """
+        Say how much may be here.
+
+        Args:
+            share: How many messages.
+            size: How many bytes, about.
+        """
+        self.share = share
+        self._bytes = size
+
+    def rest(self) -> None:
+        """Take no more messages."""
+        self.resting = True
+        self.share = 0
+
+    def _grant(self, now: float) -> None:
+        """Let more be delivered, when it is worth a frame."""
+        window = self._window
+        left = self.granted - self.received
+        more = window - self.held - left
+        # A broker that has less than a quarter left waits for more, unless nothing is here.
+        useful = more * 4 >= window or left * 4 < window <= (left + more) * 4
+        if more <= 0 or not (useful or not self.held + left):
+            return
+        self.granted += more
+        assert self._link is not None
+        self._post(self._link, Credit(subscription=self.number, granted=self.granted), now)
+
+    @property
+    def outstanding(self) -> int:
+        """How many messages the broker may still deliver."""
+        return self.granted - self.received if self.phase is Phase.JOINED else 0
+
+    # --- deliveries ------------------------------------------------------------
+
+    def pushed(self, message: Message, payload: Bytes, now: float) -> None:
+        """
+        Take what the broker sent by itself.
+
+        Args:
+            message: What it says.
+            payload: What comes with it.
+            now: The time.
+        """
+        if isinstance(message, Deliver):
+            self._delivered(message, payload, now)
+        elif isinstance(message, LeaseLost):
+            for _, lease_id, bits in message.rows:
+                self._lose(lease_id, int.from_bytes(bits, "little"))
+            self._trunk.settled(self)
+
+    def _delivered(self, message: Deliver, payload: Bytes, now: float) -> None:
+        if self.phase in (Phase.LEAVING, Phase.GONE):
+            return  # given back with all the rest
+        assert self._link is not None
+        records, wrong = records_of(payload, self._link.limits)
+        found: list[QueueMessage] = []
+        make, count = self._trunk.make, 0
+        for lease_id, base, row, size, attempt, failures, term in message.rows:
+            lease = HeldLease(lease_id, message.partition, self._epoch)
+            missing = 0
+            for bit, offset in offsets_of(base, row, size):
+                count += 1
+                record = records.get(offset)
+                if record is None:
+                    missing |= 1 << bit
+                    continue
+                slot = Slot(lease_id, bit, attempt, failures)
+                made = make(self, message.partition, record, slot)
+                found.append(made)
+                lease.messages[bit] = made
+            self.held += len(lease.messages)
+            if lease_id and lease.messages:
+                self._leases[lease_id] = lease
+            if missing:
+                self._missing(lease, missing, wrong)
+            if lease_id:
+                self._touch_at = min(self._touch_at, now + term / 1000 * _RENEW)
+        self.received += count
+        each = len(payload) / max(1, count)
+        self._each = each if not self._each else self._each + (each - self._each) / 8
+        self._trunk.ready(found)
+
+    def _missing(self, lease: HeldLease, bits: int, wrong: CorruptBatch | None) -> None:
+        """What cannot be read failed: it comes again, or to the dead-letter topic in the end."""
+        what = f"{self._trunk.topic}/{lease.partition}"
+        reason = wrong or "its record was not delivered"
+        self._cluster.say(f"{bits.bit_count()} messages of {what} cannot be read: {reason}")
+        if lease.lease_id:
+            self.settling.add_bits(lease.partition, REQUEUE, lease.lease_id, bits)
+            self._trunk.settled(self)
+
+    # --- settling --------------------------------------------------------------
+
+    def _tell(self, now: float) -> None:
+        for message in self._touched:
+            message.started = now if message.standing is Standing.HELD else message.started
+        self._touched.clear()
+        link = self._link
+        assert link is not None
+        deadline = now + self._cluster.config.request_timeout_s
+        for frame in self.settling.take():
+
+            def done(
+                reply: Any,
+                _payload: Bytes,
+                error: TinyMQError | None,
+                now: float,
+                frame: Any = frame,
+            ) -> None:
+                if error is None:
+                    self.late += self.settling.answered(frame, reply)
+                    self._failures = 0
+                else:
+                    self._untold(frame, error, now)
+                self._trunk.settled(self)
+
+            request = Settle(subscription=self.number, rows=frame.rows)
+            link.request(request.type, request.to_meta(), (), deadline, done, now)
+
+    def _untold(self, frame: Any, error: TinyMQError, now: float) -> None:
+        """A frame did not arrive, or was not taken."""
+        if self.phase is Phase.GONE:
+            self.settling.refused(frame, error)
+        elif isinstance(error, (ConnectionLost, UnknownSubscription)):
+            self.settling.back(frame)
+            self._away()
+        elif isinstance(error, DeadlineExceeded) or getattr(error, "retriable", False):
+            self.settling.back(frame)
+            self._later(error, now)
+        else:
+            self._cluster.say(f"{self._trunk.topic}: the broker does not take a settle: {error}")
+            self.settling.refused(frame, error)
+
+    def _renew(self, now: float) -> None:
+        """
+        Renew the leases of all that is in the caller's hands, and of what waits for him.
+
+        A frame goes in any case: the broker's answer says whether the subscription is
+        still there, or its channel was deleted.
+        """
+        for lease in self._leases.values():
+            bits = lease.renewable(now, self._handler_s)
+            if bits:
+                self.settling.add_bits(lease.partition, TOUCH, lease.lease_id, bits)
+        self._touch_at = now + self._lease_s * _RENEW
+        if now >= self._retry_at:
+            self._tell(now)
+
+    @property
+    def trouble(self) -> TinyMQError | None:
+        """Why the broker does not answer, while it is tried in vain."""
+        return self._cluster.link(self.broker).trouble
+
+    # --- time and end ----------------------------------------------------------
+
+    @property
+    def wake_at(self) -> float:
+        """When `tick` has something to do."""
+        if self.phase is Phase.GONE:
+            return inf
+        at = self._leave_until
+        if self.phase is Phase.AWAY:
+            return at if self._asking else min(at, self._retry_at)
+        if self.settling.pending:
+            at = min(at, self._retry_at)
+        return min(at, self._touch_at)
+
+    def tick(self, now: float) -> None:
+        """
+        Do what is due.
+
+        Args:
+            now: The time.
+        """
+        if now >= self._leave_until:
+            self._gone(
+                DeadlineExceeded("the broker did not answer before the subscription ended"), now
+            )
+            return
+        if self.phase is Phase.JOINED and now >= self._touch_at:
+            self._renew(now)
+        self.pump(now)
+
+    def leave(self, until: float, left: Callable[[float], None], now: float) -> None:
+        """
+        End it: say what became of messages, and give back the others.
+
+        Args:
+            until: When to wait no longer for a broker that is away.
+            left: Called at the end.
+            now: The time.
+        """
+        if self.phase is Phase.GONE:
+            left(now)
+            return
+        self.rest()
+        self._left = left
+        self._leave_until = until
+        if self.phase is Phase.JOINED:
+            self.phase = Phase.LEAVING
+        self._drop_held()
+        self.pump(now)
+
+    def cancel(self, error: TinyMQError, now: float) -> None:
+        """
+        End it without a word to the broker.
+
+        Args:
+            error: What is told of messages that were settled and not confirmed.
+            now: The time.
+        """
+        self._gone(error, now)
+
+    def _drop_held(self) -> None:
+        for lease in tuple(self._leases.values()):
+            self._lose(lease.lease_id, lease.bits)
+
+    def _done(self, now: float) -> bool:
+        """Whether nothing has to be told any more to a broker that is away."""
+        if self._left is None or not self.settling.idle:
+            return False
+        self._gone(ConnectionLost("the link was lost"), now)
+        return True
+
+    def _part(self, now: float) -> None:
+        if not self.settling.idle or self._asking or now < self._retry_at:
+            return
+        deadline = now + self._cluster.config.request_timeout_s
+        self._ask(Unsubscribe(subscription=self.number), self._parted, deadline, now)
+
+    def _parted(self, _link: Link, _reply: Any, error: TinyMQError | None, now: float) -> None:
+        again = isinstance(error, DeadlineExceeded) or getattr(error, "retriable", False)
+        if error is not None and again and not isinstance(error, ConnectionLost):
+            self._later(error, now)
+            return
+        self._gone(ConnectionLost("the subscription ended"), now)
+
+    def _gone(self, error: TinyMQError, now: float) -> None:
+        if self.phase is Phase.GONE:
+            return
+        self.phase = Phase.GONE
+        self._leave_until = inf
+        self._drop_held()
+        count = self.settling.give_up(error)
+        if count:
+            self._cluster.say(f"{self._trunk.topic}: {count} messages may come again: {error}")
+        self._unhook()
+        left, self._left = self._left, None
+        if left is not None:
+            left(now)
+
+    def _unhook(self) -> None:
+        number = self.number
+        if self._link is not None and self._link.pushes.get(number) == self.pushed:
+            del self._link.pushes[number]
+
+
+def _ignore(_reply: Any, _payload: Bytes, _error: TinyMQError | None, _now: float) -> None:
+    """Credit is not answered."""

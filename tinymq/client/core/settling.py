@@ -1,0 +1,259 @@
+"""
+What became of messages, on its way to one broker.
+
+Everything of a turn goes into one frame, as far as it fits. A frame that was not
+answered is sent again with the next one: the broker confirms what it has settled
+already, and refuses what was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from attrs import define
+
+from tinymq.client.core.message import QueueMessage, lost
+from tinymq.errors import TinyMQError
+from tinymq.wire.messages import TOUCH, SettleReply, SettleRow
+
+#: All that is left of a lease.
+WHOLE: Final = -1
+#: Most leases and most rows of a frame.
+_MOST: Final = 1000
+#: Most bytes of the meta part of a frame, as far as they are counted here.
+_BYTES: Final = 40_000
+#: Bytes of a row and of a lease, at most, beside what is counted.
+_ROW, _LEASE = 32, 16
+
+#: Partition, verb, delay in milliseconds, reason, whether it failed.
+_Key = tuple[int, int, int | None, str, bool]
+
+
+class _Share:
+    """The messages of one lease that have the same fate."""
+
+    __slots__ = ("bits", "messages")
+
+    def __init__(self) -> None:
+        self.bits = 0
+        self.messages: list[QueueMessage] = []
+
+
+@define(eq=False)
+class SettleFrame:
+    """
+    One frame's worth.
+
+    Attributes:
+        shares: What is in it.
+    """
+
+    shares: dict[_Key, dict[int, _Share]]
+
+    @property
+    def rows(self) -> list[SettleRow]:
+        """The rows of the message."""
+        return [
+            (
+                partition,
+                verb,
+                [(lease, as_bytes(share.bits)) for lease, share in leases.items()],
+                _facts(delay, reason, failure=failure),
+            )
+            for (partition, verb, delay, reason, failure), leases in self.shares.items()
+        ]
+
+    @property
+    def messages(self) -> Iterable[QueueMessage]:
+        """The messages in it."""
+        for leases in self.shares.values():
+            for share in leases.values():
+                yield from share.messages
+
+
+class Settling:
+    """
+    What one broker is still to be told.
+
+    Args:
+        late: Called with a lease and bits that the broker says are not held.
+    """
+
+    def __init__(self, late: Callable[[int, int], None]) -> None:
+        self._late = late
+        self._pending: dict[_Key, dict[int, _Share]] = {}
+        self._flying: set[SettleFrame] = set()
+
+    @property
+    def pending(self) -> bool:
+        """Whether something was not sent."""
+        return bool(self._pending)
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything was confirmed."""
+        return not self._pending and not self._flying
+
+    def add(self, message: QueueMessage, verb: int, facts: dict[str, Any]) -> None:
+        """
+        Take what became of a message.
+
+        Args:
+            message: The message.
+            verb: What became of it.
+            facts: More about that.
+        """
+        reason, failure = facts.get("x", ""), facts.get("f", True)
+        key = (message.partition, verb, facts.get("d"), reason, failure)
+        share = self._share(self._pending, key, message.lease)
+        share.bits |= 1 << message.bit
+        share.messages.append(message)
+
+    def add_bits(self, partition: int, verb: int, lease: int, bits: int) -> None:
+        """
+        Take something of a lease for which there are no messages here.
+
+        Args:
+            partition: Number of the partition.
+            verb: What is to be said.
+            lease: The lease.
+            bits: Which of its messages, or `WHOLE`.
+        """
+        share = self._share(self._pending, (partition, verb, None, "", True), lease)
+        share.bits |= bits
+
+    def bits_of(self, lease: int) -> int:
+        """
+        Say which messages of a lease were settled and not confirmed.
+
+        Args:
+            lease: The lease.
+        """
+        found = 0
+        for shares in (self._pending, *(frame.shares for frame in self._flying)):
+            for key, leases in shares.items():
+                if lease in leases and key[1] != TOUCH:
+                    found |= leases[lease].bits
+        return found
+
+    def take(self) -> list[SettleFrame]:
+        """Take the frames to be sent, at least one; each must come back to one of the next."""
+        pending, self._pending = self._pending, {}
+        frames: list[SettleFrame] = []
+        shares: dict[_Key, dict[int, _Share]] = {}
+        count = size = 0
+        for key, leases in pending.items():
+            for lease, share in leases.items():
+                fresh = key not in shares
+                needed = _LEASE + share.bits.bit_length() // 8
+                needed += (_ROW + 4 * len(key[3])) if fresh else 0
+                if count >= _MOST or (count and size + needed > _BYTES):
+                    frames.append(SettleFrame(shares))
+                    shares, count, size = {}, 0, 0
+                shares.setdefault(key, {})[lease] = share
+                count += 1
+                size += needed
+        if shares or not frames:
+            frames.append(SettleFrame(shares))
+        self._flying.update(frames)
+        return frames
+
+    def answered(self, frame: SettleFrame, reply: SettleReply) -> int:
+        """
+        Take the broker's answer.
+
+        Args:
+            frame: From `take`.
+            reply: What it said.
+
+        Returns:
+            How many messages were settled too late.
+        """
+        self._flying.discard(frame)
+        late = {lease: int.from_bytes(bits, "little") for _, lease, bits in reply.late}
+        count = 0
+        for message in frame.messages:
+            gone = late and late.get(message.lease, 0) >> message.bit & 1
+            message.confirm(lost() if gone else None)
+            count += 1 if gone else 0
+        for lease, bits in late.items():
+            self._late(lease, bits)
+        return count
+
+    def back(self, frame: SettleFrame) -> None:
+        """
+        Take back a frame that may not have arrived, to send it again.
+
+        Args:
+            frame: From `take`.
+        """
+        self._flying.discard(frame)
+        for key, leases in frame.shares.items():
+            if key[1] == TOUCH:
+                continue  # the next ones say the same
+            for lease, share in leases.items():
+                known = self._share(self._pending, key, lease)
+                known.bits |= share.bits
+                known.messages += share.messages
+
+    def refused(self, frame: SettleFrame, error: TinyMQError) -> None:
+        """
+        Note that a frame will never be taken.
+
+        Args:
+            frame: From `take`.
+            error: Why.
+        """
+        self._flying.discard(frame)
+        for message in frame.messages:
+            message.confirm(error)
+
+    def give_up(self, error: TinyMQError) -> int:
+        """
+        Tell all that was not confirmed that it never will be.
+
+        Args:
+            error: Why.
+
+        Returns:
+            How many messages that concerned.
+        """
+        frames = [SettleFrame(self._pending), *self._flying]
+        self._pending, self._flying = {}, set()
+        count = 0
+        for frame in frames:
+            for message in frame.messages:
+                message.confirm(error)
+                count += 1
+        return count
+
+    def _share(self, shares: dict[_Key, dict[int, _Share]], key: _Key, lease: int) -> _Share:
+        leases = shares.get(key)
+        if leases is None:
+            leases = shares[key] = {}
+        share = leases.get(lease)
+        if share is None:
+            share = leases[lease] = _Share()
+        return share
+
+
+def as_bytes(bits: int) -> bytes | None:
+    """
+    Write bits as they travel.
+
+    Args:
+        bits: The bits, or `WHOLE`.
+    """
+    return None if bits < 0 else bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+
+
+def _facts(delay: int | None, reason: str, *, failure: bool) -> dict[str, Any]:
+    facts: dict[str, Any] = {}
+    if delay is not None:
+        facts["d"] = delay
+    if reason:
+        facts["x"] = reason
+    if not failure:
+        facts["f"] = False
+    return facts

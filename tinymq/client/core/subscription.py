@@ -1,0 +1,529 @@
+"""
+A subscription to a channel without I/O: one branch for each broker that leads partitions.
+
+The most messages in flight are split over the brokers. When there are fewer than
+brokers, some brokers have none, and the shares move on from those that did not use
+theirs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from math import inf
+from typing import Final
+
+from tinymq.client.core.branch import Branch, Phase
+from tinymq.client.core.cluster import Cluster
+from tinymq.client.core.config import SubscriptionConfig
+from tinymq.client.core.message import QueueMessage, Slot, Standing
+from tinymq.client.core.metadata import TopicInfo
+from tinymq.errors import (
+    ClientError,
+    ClosedError,
+    DeadlineExceeded,
+    NoBroker,
+    TinyMQError,
+    UnknownTopic,
+    UnknownTopicId,
+)
+from tinymq.wire.messages import Subscribe
+from tinymq.wire.records import Record
+
+#: Told that something which was asked for is done, or failed.
+Told = Callable[[TinyMQError | None], None]
+#: Makes a message: what `QueueMessage` takes.
+Maker = Callable[[str, int, Record, Slot, Branch], QueueMessage]
+
+#: Seconds after which a share that is not used moves on.
+_TURN_S: Final = 0.4
+#: Seconds between looks for partitions without a leader.
+_LOOK_S: Final = 1.0
+#: Errors that a topic made anew explains.
+_MOVED: Final = (UnknownTopic, UnknownTopicId)
+
+
+class SubscriptionCore:
+    """
+    A subscription without I/O.
+
+    Args:
+        cluster: The brokers.
+        source: Names of topic and channel.
+        config: Settings.
+        make: Makes messages, a subclass of `QueueMessage`.
+        wake: Called when `take` may have something, or an error.
+        soon: Called when `pump` is wanted at the end of the turn.
+
+    Attributes:
+        topic: Name of the topic.
+        channel: Name of the channel.
+        config: Settings.
+        closed: Whether it was closed.
+        failed: Why it ended by itself, or None.
+        draining: Whether nothing more is handed out.
+        delivered: Messages delivered so far.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        source: tuple[str, str],
+        config: SubscriptionConfig,
+        make: Maker,
+        wake: Callable[[], None],
+        soon: Callable[[], None],
+    ) -> None:
+        self.topic, self.channel = source
+        self.config = config
+        self.closed = False
+        self.failed: TinyMQError | None = None
+        self.draining = False
+        self.delivered = 0
+        self._cluster = cluster
+        self._make = make
+        self._wake = wake
+        self._soon = soon
+        self._info: TopicInfo | None = None
+        self._branches: dict[int, Branch] = {}
+        #: Brokers for which there is no share just now.
+        self._idle: deque[int] = deque()
+        self._past_late = 0
+        self._line: deque[QueueMessage] = deque()
+        self._dirty: set[Branch] = set()
+        self._waiting: list[tuple[float, Told]] = []
+        self._look_at = inf
+        self._turn_at = inf
+        self._why: TinyMQError | None = None
+        self._ends: list[Callable[[], None]] = []
+        self._drained: list[Callable[[], None]] = []
+
+    def begin(self, now: float) -> None:
+        """
+        Look up the topic and join.
+
+        Args:
+            now: The time.
+        """
+        self._cluster.add(self)
+        self._find(now, fresh=False)
+
+    # --- handing out -----------------------------------------------------------
+
+    @property
+    def waiting(self) -> bool:
+        """Whether `take` may have something."""
+        return bool(self._line) or self.closed or self.failed is not None
+
+    @property
+    def in_flight(self) -> int:
+        """Messages that were delivered and are not settled."""
+        return sum(branch.held for branch in self._branches.values())
+
+    @property
+    def late(self) -> int:
+        """Messages whose settle came too late so far."""
+        return self._past_late + sum(branch.late for branch in self._branches.values())
+
+    def take(self, now: float) -> QueueMessage | None:
+        """
+        Take the next message, if one is ready.
+
+        Args:
+            now: The time.
+
+        Raises:
+            TinyMQError: The subscription ended.
+        """
+        if self.failed is not None:
+            raise self.failed
+        if self.closed:
+            raise ClosedError("the subscription was closed")
+        line = self._line
+        while line:
+            message = line.popleft()
+            if message.standing is Standing.READY:
+                message.hand_out(now)
+                return message
+        return None
+
+    def more(self, now: float) -> None:
+        """
+        Ask for more, after messages without leases were handed out.
+
+        Args:
+            now: The time.
+        """
+        for branch in tuple(self._branches.values()):
+            branch.pump(now)
+
+    # --- beginning -------------------------------------------------------------
+
+    def ready_when(self, told: Told, now: float) -> None:
+        """
+        Call when a broker has let us join, or says why not.
+
+        Args:
+            told: Told the end.
+            now: The time.
+        """
+        if self.failed is not None or self.closed:
+            told(self.failed or ClosedError("the subscription was closed"))
+        elif any(branch.phase is Phase.JOINED for branch in self._branches.values()):
+            told(None)
+        else:
+            self._waiting.append((now + self.config.deadline_s, told))
+
+    def _find(self, now: float, *, fresh: bool) -> None:
+        self._look_at = inf
+
+        def found(info: TopicInfo | None, error: TinyMQError | None, now: float) -> None:
+            if self.closed or self.failed is not None:
+                return
+            if info is None:
+                self._not_found(error or UnknownTopic(), now)
+            elif self._info is not None and info.id != self._info.id:
+                text = f"topic {self.topic} was made anew, and the channel is of the old one"
+                self._fail(UnknownTopicId(text), now)
+            else:
+                self._info = info
+                self._arrange(now)
+
+        deadline = now + self.config.deadline_s
+        create = self.config.create_topics
+        self._cluster.topic(self.topic, deadline, found, now, create=create, fresh=fresh)
+
+    def _not_found(self, error: TinyMQError, now: float) -> None:
+        passing = isinstance(error, ClientError) and not isinstance(error, NoBroker)
+        if passing or getattr(error, "retriable", False):
+            self._why = error
+            self._look_at = now + _LOOK_S
+        else:
+            self._fail(error, now)
+
+    # --- brokers ---------------------------------------------------------------
+
+    def request(self, number: int, credit: int) -> Subscribe:
+        """
+        Make the SUBSCRIBE of a branch.
+
+        Args:
+            number: Of the branch.
+            credit: How many messages it takes at first.
+        """
+        assert self._info is not None
+        return Subscribe(
+            subscription=number,
+            topic_id=self._info.id,
+            channel=self.channel,
+            credit=credit,
+            create=self.config.create,
+            start=self.config.start,
+        )
+
+    def _arrange(self, now: float) -> None:
+        """Have a branch for each broker that leads partitions, or for as many as may be."""
+        assert self._info is not None
+        leaders = {leader for leader in self._info.leaders if leader >= 0}
+        partly = -1 in self._info.leaders
+        self._look_at = now + _LOOK_S if partly else inf
+        for broker in [one for one in self._branches if one not in leaders and not partly]:
+            self._leave(broker, now)
+        self._idle = deque(broker for broker in self._idle if broker in leaders)
+        known = {*self._branches, *self._idle}
+        self._idle += sorted(leaders - known)
+        self._fill(now)
+
+    def _fill(self, now: float) -> None:
+        """Let those brokers take part for which there is a share, and split the shares."""
+        if self.draining or self.closed or self.failed is not None:
+            return
+        most = self.config.max_in_flight
+        while self._idle and len(self._branches) < most:
+            broker = self._idle.popleft()
+            number = next(self._cluster.numbers)
+            self._branches[broker] = Branch(self, self._cluster, broker, number)
+        self._turn_at = min(self._turn_at, now + _TURN_S) if self._idle else inf
+        count = len(self._branches)
+        for place, branch in enumerate(tuple(self._branches.values())):
+            if branch.share == 0 and branch.resting:
+                continue
+            share = most // count + (place < most % count)
+            branch.allow(share, self.config.buffer_bytes * share / most)
+            branch.pump(now)
+
+    def _rotate(self, now: float) -> None:
+        """Let the shares move on, since there are fewer than brokers."""
+        self._turn_at = inf
+        if self._idle:
+            for branch in self._branches.values():
+                branch.rest()
+            self._turn_at = now + _TURN_S
+        self._release(now)
+
+    def _release(self, now: float) -> None:
+        """Leave those brokers that are to rest, once nothing of them is here."""
+        for broker, branch in tuple(self._branches.items()):
+            if branch.resting and not branch.held and branch.settling.idle:
+                self._leave(broker, now)
+
+    def _leave(self, broker: int, now: float) -> None:
+        branch = self._branches[broker]
+
+        def left(now: float) -> None:
+            if self._branches.get(broker) is branch:
+                del self._branches[broker]
+                self._past_late += branch.late
+            if self._info is not None and broker in self._info.leaders:
+                self._idle.append(broker)
+            self._fill(now)
+            self._ended()
+
+        branch.leave(now + self.config.leave_s, left, now)
+
+    # --- told by branches ------------------------------------------------------
+
+    def make(self, branch: Branch, partition: int, record: Record, slot: Slot) -> QueueMessage:
+        """
+        Make a message of what was delivered.
+
+        Args:
+            branch: Where it came from.
+            partition: Number of the partition.
+            record: What was published.
+            slot: Its place in a lease.
+        """
+        return self._make(self.topic, partition, record, slot, branch)
+
+    def ready(self, messages: list[QueueMessage]) -> None:
+        """
+        Take messages that came.
+
+        Args:
+            messages: The messages.
+        """
+        self.delivered += len(messages)
+        for message in messages:
+            if self.draining and message.lease:
+                message.give_back()
+            else:
+                self._line.append(message)
+        self._wake()
+
+    def settled(self, branch: Branch) -> None:
+        """
+        Remember that something is to be told at the end of the turn.
+
+        Args:
+            branch: To whom.
+        """
+        if not self._dirty:
+            self._soon()
+        self._dirty.add(branch)
+
+    def joined(self, branch: Branch, error: TinyMQError | None, now: float) -> None:
+        """
+        Hear how a SUBSCRIBE ended.
+
+        Args:
+            branch: Of whom.
+            error: Why it failed, or None.
+            now: The time.
+        """
+        if self.closed or self.failed is not None or isinstance(error, ClosedError):
+            return
+        if error is None:
+            self._why = None
+            waiting, self._waiting = self._waiting, []
+            for _, told in waiting:
+                told(None)
+            return
+        self._why = error
+        if isinstance(error, _MOVED):
+            self._find(now, fresh=True)
+        elif not isinstance(error, ClientError) and not getattr(error, "retriable", False):
+            self._fail(error, now)
+
+    # --- the cluster's calls ---------------------------------------------------
+
+    @property
+    def wake_at(self) -> float:
+        """When `tick` has something to do."""
+        if self._dirty:
+            return -inf
+        at = min(self._look_at, self._turn_at)
+        for until, _ in self._waiting:
+            at = min(at, until)
+        for branch in self._branches.values():
+            at = min(at, branch.wake_at)
+        return at
+
+    def pump(self, now: float) -> None:
+        """
+        Tell brokers what became of messages, at the end of a turn.
+
+        Args:
+            now: The time.
+        """
+        dirty, self._dirty = self._dirty, set()
+        for branch in dirty:
+            branch.pump(now)
+        self._release(now)
+        if self._drained and self.settled_all:
+            calls, self._drained = self._drained, []
+            for call in calls:
+                call()
+
+    def tick(self, now: float) -> None:
+        """
+        Do what is due.
+
+        Args:
+            now: The time.
+        """
+        if self._look_at <= now:
+            self._find(now, fresh=True)
+        if self._turn_at <= now:
+            self._rotate(now)
+        for branch in tuple(self._branches.values()):
+            if branch.wake_at <= now:
+                branch.tick(now)
+        self.pump(now)
+        overdue = [told for until, told in self._waiting if until <= now]
+        self._waiting = [one for one in self._waiting if one[0] > now]
+        for told in overdue:
+            told(self._trouble)
+
+    @property
+    def _trouble(self) -> TinyMQError:
+        """Why no broker has let us join."""
+        troubles = (branch.trouble for branch in self._branches.values())
+        error = self._why or next((one for one in troubles if one is not None), None)
+        return error or DeadlineExceeded("no broker let the subscription join in time")
+
+    def link_changed(self, now: float) -> None:
+        """
+        Join again, where a link was lost.
+
+        Args:
+            now: The time.
+        """
+        for branch in tuple(self._branches.values()):
+            branch.pump(now)
+
+    def topics_changed(self, now: float) -> None:
+        """
+        Follow partitions that have another leader.
+
+        Args:
+            now: The time.
+        """
+        if self.closed or self.failed is not None or self._info is None:
+            return
+        info = self._cluster.metadata.get(self.topic)
+        if info is None or info.id != self._info.id:
+            self._find(now, fresh=True)
+        elif info != self._info:
+            self._info = info
+            self._arrange(now)
+
+    def cluster_closed(self, now: float) -> None:
+        """
+        End every pending call.
+
+        Args:
+            now: The time.
+        """
+        self.closed = True
+        for branch in tuple(self._branches.values()):
+            branch.cancel(ClosedError("the client was closed"), now)
+        self._branches.clear()
+        self._end(ClosedError("the client was closed"))
+        self._ended()
+
+    # --- the end ---------------------------------------------------------------
+
+    @property
+    def settled_all(self) -> bool:
+        """Whether the brokers have confirmed all that was said of messages."""
+        return all(branch.settling.idle for branch in self._branches.values())
+
+    def when_settled(self, call: Callable[[], None]) -> None:
+        """
+        Call when everything that was said of messages up to now is confirmed.
+
+        Args:
+            call: What to call.
+        """
+        if self.settled_all:
+            call()
+        else:
+            self._drained.append(call)
+
+    def drain(self, now: float) -> None:
+        """
+        Take no more messages, and give back those that were not handed out.
+
+        Args:
+            now: The time.
+        """
+        self.draining = True
+        line, self._line = self._line, deque()
+        for message in line:
+            if message.standing is Standing.READY and message.lease:
+                message.give_back()
+            elif message.standing is Standing.READY:
+                self._line.append(message)
+        for branch in self._branches.values():
+            branch.rest()
+        self.pump(now)
+
+    def close(self, done: Callable[[], None], now: float) -> None:
+        """
+        Leave the channel: what is held is given back, what became of messages is told.
+
+        Args:
+            done: Called when the brokers know, or are not waited for any more.
+            now: The time.
+        """
+        self._ends.append(done)
+        if not self.closed:
+            self.closed = True
+            self._end(ClosedError("the subscription was closed"))
+            for broker in tuple(self._branches):
+                self._leave(broker, now)
+        self._ended()
+
+    def _fail(self, error: TinyMQError, now: float) -> None:
+        """End it, because it cannot go on."""
+        self.failed = error
+        self._end(error)
+        for broker in tuple(self._branches):
+            self._leave(broker, now)
+        self._ended()
+
+    def _end(self, error: TinyMQError) -> None:
+        """Tell those who wait; messages that have no lease cannot be given back."""
+        self.draining = True
+        self._look_at = self._turn_at = inf
+        lost = sum(
+            message.standing is Standing.READY and not message.lease for message in self._line
+        )
+        if lost:
+            self._cluster.say(f"{self.topic}/{self.channel}: {lost} messages were not handed out")
+        self._line.clear()
+        waiting, self._waiting = self._waiting, []
+        for _, told in waiting:
+            told(error)
+        self._wake()
+
+    def _ended(self) -> None:
+        if self._branches or not (self.closed or self.failed is not None):
+            return
+        self._cluster.remove(self)
+        ends, self._ends = self._ends, []
+        for call in ends:
+            call()
+        drained, self._drained = self._drained, []
+        for call in drained:
+            call()

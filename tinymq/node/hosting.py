@@ -1,0 +1,158 @@
+"""The channels of a broker, as operations see them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import TypeVar
+
+from twisted.internet.defer import Deferred
+
+from tinymq.broker.broker import Broker
+from tinymq.broker.channel.lease import Lost
+from tinymq.broker.channel.queue import Subscribers
+from tinymq.broker.channel.steering import UNDO_MS
+from tinymq.broker.hosted import Hosted
+from tinymq.errors import WireError
+from tinymq.node.channels import ChannelRow, SeekRow
+
+T = TypeVar("T")
+
+
+class Hosting:
+    """
+    Keeps the channels of a broker's partitions.
+
+    Args:
+        broker: The broker.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def counts(self, topic_id: bytes) -> Sequence[ChannelRow]:
+        """
+        Describe the channels of a topic on each partition that is here and open.
+
+        Args:
+            topic_id: The topic; none that is here is no error.
+        """
+        return [
+            _row(hosted, name, one)
+            for hosted in self._broker.channels.hosted_of(topic_id)
+            for name, one in hosted.queue.channels.items()
+        ]
+
+    def seek(
+        self, topic_id: bytes, channel: str, cursors: Mapping[int, int], *, dry_run: bool
+    ) -> Awaitable[Sequence[SeekRow]]:
+        """
+        Let a channel begin anew on some partitions.
+
+        Args:
+            topic_id: The topic.
+            channel: The channel.
+            cursors: Where, by partition.
+            dry_run: Only tell what would happen.
+
+        Returns:
+            A row for each, once it is as durable as the topic promises.
+        """
+        now = self._broker.channels.now()
+        rows: list[SeekRow] = []
+        touched: list[Hosted] = []
+        for hosted, one in self._places(topic_id, channel, cursors):
+            cursor, preview = cursors[hosted.index], one.steering.preview(cursors[hosted.index])
+            rows.append(
+                SeekRow(
+                    partition=hosted.index,
+                    cursor=one.channel.places.cursor,
+                    skipped=preview.skipped,
+                    revived=preview.revived,
+                    lost=preview.lost,
+                    undo_until_ms=now + UNDO_MS,
+                )
+            )
+            if not dry_run:
+                _tell(hosted, one, one.steering.seek(cursor, now))
+                touched.append(hosted)
+        return _when_safe(touched, rows)
+
+    def undo_seek(
+        self, topic_id: bytes, channel: str, partitions: Sequence[int], *, dry_run: bool
+    ) -> Awaitable[Sequence[int]]:
+        """
+        Take the last seek back.
+
+        Args:
+            topic_id: The topic.
+            channel: The channel.
+            partitions: Where.
+            dry_run: Only tell where there is one to take back.
+
+        Returns:
+            The partitions where there was one that was not too old.
+        """
+        now = self._broker.channels.now()
+        touched: list[Hosted] = []
+        found: list[int] = []
+        for hosted, one in self._places(topic_id, channel, partitions):
+            undo = one.channel.places.undo
+            if undo is None or undo.until <= now:
+                continue
+            found.append(hosted.index)
+            if not dry_run:
+                _tell(hosted, one, one.steering.undo(now) or [])
+                touched.append(hosted)
+        return _when_safe(touched, found)
+
+    def _places(
+        self, topic_id: bytes, channel: str, partitions: Mapping[int, int] | Sequence[int]
+    ) -> list[tuple[Hosted, Subscribers]]:
+        return [
+            (hosted, hosted.queue.channels[channel])
+            for hosted in self._broker.channels.hosted_of(topic_id)
+            if hosted.index in partitions and channel in hosted.queue.channels
+        ]
+
+
+def _row(hosted: Hosted, name: str, one: Subscribers) -> ChannelRow:
+    places, end = one.channel.places, hosted.partition.high_watermark
+    return ChannelRow(
+        channel=name,
+        partition=hosted.index,
+        counts=one.counts(end),
+        end=end,
+        consumers=len(one.consumers),
+        paused=places.paused,
+        undo_until_ms=None if places.undo is None else places.undo.until,
+    )
+
+
+def _tell(hosted: Hosted, one: Subscribers, lost: list[Lost]) -> None:
+    one.losing(lost)
+    hosted.losing(lost)
+    hosted.mark()
+
+
+def _when_safe(touched: list[Hosted], result: T) -> Deferred[T]:
+    """Return something when what was done is as safe as the topics promise."""
+    done: Deferred[T] = Deferred()
+    waiting, failed = len(touched), list[WireError]()
+
+    def safe(error: WireError | None) -> None:
+        nonlocal waiting
+        waiting -= 1
+        if error is not None:
+            failed.append(error)
+        if waiting > 0:
+            return
+        if failed:
+            done.errback(failed[0])
+        else:
+            done.callback(result)
+
+    if not touched:
+        done.callback(result)
+    for hosted in touched:
+        hosted.settled(safe)
+    return done
