@@ -24,6 +24,9 @@ UNREACHABLE: Final = 3
 #: What shells report for a process that Ctrl-C ended.
 INTERRUPTED: Final = 130
 
+#: What is said of a broker that is away, by the others or by what they told before.
+_AWAY: Final = (errors.NotLeader, errors.BrokerSilent, errors.MetaUnavailable)
+
 _START_HINT = "start one with `twistd -n tinymq`, or name another with --url"
 
 _HINTS: tuple[tuple[type[Exception], str], ...] = (
@@ -63,6 +66,8 @@ def status_of(error: Exception) -> int:
         return error.status
     if isinstance(error, (click.UsageError, errors.UsageError)):
         return USAGE
+    if isinstance(error, _AWAY):
+        return UNREACHABLE
     if isinstance(error, errors.ClientError) and not isinstance(error, errors.BufferFull):
         return UNREACHABLE
     return REFUSED
