@@ -315,7 +315,7 @@ def test_silence_is_not_taken_for_an_empty_topic(
     """What ends by itself fails when no broker of the wanted partitions answers."""
     result = run(*verb, "orders", "-p", "0")
     assert (result.exit_code, result.stdout) == (3, "")
-    assert result.stderr.endswith("error: it has no live leader\n")
+    assert "error: it has no live leader (hint: `tinymq topic info -p`" in result.stderr
 
 
 def test_the_end_of_patience(filled: MemoryBroker) -> None:

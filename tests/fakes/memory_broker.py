@@ -11,19 +11,19 @@ from attrs import Factory, define, frozen
 
 from tests.fakes.memory_cluster import MemoryCluster
 from tinymq.catalog import PUBLIC
+from tinymq.client.core.offsets import Survey
+from tinymq.client.core.starts import At
 from tinymq.errors import (
     ConnectionLost,
     DeadlineExceeded,
     LogTruncated,
-    NotLeader,
     NothingToUndo,
+    NotLeader,
     OffsetOutOfRange,
     TopicExists,
     UnknownTopic,
     UnknownTopicId,
 )
-from tinymq.client.core.offsets import Survey
-from tinymq.client.core.starts import At
 from tinymq.names import valid_name
 from tinymq.wire.records import Record
 

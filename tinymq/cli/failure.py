@@ -27,12 +27,17 @@ INTERRUPTED: Final = 130
 #: What is said of a broker that is away, by the others or by what they told before.
 _AWAY: Final = (errors.NotLeader, errors.BrokerSilent, errors.MetaUnavailable)
 
-_START_HINT = "start one with `twistd -n tinymq`, or name another with --url"
+_START_HINT: Final = (
+    "is it running? --url names another; `twistd -n tinymq` starts one, `tinymq up` several"
+)
+_NODES_HINT: Final = "`tinymq node ls` shows which brokers are there"
 
 _HINTS: tuple[tuple[type[Exception], str], ...] = (
-    (errors.UnreachableError, _START_HINT),
+    (errors.NoBroker, _START_HINT),
+    (errors.UnreachableError, _NODES_HINT),
     (errors.ConnectionLost, "is the broker still running? its log says why it closed"),
     (errors.DeadlineExceeded, "--timeout allows more time; `tinymq info` shows the broker's state"),
+    (errors.NotLeader, "`tinymq topic info -p` shows which broker holds it"),
     (errors.UnknownTopic, "`tinymq topic ls` lists the topics"),
     (errors.UnknownPartition, "`tinymq topic info -p` lists the partitions"),
     (errors.UnknownBroker, "`tinymq node ls` lists the brokers"),
@@ -73,6 +78,12 @@ def status_of(error: Exception) -> int:
     return REFUSED
 
 
+def of_partition(error: Exception) -> bool:
+    """Whether brokers were found, and only the one of some partition does not answer."""
+    away = isinstance(error, (errors.DeadlineExceeded, errors.UnreachableError))
+    return away and "partition " in str(error)  # `MetadataCache.place` names it so
+
+
 def hint_of(error: Exception) -> str:
     """Say what to do about an error; empty when there is no advice."""
     if isinstance(error, Failed):
@@ -80,6 +91,8 @@ def hint_of(error: Exception) -> str:
     if isinstance(error, click.UsageError):
         where = error.ctx.command_path if error.ctx else "tinymq"
         return f"{where} --help"
+    if of_partition(error):
+        return _NODES_HINT
     return next((hint for kind, hint in _HINTS if isinstance(error, kind)), "")
 
 

@@ -125,7 +125,7 @@ def _look(
         answers.append(found.offsets)
         silent |= found.faults
     for partition, error in sorted(silent.items()):
-        note(f"partition {partition} cannot be read now: {error}")
+        _tell_silent(partition, error)
     firsts, ends, found_at = answers[0], answers[1], answers[-1]
     return {
         partition: silent[partition]
@@ -133,6 +133,12 @@ def _look(
         else _Place(firsts[partition], ends[partition], found_at[partition])
         for partition in chosen
     }
+
+
+def _tell_silent(partition: int, error: Exception) -> None:
+    text = str(error)
+    named = f"partition {partition} of" in text
+    note(f"{'' if named else f'partition {partition} '}cannot be read now: {text}")
 
 
 def some_known(parts: Sequence[Part]) -> list[Part]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 from typing_extensions import override
 
+from tinymq.cli.failure import of_partition
 from tinymq.cli.output import note
 from tinymq.cli.values import DURATION
 from tinymq.cli.wrongport import explain
@@ -175,6 +176,8 @@ def remote(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(session, *args, **kwargs)
         except (DeadlineExceeded, UnreachableError) as error:
+            if of_partition(error):
+                raise
             raise session.explain(session.url) or error from error
 
     return verb

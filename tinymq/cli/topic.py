@@ -22,6 +22,7 @@ from tinymq.cli.output import (
 )
 from tinymq.cli.session import Session, remote
 from tinymq.cli.values import SETTING, START, Position, human_size, iso
+from tinymq.names import broker_called
 from tinymq.settings import shown
 
 #: Topics asked for at once.
@@ -46,7 +47,7 @@ def _messages(row: Row) -> int | None:
 def _tell_silent(found: Row) -> None:
     """Say which brokers did not answer, so that nobody takes a part for the whole."""
     for name in found.get("silent") or ():
-        note(f"broker {name} does not answer; what it holds is not counted")
+        note(f"{broker_called(name)} does not answer; what it holds is not counted")
 
 
 def _state(row: Row) -> str:
