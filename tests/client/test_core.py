@@ -385,7 +385,7 @@ def test_a_partition_without_a_leader_is_named() -> None:
         "no live broker leads partition 0 of topic t: the one that holds it is away"
     )
     assert str(second) == "broker-2 (2) is away: no live broker leads partition 1 of topic t"
-    assert [-1, 2] == [first.data["broker"], second.data["broker"]]
+    assert [first.data["broker"], second.data["broker"]] == [-1, 2]
 
 
 def test_cache_forgets_what_is_gone() -> None:
