@@ -107,6 +107,7 @@ def test_usage_errors_name_the_verb(run: Run) -> None:
     ("error", "status", "hint"),
     [
         (errors.NoBroker("no broker at x:1"), 3, "`twistd -n tinymq` starts one"),
+        (errors.NoBroker("x takes connections but hangs"), 3, "look at that process"),
         (errors.UnreachableError("no link"), 3, "`tinymq node ls`"),
         (errors.DeadlineExceeded("partition 1 of topic t: late"), 3, "`tinymq node ls`"),
         (errors.NotLeader("no live broker leads it"), 3, "`tinymq topic info -p`"),

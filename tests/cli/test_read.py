@@ -6,6 +6,7 @@ import json
 from typing import Any, cast
 
 import pytest
+from typing_extensions import override
 
 from tests.cli.conftest import Run
 from tests.fakes.memory_broker import MemoryBroker, MemoryClient, MemoryConsumer
@@ -329,6 +330,7 @@ def test_the_end_of_patience(filled: MemoryBroker) -> None:
     class Deaf(MemoryClient):
         """Nothing comes any more, and questions take all the time there is."""
 
+        @override
         def survey(self, topic: str, partitions: Any, time_ms: int, within_s: float) -> Survey:
             asked.append(within_s)
             now[0] += within_s
@@ -337,6 +339,7 @@ def test_the_end_of_patience(filled: MemoryBroker) -> None:
     class Silent(MemoryConsumer):
         """Reads nothing."""
 
+        @override
         def next_batch(self, timeout: float | None = None) -> None:
             """Wait in vain."""
             now[0] += timeout or 0

@@ -30,6 +30,7 @@ _AWAY: Final = (errors.NotLeader, errors.BrokerSilent, errors.MetaUnavailable)
 _START_HINT: Final = (
     "is it running? --url names another; `twistd -n tinymq` starts one, `tinymq up` several"
 )
+_HANGS_HINT: Final = "look at that process and its log; --url names another"
 _NODES_HINT: Final = "`tinymq node ls` shows which brokers are there"
 
 _HINTS: tuple[tuple[type[Exception], str], ...] = (
@@ -91,6 +92,8 @@ def hint_of(error: Exception) -> str:
     if isinstance(error, click.UsageError):
         where = error.ctx.command_path if error.ctx else "tinymq"
         return f"{where} --help"
+    if isinstance(error, errors.NoBroker) and "takes connections" in str(error):
+        return _HANGS_HINT
     if of_partition(error):
         return _NODES_HINT
     return next((hint for kind, hint in _HINTS if isinstance(error, kind)), "")

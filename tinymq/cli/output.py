@@ -234,6 +234,10 @@ def facts(pairs: Sequence[tuple[str, str]]) -> None:
         click.echo(line)
 
 
+def _counts_bytes(name: str) -> bool:
+    return name.endswith("bytes") or name.startswith(("memory", "disk_"))
+
+
 def flat(found: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """Name nested values with dots, and write them for people."""
     pairs: dict[str, str] = {}
@@ -242,8 +246,10 @@ def flat(found: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
             pairs |= flat(value, f"{prefix}{name}.")
         elif name.endswith("_ms") and isinstance(value, int) and value > 10**11:
             pairs[prefix + name.removesuffix("_ms")] = iso(value)
-        elif name.endswith("bytes") and isinstance(value, int):
+        elif isinstance(value, int) and _counts_bytes(name):
             pairs[prefix + name] = human_size(value)
+        elif isinstance(value, float):
+            pairs[prefix + name] = f"{value:.1f}"
         elif isinstance(value, (list, tuple)):
             pairs[prefix + name] = ", ".join(str(item) for item in value)
         else:
