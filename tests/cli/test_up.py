@@ -296,6 +296,26 @@ def test_real_processes(tmp_path: Path) -> None:
     assert machine.ready(member, process.pid + 1) is False
 
 
+def read_without_meta(facts: dict[str, Any]) -> bytes:
+    """Read topic t to its end while the MetaServer stands still; give its lines in order."""
+    os.kill(facts["meta_pid"], signal.SIGSTOP)
+    try:
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "tinymq", "--url", facts["brokers"][1]["url"]),
+                *("consume", "t", "--exit"),
+            ],
+            cwd=Path(up.__file__).parents[2],
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.kill(facts["meta_pid"], signal.SIGCONT)
+    assert (done.returncode, done.stderr) == (0, b"")
+    return b"".join(sorted(done.stdout.splitlines(keepends=True)))
+
+
 @pytest.mark.process
 def test_a_cluster(tmp_path: Path) -> None:
     """Two brokers and their MetaServer start, survive a kill, and stop in order."""
@@ -326,10 +346,13 @@ def test_a_cluster(tmp_path: Path) -> None:
                 for partition in range(2):
                     producer.send("t", b"x", partition=partition)
                 os.kill(facts["brokers"][0]["pid"], signal.SIGKILL)
-                assert "broker-1 ended with signal 9" in process.stderr.readline()
+                ended = process.stderr.readline()
+                assert "broker-1 ended with signal 9" in ended
+                assert "broker-1.log" in ended
                 assert process.stderr.readline() == "broker-1 is ready again\n"
                 places = [producer.send("t", b"y", partition=each) for each in range(2)]
                 assert [place.offset for place in places] == [1, 1]
+            assert read_without_meta(facts) == b"x\nx\ny\ny\n"
             process.send_signal(signal.SIGINT)
             assert process.wait(60) == 0
             assert process.stderr.read() == "stopping\n"

@@ -6,7 +6,7 @@ How a verb ends badly: one line on stderr and an exit status.
     0  done
     1  refused, or failed
     2  the command line is wrong
-    3  no broker answered
+    3  no broker answered, or the one that is needed is away
 """
 
 from __future__ import annotations
