@@ -110,7 +110,7 @@ def test_usage_errors_name_the_verb(run: Run) -> None:
         (errors.NoBroker("x takes connections but hangs"), 3, "look at that process"),
         (errors.UnreachableError("no link"), 3, "`tinymq node ls`"),
         (errors.DeadlineExceeded("partition 1 of topic t: late"), 3, "`tinymq node ls`"),
-        (errors.NotLeader("no live broker leads it"), 3, "`tinymq topic info -p`"),
+        (errors.NotLeader("no live broker leads it"), 3, "`tinymq node ls`"),
         (errors.BrokerSilent("b does not answer"), 3, ""),
         (errors.MetaUnavailable("it does not answer"), 3, ""),
         (errors.ConnectionLost("it went away"), 3, "is the broker still running?"),

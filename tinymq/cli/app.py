@@ -43,7 +43,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "Show or change which log lines the broker writes.",
     ),
     "bench": ("tinymq.cli.bench:bench", "Measure publishing and reading."),
-    "log": ("tinymq.cli.log:log", "Look into a data folder while no broker runs."),
+    "log": ("tinymq.cli.log:log", "Look into a data folder; needs no broker."),
     "verify-crash": (
         "tinymq.cli.crash:verify_crash",
         "Kill a broker again and again and prove that nothing is lost.",

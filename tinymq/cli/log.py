@@ -73,7 +73,7 @@ REPAIR_COLUMNS: Final = (
 
 @click.group(cls=Group)
 def log() -> None:
-    """Look into a data folder while no broker runs."""
+    """Look into a data folder; needs no broker."""
 
 
 _folder = click.argument(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import frozen
 
 from tinymq import errors
-from tinymq.cli.failure import Failed
+from tinymq.cli.failure import UNREACHABLE, Failed
 from tinymq.cli.output import note
 from tinymq.cli.render import Placed
 from tinymq.cli.session import Session
@@ -167,6 +167,7 @@ def all_known(parts: Sequence[Part]) -> list[Part]:
         raise Failed(
             f"the end of partition {', '.join(silent)} is not known",
             "-p reads the others; without --exit the broker is waited for",
+            UNREACHABLE,
         )
     return list(parts)
 
