@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 
+from tinymq.errors import TinyMQError
 from tinymq.sync import Client
 
 
@@ -35,4 +36,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except TinyMQError as error:
+        sys.exit(f"error: {error}")

@@ -13,8 +13,10 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.internet.task import react
+from twisted.python.failure import Failure
 
 from tinymq.client import Client
+from tinymq.errors import TinyMQError
 
 
 async def run(reactor: Any, url: str | None) -> None:
@@ -41,7 +43,14 @@ async def run(reactor: Any, url: str | None) -> None:
 
 def main(reactor: Any, url: str | None = None) -> Deferred[None]:
     """Run on Twisted's reactor."""
-    return Deferred.fromCoroutine(run(reactor, url))
+    return Deferred.fromCoroutine(run(reactor, url)).addErrback(give_up)
+
+
+def give_up(failure: Failure) -> Failure:
+    """End with one line when no broker is there."""
+    if isinstance(failure.value, TinyMQError):
+        sys.exit(f"error: {failure.value}")
+    return failure
 
 
 if __name__ == "__main__":

@@ -144,4 +144,7 @@ def main(host: str = "127.0.0.1", port: str = "7800", topic: str = "raw-example"
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    try:
+        main(*sys.argv[1:])
+    except OSError as error:
+        sys.exit(f"error: no broker answers: {error}")

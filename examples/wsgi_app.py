@@ -104,6 +104,8 @@ def request(shop: Shop, body: bytes) -> dict[str, Any]:
     """Do one request, as a server would pass it on."""
     environ = {"CONTENT_LENGTH": str(len(body)), "wsgi.input": BytesIO(body)}
     answer: dict[str, Any] = json.loads(b"".join(shop(environ, lambda status, headers: None)))
+    if "error" in answer:
+        sys.exit(f"error: {answer['error']}")
     return answer
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tinymq.errors import InvalidName
-from tinymq.names import RULE, valid_host, valid_name
+from tinymq.names import RULE, broker_called, valid_host, valid_name
 
 ALPHABET = "abcXYZ019._-"
 
@@ -115,3 +115,9 @@ def test_hosts(host: str) -> None:
 def test_no_hosts(host: str) -> None:
     """What would break the URL that is made of it is no host."""
     assert not valid_host(host)
+
+
+@pytest.mark.parametrize(("name", "called"), [("far", "broker far"), ("Broker-2", "Broker-2")])
+def test_what_a_broker_is_called(name: str, called: str) -> None:
+    """The word broker is said once, whether or not the name begins with it."""
+    assert broker_called(name) == called

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from twisted.internet.address import IPv4Address, UNIXAddress
-from twisted.logger import LogLevel
+from twisted.logger import LogLevel, formatEvent
 from typing_extensions import override
 
 from tests.fakes.broker import (
@@ -228,6 +228,8 @@ class TestForeign:
         assert connection.frames() == []
         (event,) = logged.events
         assert event["log_level"] == LogLevel.info
+        asked = "asked for a web page" in formatEvent(event)
+        assert asked is data.startswith(b"GET")
 
     @pytest.mark.parametrize("length", [0xFFFF_FFFF, 0x8000_0000, DEFAULT_LIMITS.body + 1])
     def test_length(self, connection: Connection, length: int) -> None:

@@ -340,6 +340,7 @@ class TestRefusals:
             )
         assert str(port) in line
         assert "--listen" in line
+        assert "LISTEN=" in line
         folder = DataFolder.open(str(tmp_path / "data"))
         assert folder.clean  # nothing was opened, so that the next start has nothing to recover
         folder.close()

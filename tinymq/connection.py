@@ -95,6 +95,13 @@ class Shared(Shape):
         """A connection ended."""
 
 
+def _stranger(data: bytes) -> str:
+    """Say what came instead of frames; `tinymq` itself asks so who is there, after a silence."""
+    if data.startswith((b"GET ", b"POST ", b"HEAD ")):
+        return "asked for a web page, which is not to be had at this port"
+    return "does not speak tinymq"
+
+
 def unsent(transport: Any) -> int:
     """
     Say how many bytes a transport keeps because its peer does not read.
@@ -220,7 +227,7 @@ class Connection(Protocol):
             self._note_unfinished(complete=complete)
             self.shared.broker.committer.write_staged()
         except BadMagic:
-            self._log.info("{peer} does not speak tinymq; closed", peer=self.peer)
+            self._log.info("{peer} {sent}; closed", peer=self.peer, sent=_stranger(data))
             self._close()
         except ProtocolError as error:
             self._refuse(0, error)

@@ -26,6 +26,16 @@ _HOST: Final = re.compile(r"[0-9A-Fa-f:.]+|[^\s:/\[\]@?#,%]+")
 _MOST_HOST: Final = 255
 
 
+def broker_called(name: str) -> str:
+    """
+    Call a broker by its name, so that people see that it is one.
+
+    Args:
+        name: Its name; many begin with the word already.
+    """
+    return name if name.lower().startswith("broker") else f"broker {name}"
+
+
 def valid_name(name: object) -> str:
     """
     Return the name if it keeps the rule.

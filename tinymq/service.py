@@ -129,7 +129,8 @@ class BrokerService(Service):
         except CannotListenError as error:
             self._give_up(
                 f"cannot listen on {error.interface or '*'}:{error.port}: {error.socketError}; "
-                "stop what listens there, or choose another port with --listen or --http"
+                "stop what listens there, or choose another port with --listen or --http "
+                "(LISTEN= and HTTP= of `make run`)"
             )
         except OSError as error:
             self._give_up(f"the data folder cannot be used: {error}")

@@ -106,7 +106,13 @@ def test_usage_errors_name_the_verb(run: Run) -> None:
 @pytest.mark.parametrize(
     ("error", "status", "hint"),
     [
-        (errors.UnreachableError("no broker at x:1"), 3, "start one with `twistd -n tinymq`"),
+        (errors.NoBroker("no broker at x:1"), 3, "`twistd -n tinymq` starts one"),
+        (errors.NoBroker("x takes connections but hangs"), 3, "look at that process"),
+        (errors.UnreachableError("no link"), 3, "`tinymq node ls`"),
+        (errors.DeadlineExceeded("partition 1 of topic t: late"), 3, "`tinymq node ls`"),
+        (errors.NotLeader("no live broker leads it"), 3, "`tinymq node ls`"),
+        (errors.BrokerSilent("b does not answer"), 3, ""),
+        (errors.MetaUnavailable("it does not answer"), 3, ""),
         (errors.ConnectionLost("it went away"), 3, "is the broker still running?"),
         (errors.DeadlineExceeded("10 s passed"), 3, "--timeout allows more time"),
         (errors.StorageFull("the disk is full"), 1, "`tinymq topic purge`"),

@@ -65,7 +65,7 @@ def test_silent_brokers_are_named(broker: MemoryBroker, run: Run) -> None:
     broker.cluster.silent = ["broker-3"]
     result = run("clients", "ls", "-o", "json")
     assert json.loads(result.stdout)["silent"] == ["broker-3"]
-    assert result.stderr == "broker broker-3 did not answer; its clients are not listed\n"
+    assert result.stderr == "broker-3 did not answer; its clients are not listed\n"
 
 
 @pytest.mark.parametrize("form", ["table", "wide", "json", "ndjson", "csv", "name"])

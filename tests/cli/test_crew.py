@@ -50,12 +50,14 @@ class World:
         at: What happens when it is so late, by seconds.
         slow: Members that do not become ready.
         ending: Members that end at once, with this status.
+        silence: Members that do not answer since then.
     """
 
     events: list[str] = field(factory=list)
     at: dict[float, Callable[[], None]] = field(factory=dict)
     slow: set[str] = field(factory=set)
     ending: dict[str, int] = field(factory=dict)
+    silence: dict[str, float] = field(factory=dict)
     processes: dict[str, FakeProcess] = field(factory=dict)
     time: float = 0.0
     asked: int = 0
@@ -72,6 +74,10 @@ class World:
     def ready(self, member: Member, pid: int) -> bool:
         """Whether the latest process of this name is asked for, and quick."""
         return member.name not in self.slow and self.processes[member.name].pid == pid
+
+    def silent(self, member: Member) -> float:
+        """Tell since when it was told to be silent."""
+        return self.time - self.silence.get(member.name, self.time)
 
     def last_words(self, member: Member) -> str:
         """Say something."""
@@ -183,7 +189,7 @@ def test_one_that_dies_is_started_again(world: World, crew: Crew) -> None:
     world.at |= {2.0: die, 10.0: world.ask}
     crew.watch()
     assert world.events == [
-        "broker-1 ended with signal 9; it is started again in 1 s",
+        "broker-1 ended with signal 9; it is started again in 1 s; its log is log/broker-1",
         "start broker-1",
         "broker-1 is ready again",
     ]
@@ -216,7 +222,8 @@ def test_a_steady_process_is_forgiven(world: World, crew: Crew) -> None:
     world.at |= {1.0: die, 5.0: die, 10.0 + 2 * STEADY_S: die, 200.0: world.ask}
     crew.watch()
     told = [event for event in world.events if "is started again" in event]
-    assert [event.split(" again in ")[1] for event in told] == ["1 s", "2 s", "1 s"]
+    delays = [event.split(" again in ")[1].split(";")[0] for event in told]
+    assert delays == ["1 s", "2 s", "1 s"]
 
 
 def test_one_that_does_not_stop_is_killed(world: World, crew: Crew) -> None:
@@ -253,3 +260,19 @@ def test_a_stop_between_death_and_start(world: World, crew: Crew) -> None:
     assert crew.stop() is True
     assert world.events.count("start broker-1") == 1
     assert "stop broker-1" not in world.events
+
+
+def test_one_that_hangs(world: World, crew: Crew) -> None:
+    """Who runs and does not answer is told of once, with where to look, and when it is over."""
+    world.at[2.0] = lambda: world.silence.update({"broker-2": 2.0})
+    world.at[40.0] = world.silence.clear
+    world.at[50.0] = world.ask
+    crew.begin()
+    world.events.clear()
+    crew.watch()
+    hung, over = world.events
+    assert hung == (
+        "broker-2 does not answer for 10 s, though its process 3 runs: "
+        "it is stopped, or hangs; its log is log/broker-2"
+    )
+    assert over == "broker-2 answers again"

@@ -84,3 +84,14 @@ def test_nested_facts() -> None:
         "listen": "a, b",
         "none": "none",
     }
+
+
+def test_figures_of_a_broker() -> None:
+    """Bytes have a unit, whatever they count; a lag has one decimal."""
+    told = flat({"memory": 61665280, "disk_free": 80247013376, "reactor_lag_ms": 39.92545, "id": 7})
+    assert told == {
+        "memory": "58.8 MiB",
+        "disk_free": "74.7 GiB",
+        "reactor_lag_ms": "39.9",
+        "id": "7",
+    }

@@ -182,7 +182,8 @@ def test_nobody_answers(broker: BrokerProcess) -> None:
         assert result.returncode == 3
         assert result.stderr.decode() == (
             f"error: no broker answers at {url} "
-            "(hint: start one with `twistd -n tinymq`, or name another with --url)\n"
+            "(hint: is it running? --url names another; "
+            "`twistd -n tinymq` starts one, `tinymq up` several)\n"
         )
 
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, cast
 
 import pytest
+from attrs import Factory, frozen
 from click.testing import _NamedTextIOWrapper
 
 from tests.cli.conftest import Run
-from tests.fakes.memory_broker import MemoryBroker
-from tinymq.cli.failure import Failed
+from tests.fakes.memory_broker import MemoryBroker, MemoryClient, MemoryProducer
+from tinymq.cli.failure import Failed, status_of
 from tinymq.cli.lines import CHUNK, gather, lines, whole
-from tinymq.errors import StorageFull
+from tinymq.cli.pub import Publisher
+from tinymq.errors import DeadlineExceeded, NotLeader, StorageFull, TinyMQError
+from tinymq.sync import Failed as FailedRecord
+from tinymq.sync import PartlySent, ProducerConfig, Sent
 
 
 def values(broker: MemoryBroker, topic: str, partition: int = 0) -> list[bytes | None]:
@@ -178,3 +183,80 @@ def test_a_terminal_as_stdin(
 def no_progress(title: str, total: float | None) -> Iterator[Callable[[float, str], None]]:
     """Show nothing."""
     yield lambda amount, text: None
+
+
+@frozen
+class Broken:
+    """A producer that fails from the second call on."""
+
+    error: BaseException
+    calls: list[int] = Factory(list)
+
+    def send_batch(self, topic: str, values: list[bytes], **more: Any) -> Sent:
+        """Send the first time."""
+        self.calls.append(len(values))
+        if len(self.calls) > 1:
+            raise self.error
+        return Sent(len(values), [(0, 0, len(values))])
+
+
+def broken(error: BaseException) -> Publisher:
+    """Make a publisher that has two lines behind it."""
+    publisher = Publisher(cast("Any", Broken(error)), "t")
+    publisher.publish([b"a", b"b"], None)
+    return publisher
+
+
+@pytest.mark.parametrize("wrap", [False, True])
+@pytest.mark.parametrize(
+    ("why", "status"), [(DeadlineExceeded("late"), 3), (NotLeader("away"), 3), (StorageFull(""), 1)]
+)
+def test_where_to_go_on(why: TinyMQError, status: int, *, wrap: bool) -> None:
+    """A failure tells how many lines are acknowledged, and has the status of its cause."""
+    values = [b"c", b"d", b"e", b"f"]
+    missing = [FailedRecord("t", b"d", why), FailedRecord("t", b"e", why)]
+    error = PartlySent(Sent(2, [(0, 2, 1), (1, 0, 1)]), missing) if wrap else why
+    with pytest.raises(Failed) as raised:
+        broken(error).publish(values, None)
+    done = "3 are acknowledged, and 1 of the 3 behind them" if wrap else "2 are acknowledged"
+    assert str(raised.value) == f"lines 1 to {done}; the others may be stored or not: {why}"
+    assert raised.value.hint == f"go on with line {4 if wrap else 3}"
+    assert status_of(raised.value) == status
+
+
+def test_ctrl_c_tells_how_far_it_came(capsys: pytest.CaptureFixture[str]) -> None:
+    """Who breaks off learns how many lines are acknowledged."""
+    with pytest.raises(KeyboardInterrupt):
+        broken(KeyboardInterrupt()).publish([b"c"], None)
+    assert capsys.readouterr().err == "lines 1 to 2 are acknowledged\n"
+
+
+def test_no_line_at_all(broker: MemoryBroker, run: Run) -> None:
+    """When the first lines fail already, that is said, and the error is as for a value."""
+    broker.failure = NotLeader("no live broker leads it")
+    lines, value = run("pub", "audit", "-l", stdin=b"1\n"), run("pub", "audit", "x")
+    assert (lines.exit_code, value.exit_code) == (3, 3)
+    assert lines.stderr == f"no line is acknowledged\n{value.stderr}"
+
+
+@pytest.mark.parametrize(
+    ("options", "patience"), [(["-l"], 60), (["-l", "--timeout", "3s"], 3), ([], 10)]
+)
+def test_patience(
+    broker: MemoryBroker,
+    monkeypatch: pytest.MonkeyPatch,
+    run: Run,
+    options: list[str],
+    patience: int,
+) -> None:
+    """Lines wait longer for a broker than a value, unless --timeout says how long."""
+    seen: list[float] = []
+    make = MemoryClient.producer
+
+    def producer(client: MemoryClient, config: ProducerConfig) -> MemoryProducer:
+        seen.append(config.deadline_s)
+        return make(client, config)
+
+    monkeypatch.setattr(MemoryClient, "producer", producer)
+    assert run("pub", "audit", *options, stdin=b"1\n").exit_code == 0
+    assert seen == [patience]

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from typing import Any, cast
 
 import pytest
+from typing_extensions import override
 
 from tests.cli.conftest import Run
-from tests.fakes.memory_broker import MemoryBroker
+from tests.fakes.memory_broker import MemoryBroker, MemoryClient, MemoryConsumer
 from tinymq.cli import read
+from tinymq.cli.reading import Part, until_end
 from tinymq.cli.render import compile_format
-from tinymq.errors import ConnectionLost, CorruptBatch
+from tinymq.cli.session import Session
+from tinymq.client.core.offsets import Survey
+from tinymq.errors import ConnectionLost, CorruptBatch, DeadlineExceeded
 
 FIRST = "2025-06-15T15:06:41.000Z"
 
@@ -260,9 +265,9 @@ def half(filled: MemoryBroker) -> MemoryBroker:
 def test_a_part_is_not_taken_for_the_whole(half: MemoryBroker, run: Run) -> None:
     """Reading to the end is refused while an end is not known; the others can be read."""
     result = run("consume", "orders", "-e")
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (3, "")
     assert result.stderr == (
-        "partition 0 cannot be read now: far does not answer\n"
+        "partition 0 cannot be read now: it has no live leader\n"
         "error: the end of partition 0 is not known "
         "(hint: -p reads the others; without --exit the broker is waited for)\n"
     )
@@ -275,7 +280,7 @@ def test_a_look_shows_what_there_is(half: MemoryBroker, run: Run) -> None:
     for verb in (["peek", "orders"], ["tail", "orders", "--no-follow"]):
         result = run(*verb, "-f", r"%v\n")
         assert result.stdout == "order 1\norder 3\norder 5\n"
-        assert result.stderr == "partition 0 cannot be read now: far does not answer\n"
+        assert result.stderr == "partition 0 cannot be read now: it has no live leader\n"
 
 
 @pytest.mark.parametrize(
@@ -295,3 +300,53 @@ def test_a_tail_goes_on_behind_the_end(half: MemoryBroker, run: Run) -> None:
     """What is new in a partition that was silent is shown, and nothing that is old."""
     half.idle += [lambda: None, lambda: void(half.append("orders", b"new", partition=0))]
     assert run("tail", "orders", "-n", "1", "-f", r"%v\n").stdout == "order 5\nnew\n"
+
+
+def test_readers_need_no_metaserver(filled: MemoryBroker, run: Run) -> None:
+    """Reading asks the brokers alone: no administrative operation is carried out."""
+    for verb in (["consume", "-e"], ["peek"], ["tail", "--no-follow"], ["consume"]):
+        assert run(*verb, "audit", "-f", "%v").stdout == "0123456789"
+    assert filled.calls == []
+
+
+@pytest.mark.parametrize("verb", [["consume", "-e"], ["peek"], ["tail", "--no-follow"]])
+def test_silence_is_not_taken_for_an_empty_topic(
+    half: MemoryBroker, run: Run, verb: list[str]
+) -> None:
+    """What ends by itself fails when no broker of the wanted partitions answers."""
+    result = run(*verb, "orders", "-p", "0")
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert "error: it has no live leader (hint: `tinymq node ls`" in result.stderr
+
+
+def test_the_end_of_patience(filled: MemoryBroker) -> None:
+    """A broker that falls silent while it is read ends the reading within the time-out."""
+    session = Session(lambda url, timeout: cast("Any", MemoryClient(filled)))
+    session.given = 4.0
+    now = [0.0]
+    session.clock = lambda: now[0]
+    asked: list[float] = []
+
+    class Deaf(MemoryClient):
+        """Nothing comes any more, and questions take all the time there is."""
+
+        @override
+        def survey(self, topic: str, partitions: Any, time_ms: int, within_s: float) -> Survey:
+            asked.append(within_s)
+            now[0] += within_s
+            return Survey({}, {0: DeadlineExceeded("no answer")})
+
+    class Silent(MemoryConsumer):
+        """Reads nothing."""
+
+        @override
+        def next_batch(self, timeout: float | None = None) -> None:
+            """Wait in vain."""
+            now[0] += timeout or 0
+
+    session._client = cast("Any", Deaf(filled))
+    stream = until_end(session, cast("Any", Silent(filled)), "audit", [Part(0, 0, 10)])
+    with pytest.raises(DeadlineExceeded):
+        list(stream)
+    assert len(asked) == 1
+    assert now[0] == pytest.approx(4.0)

@@ -135,7 +135,7 @@ def test_info(broker: MemoryBroker, run: Run) -> None:
     assert text.splitlines()[0] == "name        orders"
     assert text.splitlines()[-1].split() == [
         "1", "0", "1", "1", "1", "B",
-        "2025-06-15T15:06:41.000Z", "2025-06-15T15:06:41.000Z", "online",
+        "2025-06-15T15:06:41.000Z", "2025-06-15T15:06:41.000Z", "online", "memory",
     ]  # fmt: skip
     document = json.loads(run("topic", "info", "orders", "-o", "json").output)
     assert document["partitions"][1]["end"] == 1
@@ -150,7 +150,7 @@ def test_silent_brokers(broker: MemoryBroker, run: Run) -> None:
     broker.topics["orders"].silent = {0}
     result = run("topic", "info", "orders", "-p")
     lines = result.stdout.splitlines()
-    assert lines[-2].split() == [*"0------", "offline:", "far", "does", "not", "answer"]
+    assert lines[-2].split() == [*"0------", "offline:", "far", "does", "not", "answer", "far"]
     assert lines[-1].split()[:4] == ["1", "0", "1", "1"]
     assert result.stderr == "broker far does not answer; what it holds is not counted\n"
     document = json.loads(run("topic", "info", "orders", "-o", "json").stdout)

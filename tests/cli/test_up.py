@@ -21,6 +21,7 @@ from tinymq.cli.crew import Crew, Member
 from tinymq.cli.failure import Failed
 from tinymq.cli.layout import (
     Address,
+    BrokerPlace,
     Layout,
     Wanted,
     any_free,
@@ -132,6 +133,19 @@ def test_busy_ports_that_must_be_these(tmp_path: Path, busy: Address) -> None:
         lay_out(tmp_path, Wanted(1, listen, "none"), {"brokers": {"broker-1": busy.port}})
 
 
+def test_the_url_names_every_process(tmp_path: Path) -> None:
+    """The MetaServer stands first, brokers behind it; the file of the folder has it as well."""
+    layout = Layout(
+        tmp_path,
+        Address("0.0.0.0", 7800),
+        None,
+        (BrokerPlace("broker-1", Address("0.0.0.0", 7811)), BrokerPlace("b", Address("::1", 2))),
+    )
+    assert layout.url == "tinymq://127.0.0.1:7800,127.0.0.1:7811,[::1]:2"
+    remember(layout, {})
+    assert json.loads((tmp_path / "up.json").read_bytes())["url"] == layout.url
+
+
 def test_a_broken_memory(tmp_path: Path) -> None:
     """What cannot be understood of an earlier run is said, with what to do."""
     file = tmp_path / "up.json"
@@ -196,15 +210,17 @@ def test_what_is_said_when_it_is_up(
     assert up.run(crew_of(layout, world), layout, lambda: world.asked, form) == 0
     said = capsys.readouterr()
     assert said.err == "stopping\n"
+    url = f"tinymq://{layout.listen},{layout.brokers[0].address}"
     if form == "json":
         document = json.loads(said.out)
-        assert document["url"] == f"tinymq://{layout.listen}"
+        assert document["url"] == url
         assert document["brokers"][0]["name"] == "broker-1"
         assert (document["meta_pid"], document["brokers"][0]["pid"]) == (1, 2)
     else:
         assert "tinymq is up: a MetaServer and 1 broker\n" in said.out
         assert f"  dashboard  http://{layout.http}\n" in said.out
-        assert f"try: tinymq --url tinymq://{layout.listen} pub greetings hello" in said.out
+        assert f"  clients    {url}\n" in said.out
+        assert f"try: tinymq --url {url} pub greetings hello" in said.out
 
 
 def test_a_process_that_had_to_be_killed(tmp_path: Path) -> None:
@@ -280,6 +296,26 @@ def test_real_processes(tmp_path: Path) -> None:
     assert machine.ready(member, process.pid + 1) is False
 
 
+def read_without_meta(facts: dict[str, Any]) -> bytes:
+    """Read topic t to its end while the MetaServer stands still; give its lines in order."""
+    os.kill(facts["meta_pid"], signal.SIGSTOP)
+    try:
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "tinymq", "--url", facts["brokers"][1]["url"]),
+                *("consume", "t", "--exit"),
+            ],
+            cwd=Path(up.__file__).parents[2],
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.kill(facts["meta_pid"], signal.SIGCONT)
+    assert (done.returncode, done.stderr) == (0, b"")
+    return b"".join(sorted(done.stdout.splitlines(keepends=True)))
+
+
 @pytest.mark.process
 def test_a_cluster(tmp_path: Path) -> None:
     """Two brokers and their MetaServer start, survive a kill, and stop in order."""
@@ -310,10 +346,13 @@ def test_a_cluster(tmp_path: Path) -> None:
                 for partition in range(2):
                     producer.send("t", b"x", partition=partition)
                 os.kill(facts["brokers"][0]["pid"], signal.SIGKILL)
-                assert "broker-1 ended with signal 9" in process.stderr.readline()
+                ended = process.stderr.readline()
+                assert "broker-1 ended with signal 9" in ended
+                assert "broker-1.log" in ended
                 assert process.stderr.readline() == "broker-1 is ready again\n"
                 places = [producer.send("t", b"y", partition=each) for each in range(2)]
                 assert [place.offset for place in places] == [1, 1]
+            assert read_without_meta(facts) == b"x\nx\ny\ny\n"
             process.send_signal(signal.SIGINT)
             assert process.wait(60) == 0
             assert process.stderr.read() == "stopping\n"

@@ -13,6 +13,7 @@ from tinymq.cli.values import (
     iso,
     parse_position,
     parse_time,
+    with_unit,
 )
 from tinymq.settings import parse_duration, parse_size
 
@@ -108,3 +109,22 @@ def test_shown_values() -> None:
     ]
     spans = [human_span(n) for n in (-1, 0, 59.6, 61, 3600, 90_000, 8 * 86_400)]
     assert spans == ["0s", "0s", "1m0s", "1m1s", "1h0m", "1d1h", "8d0h"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("retention.ms", "604800000", "604800000 (7d)"),
+        ("undo.ms", "600000", "600000 (10m)"),
+        ("undo.ms", "1500", "1500 (1.5s)"),
+        ("retention.ms", "90061000", "90061000 (1d1h)"),
+        ("sync.interval.ms", "200", "200"),
+        ("retention.ms", "none", "none"),
+        ("segment.bytes", "134217728", "134217728 (128.0 MiB)"),
+        ("retention.bytes", "5", "5"),
+        ("min.in.sync", "20000", "20000"),
+    ],
+)
+def test_settings_with_their_unit(name: str, text: str, told: str) -> None:
+    """A large number is written once more so that people can read it, and stays exact."""
+    assert with_unit(name, text) == told

@@ -163,7 +163,7 @@ def test_heartbeats() -> None:
     talk.connection.tick(30.0)
     assert talk.connection.data_to_send()
 
-    with pytest.raises(ConnectionLost, match="silent for 45 s"):
+    with pytest.raises(ConnectionLost, match="the other side was silent for 45 s"):
         talk.connection.tick(45.0)
 
 
@@ -255,7 +255,9 @@ def test_an_http_port_is_recognized() -> None:
     talk = Talk(greet=False)
     with pytest.raises(BadMagic, match="this is an HTTP port; clients connect to 7800"):
         talk.connection.receive(b"HTTP/1.1 400 Bad Request", talk.now)
-    with pytest.raises(ConnectionLost, match="is this an HTTP port"):
+    with pytest.raises(
+        ConnectionLost, match="its process hangs, or it is something else, such as an HTTP"
+    ):
         talk.connection.tick(talk.now + 60)
 
 
@@ -265,7 +267,7 @@ def test_refused_hello() -> None:
     with pytest.raises(UnsupportedVersion):
         talk.hear(b"".join(encode_frame(0xFF, 1, error_meta(UnsupportedVersion()))))
     talk = Talk(greet=False)
-    with pytest.raises(ConnectionLost, match="HELLO"):
+    with pytest.raises(ConnectionLost, match="takes connections but does not answer"):
         talk.connection.tick(5.0)
 
 

@@ -127,6 +127,12 @@ def test_backoff() -> None:
     assert backoff.delay(1, 1.0) == 0.5
 
 
+def test_the_url_of_the_dashboard() -> None:
+    """Who gives the dashboard's URL is told which one is meant."""
+    with pytest.raises(ConfigError, match="HTTP is the dashboard's, brokers have port 7800"):
+        parse_url("http://127.0.0.1:7801")
+
+
 # --- links ---------------------------------------------------------------------
 
 
@@ -362,6 +368,24 @@ def test_cache_prefers_the_newer() -> None:
     assert known is not None
     assert [known, 2, True] == [found["t"], known.partitions, cache.lagging]
     assert [cache.brokers, cache.names, len(cache)] == [{}, ["t"], 1]
+
+
+def test_a_partition_without_a_leader_is_named() -> None:
+    """Topic and partition are named in any case, and the broker if it was known before."""
+    cache = MetadataCache()
+    row: TopicRow = ("t", b"1" * 16, [-1, 2], {}, None)
+    cache.apply(MetadataReply(revision=1, brokers=[(2, "h", 1, "broker-2")], topics=[row]))
+    first = cache.leaderless("t", 0)
+    cache.apply(
+        MetadataReply(revision=2, brokers=[], topics=[("t", b"1" * 16, [-1, -1], {}, None)])
+    )
+    second = cache.leaderless("t", 1)
+
+    assert str(first) == (
+        "no live broker leads partition 0 of topic t: the one that holds it is away"
+    )
+    assert str(second) == "broker-2 (2) is away: no live broker leads partition 1 of topic t"
+    assert [first.data["broker"], second.data["broker"]] == [-1, 2]
 
 
 def test_cache_forgets_what_is_gone() -> None:

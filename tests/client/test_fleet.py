@@ -506,6 +506,31 @@ def test_end_offsets_of_a_dead_broker() -> None:
     assert found[1:] == [({0: 0, 1: 0, 2: 0}, None)]
 
 
+@pytest.mark.parametrize("noticed", [True, False])
+def test_offsets_of_the_brokers_that_answer(noticed: bool) -> None:
+    """A silent broker does not keep back the others; one known to be away is not waited for."""
+    fleet = Fleet()
+    fleet.make("t", 1, 2, 3)
+    ends: list[Any] = []
+    cluster = fleet.cluster()
+    fleet.kill(2, noticed=noticed)
+    begun = fleet.net.now
+    search = OffsetSearch(
+        cluster, begun + 10, lambda _, error: ends.append((error, fleet.net.now)), partial=True
+    )
+    search.start("t", None, LATEST, begun)
+    fleet.net.pump()
+    fleet.net.advance(11)
+    ((error, at),) = ends
+    assert search.found == {0: 0, 2: 0}
+    assert list(search.faults) == [1]
+    assert "partition 1 of topic t" in str(search.faults[1])
+    if noticed:
+        assert (error, at) == (None, begun)
+    else:
+        assert isinstance(error, (NotLeader, UnreachableError))
+
+
 # --- metadata ------------------------------------------------------------------
 
 

@@ -189,3 +189,34 @@ def test_the_standard_library_over_a_killed_broker() -> None:
     lines = example("stdlib_stream.py", "--kill-broker", *FILES).splitlines()
     assert "and restarted" in lines[0]
     assert lines[-1] == "received: every file is byte for byte the same"
+
+
+@pytest.mark.parametrize(
+    "name", ["quickstart_blocking.py", "quickstart_twisted.py", "wsgi_app.py", "asgi_app.py"]
+)
+def test_one_line_when_it_cannot_work(name: str) -> None:
+    """Where there is no broker to be had, an example ends with one line, no traceback."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / name), "http://127.0.0.1:7801"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        check=False,
+    )
+    (line,) = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (1, "")
+    assert line.startswith("error: a broker URL starts with tinymq://")
+
+
+def test_a_raw_client_without_a_broker() -> None:
+    """The client without a library says in one line that nobody listens."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "raw_client.py"), "127.0.0.1", "1"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    (line,) = done.stderr.splitlines()
+    assert (done.returncode, line.startswith("error: no broker answers: ")) == (1, True)

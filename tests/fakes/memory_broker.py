@@ -12,11 +12,14 @@ from attrs import Factory, define, frozen
 from tests.fakes.memory_channels import MemoryChannels
 from tests.fakes.memory_cluster import MemoryCluster
 from tinymq.catalog import PUBLIC
+from tinymq.client.core.offsets import Survey
+from tinymq.client.core.starts import At
 from tinymq.errors import (
     ConnectionLost,
     DeadlineExceeded,
     LogTruncated,
     NothingToUndo,
+    NotLeader,
     OffsetOutOfRange,
     TopicExists,
     UnknownTopic,
@@ -407,6 +410,13 @@ class MemoryBatch:
         return len(self.records)
 
 
+@frozen
+class MemoryInfo:
+    """What METADATA tells of a topic."""
+
+    partitions: int
+
+
 class MemoryClient:
     """The blocking client of a `MemoryBroker`."""
 
@@ -422,6 +432,31 @@ class MemoryClient:
     def consumer(self, config: Any = None) -> MemoryConsumer:
         """Make a consumer."""
         return MemoryConsumer(self.broker)
+
+    def metadata(self, topics: Sequence[str]) -> dict[str, MemoryInfo]:
+        """Describe topics."""
+        self.broker.check()
+        return {name: MemoryInfo(len(self.broker.find(name).partitions)) for name in topics}
+
+    def survey(
+        self, topic: str, partitions: Sequence[int], time_ms: int, within_s: float
+    ) -> Survey:
+        """Ask for offsets; partitions of a silent broker are named."""
+        self.broker.check()
+        found = self.broker.find(topic)
+        start = At(time_ms) if time_ms >= 0 else time_ms
+        return Survey(
+            {
+                number: _resolve(found.partitions[number], start)
+                for number in partitions
+                if number not in found.silent
+            },
+            {
+                number: NotLeader("it has no live leader")
+                for number in partitions
+                if number in found.silent
+            },
+        )
 
     def close(self) -> None:
         """Remember that it was closed."""

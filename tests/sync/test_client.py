@@ -29,6 +29,7 @@ from tinymq.errors import (
     ValueTooLarge,
 )
 from tinymq.sync import (
+    EARLIEST,
     LATEST,
     Account,
     Client,
@@ -38,6 +39,7 @@ from tinymq.sync import (
     Producer,
     ProducerConfig,
     Sent,
+    Survey,
 )
 from tinymq.sync.network import SocketNetwork
 from tinymq.wire.header import MessageType
@@ -193,6 +195,21 @@ def test_consumer_moves(server: Server, client: Client) -> None:
     consumer.unassign("t")
     with pytest.raises(UsageError, match="assign"):
         consumer.next_batch()
+
+
+def test_a_survey(server: Server, client: Client) -> None:
+    """Offsets by time come from the brokers that answer; the others are named in time."""
+    client.producer().send_batch("t", [b"a", b"b"])
+    found = client.survey("t", [0], LATEST)
+    assert (found.offsets, found.faults) == ({0: 2}, {})
+    assert client.survey("t", [0], EARLIEST, 1).offsets == {0: 0}
+    assert client.survey("t", [], LATEST) == Survey({}, {})
+    with pytest.raises(UnknownTopic):
+        client.survey("nix", [0], LATEST)
+    with server.lock:
+        server.puppet.deaf = {int(MessageType.OFFSETS)}
+    silent = client.survey("t", [0], LATEST, 0.05)
+    assert isinstance(silent.faults[0], DeadlineExceeded)
 
 
 def test_consumer_errors(server: Server, client: Client) -> None:

@@ -159,7 +159,8 @@ def root(context: click.Context) -> None:
     """
     Publish to, read from and look after a tinymq broker.
 
-    Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no broker answered.
+    Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no broker answered
+    or the one that is needed is away.
     """
     session = context.ensure_object(Session)
     context.call_on_close(session.close)

@@ -25,6 +25,7 @@ from tinymq.cli.output import (
 )
 from tinymq.cli.session import Session, remote
 from tinymq.cli.values import human_size, human_span, iso, now_ms
+from tinymq.names import broker_called
 
 #: Clients asked for at once.
 PAGE: Final = 500
@@ -118,7 +119,7 @@ def list_clients(
     }
     show(Listing(shown, COLUMNS, document, "place"), output, columns)
     for name in silent:
-        note(f"broker {name} did not answer; its clients are not listed")
+        note(f"{broker_called(name)} did not answer; its clients are not listed")
 
 
 def _slow_first(row: Row) -> tuple[float, str, int]:

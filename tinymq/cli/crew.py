@@ -17,7 +17,7 @@ from tinymq.cli.failure import Failed
 
 #: Seconds between two looks at the processes.
 GLANCE_S: Final = 0.1
-#: Seconds after which a start that goes on is told of, again and again.
+#: Seconds after which a start that goes on is told of, again and again; or a silence.
 PATIENCE_S: Final = 10.0
 #: Seconds before a process that died is started again: first, and at most.
 FIRST_DELAY_S: Final = 1.0
@@ -39,6 +39,7 @@ class Member:
         data: Its data folder.
         log: The file that has its log.
         after: Whether it starts only when those before it in its stage are ready.
+        address: Host and port where it answers, if that is known.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Member:
     data: Path
     log: Path
     after: bool = False
+    address: tuple[str, int] | None = None
 
 
 class Running(Protocol):
@@ -74,6 +76,9 @@ class Means(Protocol):
     def ready(self, member: Member, pid: int) -> bool:
         """Whether the process of this number takes connections."""
 
+    def silent(self, member: Member) -> float:
+        """Tell for how many seconds it owes an answer; never waits for one."""
+
     def last_words(self, member: Member) -> str:
         """Give the end of what it printed."""
 
@@ -97,6 +102,7 @@ class _Berth:
     since: float = 0.0
     told: float = 0.0
     failures: int = 0
+    hangs: bool = False
     due: float = 0.0
 
     @property
@@ -157,7 +163,7 @@ class Crew:
 
     def _start(self, berth: _Berth) -> None:
         berth.process = self._means.start(berth.member)
-        berth.ready = False
+        berth.ready = berth.hangs = False
         berth.since = berth.told = self._means.now()
 
     def _gather(self, stage: Sequence[_Berth]) -> bool:
@@ -212,6 +218,7 @@ class Crew:
             return
         status = self._look(berth)
         if status is None:
+            self._listen(berth)
             return
         if berth.ready and now - berth.since >= STEADY_S:
             berth.failures = 0
@@ -222,8 +229,23 @@ class Crew:
         berth.due = now + delay
         self._means.tell(
             f"{berth.member.name} ended with {_status(status)}; "
-            f"it is started again in {delay:.0f} s{words}"
+            f"it is started again in {delay:.0f} s; its log is {berth.member.log}{words}"
         )
+
+    def _listen(self, berth: _Berth) -> None:
+        """Say when a process hangs, and when it goes on; it is left as it is."""
+        if not berth.ready:
+            return
+        silent = self._means.silent(berth.member)
+        if berth.hangs and not silent:
+            berth.hangs = False
+            self._means.tell(f"{berth.member.name} answers again")
+        elif not berth.hangs and silent >= PATIENCE_S:
+            berth.hangs = True
+            self._means.tell(
+                f"{berth.member.name} does not answer for {silent:.0f} s, though its process "
+                f"{berth.pid} runs: it is stopped, or hangs; its log is {berth.member.log}"
+            )
 
     # --- stop -----------------------------------------------------------------
 

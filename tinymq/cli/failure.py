@@ -6,7 +6,7 @@ How a verb ends badly: one line on stderr and an exit status.
     0  done
     1  refused, or failed
     2  the command line is wrong
-    3  no broker answered
+    3  no broker answered, or the one that is needed is away
 """
 
 from __future__ import annotations
@@ -24,10 +24,18 @@ UNREACHABLE: Final = 3
 #: What shells report for a process that Ctrl-C ended.
 INTERRUPTED: Final = 130
 
-_START_HINT = "start one with `twistd -n tinymq`, or name another with --url"
+#: What is said of a broker that is away, by the others or by what they told before.
+_AWAY: Final = (errors.NotLeader, errors.BrokerSilent, errors.MetaUnavailable)
+
+_START_HINT: Final = (
+    "is it running? --url names another; `twistd -n tinymq` starts one, `tinymq up` several"
+)
+_HANGS_HINT: Final = "look at that process and its log; --url names another"
+_NODES_HINT: Final = "`tinymq node ls` shows which brokers are there"
 
 _HINTS: tuple[tuple[type[Exception], str], ...] = (
-    (errors.UnreachableError, _START_HINT),
+    (errors.NoBroker, _START_HINT),
+    (errors.UnreachableError, _NODES_HINT),
     (errors.ConnectionLost, "is the broker still running? its log says why it closed"),
     (errors.DeadlineExceeded, "--timeout allows more time; `tinymq node ls` shows who is silent"),
     (errors.UnknownTopic, "`tinymq topic ls` lists the topics"),
@@ -66,9 +74,17 @@ def status_of(error: Exception) -> int:
         return error.status
     if isinstance(error, (click.UsageError, errors.UsageError)):
         return USAGE
+    if isinstance(error, _AWAY):
+        return UNREACHABLE
     if isinstance(error, errors.ClientError) and not isinstance(error, errors.BufferFull):
         return UNREACHABLE
     return REFUSED
+
+
+def of_partition(error: Exception) -> bool:
+    """Whether brokers were found, and only the one of some partition does not answer."""
+    away = isinstance(error, (errors.DeadlineExceeded, errors.UnreachableError))
+    return away and "partition " in str(error)  # `MetadataCache.place` names it so
 
 
 def hint_of(error: Exception) -> str:
@@ -78,6 +94,10 @@ def hint_of(error: Exception) -> str:
     if isinstance(error, click.UsageError):
         where = error.ctx.command_path if error.ctx else "tinymq"
         return f"{where} --help"
+    if isinstance(error, errors.NoBroker) and "takes connections" in str(error):
+        return _HANGS_HINT
+    if of_partition(error):
+        return _NODES_HINT
     return next((hint for kind, hint in _HINTS if isinstance(error, kind)), "")
 
 

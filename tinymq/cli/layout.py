@@ -58,6 +58,11 @@ class Address:
         return cls(host, int(port))
 
     @property
+    def pair(self) -> tuple[str, int]:
+        """Host and port, as sockets want it."""
+        return self.host, self.port
+
+    @property
     def six(self) -> bool:
         """Whether it is one of IPv6."""
         try:
@@ -117,6 +122,12 @@ class Layout:
     listen: Address
     http: Address | None
     brokers: tuple[BrokerPlace, ...]
+
+    @property
+    def url(self) -> str:
+        """The URL with all addresses: clients go on while some of them do not answer."""
+        places = [self.listen, *(broker.address for broker in self.brokers)]
+        return "tinymq://" + ",".join(str(place.reached) for place in places)
 
 
 @frozen
@@ -198,6 +209,7 @@ def remember(layout: Layout, before: Mapping[str, Any]) -> None:
     zones = dict(before.get("zones", {}))
     zones |= {broker.name: broker.zone for broker in layout.brokers}
     content = {
+        "url": layout.url,  # for people and scripts; the next run makes it anew
         "count": len(layout.brokers),
         "listen": str(layout.listen),
         "http": str(layout.http or "none"),

@@ -17,6 +17,7 @@ import click
 from attrs import frozen
 
 from tinymq.cli.values import human_size, iso
+from tinymq.names import broker_called
 from tinymq.settings import shown
 
 FORMATS: Final = ("table", "wide", "json", "ndjson", "csv", "name")
@@ -235,6 +236,10 @@ def facts(pairs: Sequence[tuple[str, str]]) -> None:
         click.echo(line)
 
 
+def _counts_bytes(name: str) -> bool:
+    return name.endswith("bytes") or name.startswith(("memory", "disk_"))
+
+
 def flat(found: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """Name nested values with dots, and write them for people."""
     pairs: dict[str, str] = {}
@@ -243,8 +248,10 @@ def flat(found: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
             pairs |= flat(value, f"{prefix}{name}.")
         elif name.endswith("_ms") and isinstance(value, int) and value > 10**11:
             pairs[prefix + name.removesuffix("_ms")] = iso(value)
-        elif name.endswith("bytes") and isinstance(value, int):
+        elif isinstance(value, int) and _counts_bytes(name):
             pairs[prefix + name] = human_size(value)
+        elif isinstance(value, float):
+            pairs[prefix + name] = f"{value:.1f}"
         elif isinstance(value, (list, tuple)):
             pairs[prefix + name] = ", ".join(str(item) for item in value)
         else:
@@ -260,7 +267,7 @@ def note(text: str) -> None:
 def tell_silent(found: Row) -> None:
     """Say which brokers did not answer, so that nobody takes a part for the whole."""
     for name in found.get("silent") or ():
-        note(f"broker {name} does not answer; what it holds is not counted")
+        note(f"{broker_called(name)} does not answer; what it holds is not counted")
 
 
 def counted(number: int, noun: str) -> str:

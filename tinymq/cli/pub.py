@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from attrs import define, field
 
+from tinymq.cli.failure import Failed, status_of
 from tinymq.cli.lines import gather, lines, stdin_source, whole
 from tinymq.cli.output import note, write_json
 from tinymq.cli.progress import progress
 from tinymq.cli.session import Session, remote
 from tinymq.cli.values import HEADER, SIZE, human_size
+from tinymq.errors import TinyMQError
 from tinymq.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Most lines that one call publishes.
 BATCH: Final = 10_000
+#: Seconds that lines wait for a broker when nothing else is said: it may be starting again.
+LINES_S: Final = 60.0
 
 
 @define
@@ -82,14 +86,40 @@ class Publisher:
         """Send many, and wait until all are acknowledged."""
         if keys is None and self.key is not None:
             keys = [self.key] * len(values)
-        sent = self.producer.send_batch(
-            self.topic,
-            list(values),
-            keys=None if keys is None else list(keys),
-            headers=[self.headers] * len(values) if self.headers else None,
-            partition=self.partition,
-        )
+        try:
+            sent = self.producer.send_batch(
+                self.topic,
+                list(values),
+                keys=None if keys is None else list(keys),
+                headers=[self.headers] * len(values) if self.headers else None,
+                partition=self.partition,
+            )
+        except (TinyMQError, KeyboardInterrupt) as error:
+            raise self._broken(values, error) from None
         self.published.add(values, sent.positions, volatile=sent.volatile)
+
+    def _broken(self, values: Sequence[bytes], error: BaseException) -> BaseException:
+        """Say how far it came, so that one can go on from there."""
+        from tinymq.sync import PartlySent  # noqa: PLC0415 - not needed for --help
+
+        done, more = self.published.count, ""
+        if isinstance(error, PartlySent):
+            # Equal lines cannot be told apart: then an earlier one is taken for missing.
+            missing = {failed.value for failed in error.failed}
+            first = next(place for place, each in enumerate(values) if each in missing)
+            done += first
+            if error.sent.count > first:
+                more = f", and {error.sent.count - first} of the {len(values) - first} behind them"
+            error = error.failed[0].error
+        told = f"lines 1 to {done} are acknowledged" if done else "no line is acknowledged"
+        if not isinstance(error, Exception) or not (done or more):
+            note(told)
+            return error
+        return Failed(
+            f"{told}{more}; the others may be stored or not: {error}",
+            f"go on with line {done + 1}",
+            status_of(error),
+        )
 
     def publish_one(self, value: bytes) -> None:
         """Send one, and wait until it is acknowledged."""
@@ -131,7 +161,9 @@ def pub(session: Session, topic: str, value: str | None, **options: Any) -> None
     Publish stdin, its lines, or a value.
 
     Without VALUE all of stdin is one message, with -l each line is one. Lines
-    are sent as they come. Returns when everything is acknowledged.
+    are sent as they come, and wait up to 60 s for a broker unless --timeout says
+    otherwise. Returns when everything is acknowledged; otherwise says how many
+    lines are.
     """
     if value is not None and options["by_line"]:
         raise click.UsageError("give VALUE or -l, not both")
@@ -153,7 +185,7 @@ def _publish(session: Session, topic: str, value: str | None, options: dict[str,
         acks=options["acks"],
         codec=options["codec"],
         create_topics=not options["no_create"],
-        deadline_s=session.timeout,
+        deadline_s=(session.given or LINES_S) if options["by_line"] else session.timeout,
     )
     producer = session.client.producer(config)
     publisher = Publisher(

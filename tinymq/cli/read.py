@@ -12,7 +12,17 @@ from attrs import frozen
 
 from tinymq.cli.endless import until_interrupted
 from tinymq.cli.output import json_text, on_terminal, with_times
-from tinymq.cli.reading import Part, Wanted, all_known, follow, parts_of, some, until_end
+from tinymq.cli.reading import (
+    Part,
+    Wanted,
+    all_known,
+    bounded,
+    follow,
+    parts_of,
+    some,
+    some_known,
+    until_end,
+)
 from tinymq.cli.render import (
     FORMAT_HELP,
     Form,
@@ -166,11 +176,11 @@ class _Amount:
 
 
 def _copy(session: Session, topic: str, parts: list[Part], sink: Sink, amount: _Amount) -> None:
-    consumer = session.client.consumer()
+    consumer = bounded(session) if amount.stop else session.client.consumer()
     written = 0
     try:
         stream = (
-            until_end(consumer, topic, all_known(parts))
+            until_end(session, consumer, topic, all_known(parts))
             if amount.stop
             else follow(consumer, topic, parts)
         )
@@ -201,7 +211,8 @@ def peek(session: Session, place: str, count: int, **options: Any) -> None:
     position = position or EARLIEST
     sink = _sink(preview_line, options)
     parts = parts_of(session, Wanted(topic, options["partitions"] or partitions, position))
-    sink.write(some(session, topic, parts, count, newest=position.kind == "last"))
+    newest = position.kind == "last"
+    sink.write(some(session, topic, some_known(parts), count, newest=newest))
 
 
 @click.command()
@@ -230,6 +241,8 @@ def tail(
         _copy(session, topic, parts, sink, _Amount(stop=no_follow))
         return
     parts = parts_of(session, Wanted(topic, partitions, Position("last", count)))
+    if no_follow:
+        some_known(parts)
     if count:
         sink.write(some(session, topic, parts, count, newest=True))
     if not no_follow:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 from typing_extensions import override
 
+from tinymq.cli.failure import of_partition
 from tinymq.cli.output import note
 from tinymq.cli.values import DURATION
 from tinymq.cli.wrongport import explain
@@ -73,9 +74,9 @@ class Session:
 
     Attributes:
         url: Where the broker is.
-        timeout: Seconds that a request may take.
-
+        given: Seconds that a request may take, if somebody said so.
         sleep: Waits so many seconds.
+        clock: Tells seconds that never go back.
 
     Args:
         connect: Makes a client; tests give a fake.
@@ -92,9 +93,15 @@ class Session:
         self.sleep = sleep
         self.explain = explain
         self.url = os.environ.get("TINYMQ_URL") or DEFAULT_URL
-        self.timeout = DEFAULT_TIMEOUT
+        self.clock = time.monotonic
+        self.given: float | None = None
         self._connect = connect
         self._client: Client | None = None
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that a request may take."""
+        return DEFAULT_TIMEOUT if self.given is None else self.given
 
     @property
     def client(self) -> Client:
@@ -111,7 +118,7 @@ class Session:
             url: Where its broker is, if that is another one.
         """
         session = Session(self._connect, self.sleep, self.explain)
-        session.url, session.timeout = url or self.url, self.timeout
+        session.url, session.given = url or self.url, self.given
         return session
 
     def operate(self, name: str, /, **arguments: Any) -> dict[str, Any]:
@@ -144,7 +151,7 @@ def remote_options(function: _Function) -> _Function:
             type=DURATION,
             metavar="TIME",
             expose_value=False,
-            callback=_keep("timeout"),
+            callback=_keep("given"),
             help="How long a request may take, such as 30s or 2m.  [default: 10s]",
         ),
         click.option(
@@ -169,6 +176,8 @@ def remote(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(session, *args, **kwargs)
         except (DeadlineExceeded, UnreachableError) as error:
+            if of_partition(error):
+                raise
             raise session.explain(session.url) or error from error
 
     return verb

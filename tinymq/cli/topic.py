@@ -23,7 +23,7 @@ from tinymq.cli.output import (
     written,
 )
 from tinymq.cli.session import Session, remote
-from tinymq.cli.values import SETTING, START, Position, human_size, iso
+from tinymq.cli.values import SETTING, START, Position, human_size, iso, with_unit
 
 #: Topics asked for at once.
 PAGE: Final = 500
@@ -69,7 +69,7 @@ PARTITION_COLUMNS: Final = (
     Column("OLDEST", key("oldest_ms"), iso),
     Column("NEWEST", key("newest_ms"), iso),
     Column("STATE", _state),
-    Column("LEADER", key("leader"), wide=True),
+    Column("LEADER", key("leader")),
 )
 
 PLAN_COLUMNS: Final = (
@@ -199,7 +199,7 @@ def _facts(found: Row) -> list[tuple[str, str]]:
         ("bytes", human_size(found.get("bytes", 0))),
     ]
     settings = sorted(found.get("config", {}).items())
-    return pairs + [(name, written(value)) for name, value in settings]
+    return pairs + [(name, with_unit(name, written(value))) for name, value in settings]
 
 
 @topic.command("edit")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from tinymq.cli.crew import Crew, Member, Running
 from tinymq.cli.failure import Failed
@@ -31,6 +31,7 @@ from tinymq.cli.layout import (
     resting,
 )
 from tinymq.cli.output import note, write_json
+from tinymq.cli.pulse import Pulse
 from tinymq.cli.values import Parsed
 
 #: Most brokers of one machine.
@@ -166,8 +167,11 @@ def stages(layout: Layout, extra: Extra) -> list[list[Member]]:
         f"--http={layout.http.endpoint if layout.http else 'none'}",
     ]
     return [
-        [_member(layout, "meta", meta, extra)],
-        [_member(layout, each.name, _broker(layout, each), extra) for each in layout.brokers],
+        [_member(layout, "meta", layout.listen, meta, extra)],
+        [
+            _member(layout, each.name, each.address, _broker(layout, each), extra)
+            for each in layout.brokers
+        ],
     ]
 
 
@@ -182,7 +186,9 @@ def _broker(layout: Layout, place: BrokerPlace) -> list[str]:
     ]
 
 
-def _member(layout: Layout, name: str, arguments: list[str], extra: Extra) -> Member:
+def _member(
+    layout: Layout, name: str, address: Address, arguments: list[str], extra: Extra
+) -> Member:
     from tinymq.verify.process import TWISTD  # noqa: PLC0415 - not needed for --help
 
     data, log = layout.folder / name, layout.folder / "log" / f"{name}.log"
@@ -196,11 +202,12 @@ def _member(layout: Layout, name: str, arguments: list[str], extra: Extra) -> Me
         *(["--insecure"] if extra.insecure else []),
     )
     # New brokers come one after the other, so that broker-3 gets the number 3.
-    return Member(name, command, data, log, after=not (data / "broker.id").exists())
+    after = not (data / "broker.id").exists()
+    return Member(name, command, data, log, after, address.reached.pair)
 
 
 def _welcome(crew: Crew, layout: Layout, output: str) -> None:
-    url = f"tinymq://{layout.listen.reached}"
+    url = layout.url
     dashboard = f"http://{layout.http.reached}" if layout.http else None
     if output == "json":
         brokers = [
@@ -285,11 +292,15 @@ def signals() -> Iterator[Any]:
 class Machine:
     """Real processes and a real clock; see `tinymq.cli.crew.Means`."""
 
+    _pulses: dict[str, Pulse] = field(factory=dict)
+
     def start(self, member: Member) -> Running:
         """Start a process, and do not wait."""
         member.log.parent.mkdir(parents=True, exist_ok=True)
         with suppress(OSError):
             (member.data / "broker.json").unlink()
+        with suppress(KeyError):
+            self._pulses.pop(member.name).close()
         with _errors(member).open("wb") as errors:
             return subprocess.Popen(  # noqa: S603 - our own command
                 member.command,
@@ -309,6 +320,13 @@ class Machine:
         except (OSError, ValueError):
             return False
         return isinstance(found, dict) and found.get("pid") == pid
+
+    def silent(self, member: Member) -> float:
+        """Tell for how many seconds a process owes an answer."""
+        if member.address is None:
+            return 0.0
+        pulse = self._pulses.setdefault(member.name, Pulse(member.address))
+        return pulse.silent(self.now())
 
     def last_words(self, member: Member) -> str:
         """Give the last line that a process wrote to stderr, else to its log."""

@@ -84,6 +84,26 @@ def human_span(seconds: float) -> str:
     return "".join(parts[:2])
 
 
+def with_unit(name: str, text: str) -> str:
+    """
+    Write a setting's number once more for people, if it is a large one.
+
+    Args:
+        name: The setting; its end says what it counts.
+        text: The number, or whatever else it is set to.
+    """
+    if not text.isdecimal():
+        return text
+    number, told = int(text), ""
+    if name.endswith(".ms") and number >= 1000:
+        seconds = number / 1000
+        told = human_span(seconds) if number % 1000 == 0 else f"{seconds:.1f}s"
+        told = re.sub(r"(?<=[dhm])0[hms]$", "", told)
+    elif name.endswith(".bytes") and number >= 1024:
+        told = human_size(number)
+    return f"{text} ({told})" if told else text
+
+
 @frozen
 class Position:
     """

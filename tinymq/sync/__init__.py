@@ -13,6 +13,7 @@ from tinymq.client.core.address import DEFAULT_URL
 from tinymq.client.core.config import Backoff, ClientConfig, ConsumerConfig, ProducerConfig
 from tinymq.client.core.delivered import ConsumerBatch
 from tinymq.client.core.metadata import TopicInfo
+from tinymq.client.core.offsets import Survey
 from tinymq.client.core.results import Account, Failed, PartlySent, Position, Sent
 from tinymq.client.core.starts import EARLIEST, LATEST, At, Mark
 from tinymq.sync.client import Admin, Client
@@ -39,5 +40,6 @@ __all__ = [
     "Producer",
     "ProducerConfig",
     "Sent",
+    "Survey",
     "TopicInfo",
 ]

@@ -16,6 +16,7 @@ from tinymq.client.core.admin import AdminCalls, operate
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import ClientConfig, ConsumerConfig, ProducerConfig
 from tinymq.client.core.metadata import TopicInfo
+from tinymq.client.core.offsets import OffsetSearch, Survey
 from tinymq.client.core.results import Result
 from tinymq.errors import ClosedError, DeadlineExceeded, TinyMQError
 from tinymq.sync.consumer import Consumer
@@ -166,6 +167,50 @@ class Client:
         if errors:
             raise errors[0]
         return found
+
+    def survey(
+        self,
+        topic: str,
+        partitions: Iterable[int],
+        time_ms: int,
+        within_s: float | None = None,
+    ) -> Survey:
+        """
+        Ask for offsets, of the partitions whose brokers answer; silent ones are named.
+
+        It needs the brokers alone, no MetaServer.
+
+        Args:
+            topic: Name of the topic.
+            partitions: Which.
+            time_ms: `EARLIEST`, `LATEST`, or milliseconds since the epoch.
+            within_s: Seconds after which who has not answered is silent;
+                `ClientConfig.deadline_s` if not given. A partition without a live
+                leader is not waited for.
+
+        Raises:
+            UnknownTopic: Or another error of the topic as a whole.
+        """
+        wanted = list(partitions)
+        ended: list[TinyMQError | None] = []
+        with self._loop.lock:
+            self._check()
+            now = self._loop.now()
+            deadline = now + (self.config.deadline_s if within_s is None else within_s)
+            search = OffsetSearch(
+                self._cluster, deadline, lambda _, error: ended.append(error), partial=True
+            )
+            search.start(topic, wanted, time_ms, now)
+            self._loop.run(lambda: ended, deadline + 1)
+        late = (ended and ended[0]) or DeadlineExceeded("no answer within the deadline")
+        if wanted and not search.found and not search.faults:
+            raise late
+        faults = {
+            number: search.faults.get(number, late)
+            for number in wanted
+            if number not in search.found
+        }
+        return Survey(dict(search.found), faults)
 
     def close(self) -> None:
         """Close producers, which flush, consumers and links."""

@@ -48,7 +48,9 @@ def parse_url(url: str) -> list[Address]:
         ConfigError: It is not such a URL.
     """
     if not url.startswith(_SCHEME):
-        raise ConfigError(f"a broker URL starts with {_SCHEME}, not {url!r}")
+        web = url.startswith(("http://", "https://"))
+        why = f"; HTTP is the dashboard's, brokers have port {DEFAULT_PORT} by default"
+        raise ConfigError(f"a broker URL starts with {_SCHEME}, not {url!r}{why if web else ''}")
     return [_place(part, url) for part in url.removeprefix(_SCHEME).rstrip("/").split(",")]
 
 

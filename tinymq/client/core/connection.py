@@ -250,7 +250,7 @@ class Connection:
         """
         if self.hello is not None:
             if now - self._received >= _SILENT_INTERVALS * self._heartbeat:
-                raise ConnectionLost(f"the broker was silent for {now - self._received:.0f} s")
+                raise ConnectionLost(f"the other side was silent for {now - self._received:.0f} s")
             if now >= self._next_ping:
                 self._pinged = now
                 self._encode({}, MessageType.PING, (), inf, _ignore)
@@ -373,15 +373,19 @@ class Connection:
         self._earliest = min((one.deadline for one in self._pending.values()), default=inf)
         if self.hello is None and ended:
             raise ConnectionLost(
-                "the broker did not answer HELLO in time; is this an HTTP port? "
-                f"Clients connect to {DEFAULT_PORT}"
+                "it takes connections but does not answer: its process hangs, or it is "
+                f"something else, such as an HTTP port (brokers have {DEFAULT_PORT})"
             )
         if ended and now - self._received >= UNHEARD_S:
             self.unheard = True
         for request in ended:
-            name = MessageType(request.type).name
-            error = DeadlineExceeded(f"no answer to {name} within its deadline")
+            error = DeadlineExceeded(f"no answer came in time{_asked(request.type)}")
             request.done(None, b"", error, now)
+
+
+def _asked(kind: int) -> str:
+    """Name a request; OPERATE says nothing to those who typed something else."""
+    return "" if kind == MessageType.OPERATE else f" to {MessageType(kind).name}"
 
 
 def _read(frame: Frame, kind: int) -> tuple[Any, Bytes, TinyMQError | None]:

@@ -8,6 +8,7 @@ from attrs import frozen
 
 from tinymq.client.core.address import Address
 from tinymq.errors import ClientError, NotLeader, TinyMQError
+from tinymq.names import broker_called
 from tinymq.wire.messages import MetadataReply, error_from_meta
 
 
@@ -98,7 +99,7 @@ class MetadataCache:
             broker: Its number.
         """
         name = self._broker_names.get(broker)
-        return f"broker {broker}" if not name else f"broker {name} ({broker})"
+        return f"broker {broker}" if not name else f"{broker_called(name)} ({broker})"
 
     def place(self, topic: str, partition: int) -> str:
         """
@@ -120,12 +121,13 @@ class MetadataCache:
             topic: Name of the topic.
             partition: Number of the partition.
         """
-        return NotLeader(
-            f"the broker is away: {self.place(topic, partition)} has no live leader",
-            topic=topic,
-            partition=partition,
-            broker=self._last_leader(topic, partition),
-        )
+        broker = self._last_leader(topic, partition)
+        where = f"partition {partition} of topic {topic}"
+        if broker >= 0:
+            text = f"{self.describe(broker)} is away: no live broker leads {where}"
+        else:  # METADATA does not tell who led it before this client came
+            text = f"no live broker leads {where}: the one that holds it is away"
+        return NotLeader(text, topic=topic, partition=partition, broker=broker)
 
     def unreachable(self, topic: str, partition: int, error: ClientError) -> ClientError:
         """

@@ -6,15 +6,17 @@ from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from typing import Any
 
+from attrs import frozen
+
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.lookups import may_repeat
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.errors import (
+    ClientError,
     ClosedError,
     TinyMQError,
     UnknownPartition,
     UnknownTopicId,
-    UnreachableError,
 )
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import Offsets, error_from_meta
@@ -25,6 +27,20 @@ Known = Callable[[dict[int, int] | None, TinyMQError | None], None]
 _MOVED = (UnknownTopicId, UnknownPartition)
 
 
+@frozen
+class Survey:
+    """
+    What was found of a topic of which some brokers may be silent.
+
+    Attributes:
+        offsets: By partition.
+        faults: Why the others are not known, by partition.
+    """
+
+    offsets: dict[int, int]
+    faults: dict[int, TinyMQError]
+
+
 class OffsetSearch:
     """
     One question to all leaders of a topic, repeated where that may help.
@@ -33,20 +49,28 @@ class OffsetSearch:
         cluster: The brokers.
         deadline: When to give up.
         done: Told once.
+        partial: Whether one partition may fail while the others go on; one without
+            a live leader is not waited for then.
 
     Attributes:
+        found: The offset of each partition whose leader answered.
+        faults: Why the others are not known.
         wake_at: When `tick` has something to do.
     """
 
-    def __init__(self, cluster: Cluster, deadline: float, done: Known) -> None:
+    def __init__(
+        self, cluster: Cluster, deadline: float, done: Known, *, partial: bool = False
+    ) -> None:
+        self.found: dict[int, int] = {}
+        self.faults: dict[int, TinyMQError] = {}
         self.wake_at = inf
+        self._partial = partial
         self._cluster = cluster
         self._deadline = deadline
         self._done: Known | None = done
         self._topic = ""
         self._query = 0
         self._left: set[int] | None = None
-        self._found: dict[int, int] = {}
         self._open = 0
         self._attempt = 0
         self._id: bytes | None = None
@@ -126,13 +150,13 @@ class OffsetSearch:
         numbers = [number for number, _ in queries]
 
         def told(reply: Any, _payload: Bytes, error: TinyMQError | None, now: float) -> None:
-            if isinstance(error, UnreachableError):
+            if isinstance(error, ClientError):
                 error = metadata.unreachable(info.name, numbers[0], error)
             rows = [] if error is not None else reply.results
             faults: dict[int, TinyMQError | None] = dict.fromkeys(numbers, error)
             for partition, offset, _epoch, _time, fault in rows:
                 faults[partition] = None if fault is None else error_from_meta(fault)
-                self._found[partition] = offset
+                self.found[partition] = offset
             self._answered(info, faults, now)
 
         if leader == -1:
@@ -150,11 +174,16 @@ class OffsetSearch:
         for number, fault in faults.items():
             if fault is None:
                 self._left.discard(number)
+                self.faults.pop(number, None)
                 continue
-            self._found.pop(number, None)
-            self._why = fault
+            self.found.pop(number, None)
+            self.faults[number] = self._why = fault
             lags = isinstance(fault, _MOVED) and number < info.partitions
-            if not (lags or may_repeat(fault)):
+            away = self._partial and info.leaders[number : number + 1] == (-1,)
+            if away or not (lags or may_repeat(fault)):
+                if self._partial:
+                    self._left.discard(number)
+                    continue
                 self._end(fault)
                 return
         if self._open:
@@ -174,4 +203,4 @@ class OffsetSearch:
         self.wake_at = inf
         self._cluster.remove(self)
         if done is not None:
-            done(None if error is not None else self._found, error)
+            done(None if error is not None else self.found, error)
