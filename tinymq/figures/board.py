@@ -24,7 +24,6 @@ from attrs import define
 
 from tinymq.broker.ports import Scheduler, WallClock
 from tinymq.figures.reports import Key, Taken, boot_of
-from tinymq.names import broker_called
 from tinymq.stats import BrokerSnapshot, PartitionReport, SilentBroker
 
 if TYPE_CHECKING:
@@ -340,4 +339,4 @@ def not_answering(broker: SilentBroker) -> str:
         broker: Which.
     """
     since = datetime.fromtimestamp(broker.since_ms / 1000, UTC)
-    return f"{broker_called(broker.name)} does not answer since {since:%H:%M:%S} UTC"
+    return f"{broker.name} does not answer since {since:%H:%M:%S} UTC"
