@@ -18,13 +18,15 @@ Span = Literal["recent", "long"]
 #: What a process is: ``all`` is broker and MetaServer in one.
 Role = Literal["all", "meta", "broker"]
 #: What the cluster's own processes call themselves where they connect: a broker at its
-#: MetaServer, a MetaServer at a broker, who announces itself at a lookup server.
+#: MetaServer, a MetaServer at a broker, who announces itself at a lookup server,
+#: and `tinymq up`, which looks whether its processes answer.
 BROKER_CLIENT: Final = "tinymq-broker"
 META_CLIENT: Final = "tinymq-meta"
 ANNOUNCER_CLIENT: Final = "tinymq-announcer"
+UP_CLIENT: Final = "tinymq-up"
 #: By these names alone they are known, so whoever takes one hides behind it from the
 #: usual list: it is for readers, and nothing is allowed or refused by it.
-CLUSTER_CLIENTS: Final = frozenset({BROKER_CLIENT, META_CLIENT, ANNOUNCER_CLIENT})
+CLUSTER_CLIENTS: Final = frozenset({BROKER_CLIENT, META_CLIENT, ANNOUNCER_CLIENT, UP_CLIENT})
 
 
 class Counters(NamedTuple):

@@ -77,7 +77,7 @@ def test_the_clusters_own_are_told_apart(fixture: BrokerFixture) -> None:
     for name in (*sorted(CLUSTER_CLIENTS), "tinymq-cli", ""):
         fixture.connect(client_id=name)
     found = vitals_of(fixture).snapshot()
-    assert (found.connections, found.own_connections, found.clients) == (6, 3, 3)
+    assert (found.connections, found.own_connections, found.clients) == (7, 4, 3)
 
 
 def test_the_system_is_asked_once_a_second(fixture: BrokerFixture, tmp_path: Path) -> None:

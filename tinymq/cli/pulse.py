@@ -88,10 +88,11 @@ class Pulse:
 
 
 def _greeting() -> bytes:
-    from tinymq.wire.frames import encode_frame  # noqa: PLC0415 - not needed for --help
+    from tinymq.stats import UP_CLIENT  # noqa: PLC0415 - not needed for --help
+    from tinymq.wire.frames import encode_frame  # noqa: PLC0415
     from tinymq.wire.messages import Hello  # noqa: PLC0415
 
-    hello = Hello(client_id="tinymq-up", software="tinymq up")
+    hello = Hello(client_id=UP_CLIENT, software="tinymq up")
     return b"".join(map(bytes, encode_frame(hello.type, 1, hello.to_meta())))
 
 
