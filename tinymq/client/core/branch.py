@@ -19,14 +19,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from math import inf
 from typing import Any, Final, Protocol
 
+from tinymq.client.core.allowance import Allowance
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.connection import Connection
+from tinymq.client.core.hands import Bits, Hands
 from tinymq.client.core.link import Link
 from tinymq.client.core.message import QueueMessage, Slot, Standing
-from tinymq.client.core.parcels import HeldLease, offsets_of, records_of
 from tinymq.client.core.settling import Settling
 from tinymq.errors import (
     ClientError,
@@ -40,7 +42,6 @@ from tinymq.errors import (
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import (
     GIVE_BACK,
-    PARTITIONS,
     REQUEUE,
     TOUCH,
     Credit,
@@ -104,10 +105,7 @@ class Branch:
         broker: The number of the broker.
         number: Of this branch.
         phase: Where it stands.
-        share: How many messages may be in the caller's hands at most.
-        held: Messages that came and are not settled.
-        received: Messages that were delivered since SUBSCRIBE.
-        granted: How many may have been.
+        allowance: How much the broker may deliver.
         late: Messages whose settle came too late, so far.
         resting: Whether it is to take no more messages.
     """
@@ -116,30 +114,30 @@ class Branch:
         self.broker = broker
         self.number = number
         self.phase = Phase.AWAY
-        self.share = 0
-        self.held = 0
-        self.received = 0
-        self.granted = 0
+        self.allowance = Allowance()
         self.late = 0
         self.resting = False
         self.settling = Settling(self._late)
         self._trunk = trunk
         self._cluster = cluster
-        self._leases: dict[int, HeldLease] = {}
+        self._hands = Hands()
         self._epoch = 0
-        self._each = 0.0
         self._link: Link | None = None
         self._connection: Connection | None = None
         self._asking = False
         self._failures = 0
         self._retry_at = -inf
-        self._flush_at = inf
         self._touch_at = inf
         self._lease_s = inf
         self._handler_s: float | None = None
         self._touched: list[QueueMessage] = []
         self._leave_until = inf
         self._left: Callable[[float], None] | None = None
+
+    @property
+    def held(self) -> int:
+        """Messages that came and are not settled."""
+        return self._hands.held
 
     # --- the keeper of its messages --------------------------------------------
 
@@ -156,7 +154,7 @@ class Branch:
             message.lose()
             return
         self.settling.add(message, verb, facts)
-        self._release(message)
+        self._hands.release(message)
         self._trunk.settled(self)
 
     def touch(self, message: QueueMessage) -> None:
@@ -172,28 +170,10 @@ class Branch:
 
     def taken(self) -> None:
         """Note that a message without a lease was handed out, and is not held here any more."""
-        self.held -= 1
-
-    def _release(self, message: QueueMessage) -> None:
-        lease = self._leases[message.lease]
-        del lease.messages[message.bit]
-        if not lease.messages:
-            del self._leases[message.lease]
-        self.held -= 1
-
-    def _lose(self, lease_id: int, bits: int) -> int:
-        """Note that messages of a lease are not held any more, and say how many."""
-        lease = self._leases.get(lease_id)
-        messages = () if lease is None else tuple(lease.messages.items())
-        lost = [message for bit, message in messages if bits >> bit & 1]
-        for message in lost:
-            self._release(message)
-        for message in lost:
-            message.lose()
-        return len(lost)
+        self._hands.held -= 1
 
     def _late(self, lease_id: int, bits: int) -> None:
-        self.late += self._lose(lease_id, bits)
+        self.late += self._hands.lose(lease_id, bits)
 
     # --- joining ---------------------------------------------------------------
 
@@ -241,10 +221,9 @@ class Branch:
         self._link = link
         link.pushes[self.number] = self.pushed
         self._epoch += 1
-        self.received = 0
-        self.granted = max(0, self._window - self.held)
+        credit = self.allowance.begin(self.held, self._hands.each)
         # Without a deadline: what is let join after it would be joined and not know of it.
-        self._ask(self._trunk.request(self.number, self.granted), self._answered, inf, now)
+        self._ask(self._trunk.request(self.number, credit), self._answered, inf, now)
 
     def _ask(self, request: Message, told: Any, deadline: float, now: float) -> None:
         assert self._link is not None
@@ -278,26 +257,11 @@ class Branch:
             self._lease_s = reply.lease_ms / 1000
             self._handler_s = None if reply.handler_ms is None else reply.handler_ms / 1000
             self._touch_at = now + self._lease_s * _RENEW
-            self._compare(reply)
+            for part in self._hands.compare(reply, self._epoch, self.settling.bits_of):
+                self.settling.add_bits(part.partition, GIVE_BACK, part.lease, part.bits)
         self._trunk.joined(self, error, now)
         if error is None:
             self.pump(now)
-
-    def _compare(self, reply: SubscribeReply) -> None:
-        """Bring together what the broker holds for us, and what we know of."""
-        theirs: dict[int, int] = {}
-        for partition, lease_id, row in reply.held:
-            bits = theirs[lease_id] = int.from_bytes(row, "little")
-            lease = self._leases.get(lease_id)
-            ours = 0 if lease is None else lease.bits
-            unknown = bits & ~(ours | self.settling.bits_of(lease_id))
-            if unknown:
-                self.settling.add_bits(partition, GIVE_BACK, lease_id, unknown)
-        if len(reply.held) >= PARTITIONS:
-            return  # perhaps not all were told; touching the others will show
-        for lease in tuple(self._leases.values()):
-            if lease.epoch < self._epoch:
-                self._lose(lease.lease_id, lease.bits & ~theirs.get(lease.lease_id, 0))
 
     def _later(self, error: TinyMQError, now: float) -> None:
         self._failures += 1
@@ -308,50 +272,18 @@ class Branch:
 
     # --- credit ----------------------------------------------------------------
 
-    @property
-    def _window(self) -> int:
-        """How many messages may be here, by number and by bytes."""
-        most = self.share
-        if self._each > 0:
-            most = min(most, max(1, int(self._bytes / self._each)))
-        return most
-
-    #: Set by the subscription: how many bytes may be here.
-    _bytes = inf
-
-    def allow(self, share: int, size: float) -> None:
-        """
-        Say how much may be here.
-
-        Args:
-            share: How many messages.
-            size: How many bytes, about.
-        """
-        self.share = share
-        self._bytes = size
-
     def rest(self) -> None:
         """Take no more messages."""
         self.resting = True
-        self.share = 0
+        self.allowance.allow(0, inf)
 
     def _grant(self, now: float) -> None:
         """Let more be delivered, when it is worth a frame."""
-        window = self._window
-        left = self.granted - self.received
-        more = window - self.held - left
-        # A broker that has less than a quarter left waits for more, unless nothing is here.
-        useful = more * 4 >= window or left * 4 < window <= (left + more) * 4
-        if more <= 0 or not (useful or not self.held + left):
-            return
-        self.granted += more
-        assert self._link is not None
-        self._post(self._link, Credit(subscription=self.number, granted=self.granted), now)
-
-    @property
-    def outstanding(self) -> int:
-        """How many messages the broker may still deliver."""
-        return self.granted - self.received if self.phase is Phase.JOINED else 0
+        allowance = self.allowance
+        if allowance.grant(self.held, self._hands.each):
+            assert self._link is not None
+            credit = Credit(subscription=self.number, granted=allowance.granted)
+            self._post(self._link, credit, now)
 
     # --- deliveries ------------------------------------------------------------
 
@@ -368,48 +300,30 @@ class Branch:
             self._delivered(message, payload, now)
         elif isinstance(message, LeaseLost):
             for _, lease_id, bits in message.rows:
-                self._lose(lease_id, int.from_bytes(bits, "little"))
+                self._hands.lose(lease_id, int.from_bytes(bits, "little"))
             self._trunk.settled(self)
 
     def _delivered(self, message: Deliver, payload: Bytes, now: float) -> None:
         if self.phase in (Phase.LEAVING, Phase.GONE):
             return  # given back with all the rest
         assert self._link is not None
-        records, wrong = records_of(payload, self._link.limits)
-        found: list[QueueMessage] = []
-        make, count = self._trunk.make, 0
-        for lease_id, base, row, size, attempt, failures, term in message.rows:
-            lease = HeldLease(lease_id, message.partition, self._epoch)
-            missing = 0
-            for bit, offset in offsets_of(base, row, size):
-                count += 1
-                record = records.get(offset)
-                if record is None:
-                    missing |= 1 << bit
-                    continue
-                slot = Slot(lease_id, bit, attempt, failures)
-                made = make(self, message.partition, record, slot)
-                found.append(made)
-                lease.messages[bit] = made
-            self.held += len(lease.messages)
-            if lease_id and lease.messages:
-                self._leases[lease_id] = lease
-            if missing:
-                self._missing(lease, missing, wrong)
-            if lease_id:
-                self._touch_at = min(self._touch_at, now + term / 1000 * _RENEW)
-        self.received += count
-        each = len(payload) / max(1, count)
-        self._each = each if not self._each else self._each + (each - self._each) / 8
-        self._trunk.ready(found)
+        arrival = self._hands.take(
+            message, payload, self._link.limits, self._epoch, partial(self._trunk.make, self)
+        )
+        for row in message.rows:
+            if row[0]:
+                self._touch_at = min(self._touch_at, now + row[-1] / 1000 * _RENEW)
+        for part in arrival.missing:
+            self._missing(part, arrival.wrong)
+        self.allowance.received += arrival.total
+        self._trunk.ready(arrival.messages)
 
-    def _missing(self, lease: HeldLease, bits: int, wrong: CorruptBatch | None) -> None:
+    def _missing(self, part: Bits, wrong: CorruptBatch | None) -> None:
         """What cannot be read failed: it comes again, or to the dead-letter topic in the end."""
-        what = f"{self._trunk.topic}/{lease.partition}"
-        reason = wrong or "its record was not delivered"
-        self._cluster.say(f"{bits.bit_count()} messages of {what} cannot be read: {reason}")
-        if lease.lease_id:
-            self.settling.add_bits(lease.partition, REQUEUE, lease.lease_id, bits)
+        what = f"{part.bits.bit_count()} messages of {self._trunk.topic}/{part.partition}"
+        self._cluster.say(f"{what} cannot be read: {wrong or 'their records were not delivered'}")
+        if part.lease:
+            self.settling.add_bits(part.partition, REQUEUE, part.lease, part.bits)
             self._trunk.settled(self)
 
     # --- settling --------------------------------------------------------------
@@ -461,10 +375,8 @@ class Branch:
         A frame goes in any case: the broker's answer says whether the subscription is
         still there, or its channel was deleted.
         """
-        for lease in self._leases.values():
-            bits = lease.renewable(now, self._handler_s)
-            if bits:
-                self.settling.add_bits(lease.partition, TOUCH, lease.lease_id, bits)
+        for part in self._hands.renewals(now, self._handler_s):
+            self.settling.add_bits(part.partition, TOUCH, part.lease, part.bits)
         self._touch_at = now + self._lease_s * _RENEW
         if now >= self._retry_at:
             self._tell(now)
@@ -521,7 +433,7 @@ class Branch:
         self._leave_until = until
         if self.phase is Phase.JOINED:
             self.phase = Phase.LEAVING
-        self._drop_held()
+        self._hands.lose_all()
         self.pump(now)
 
     def cancel(self, error: TinyMQError, now: float) -> None:
@@ -533,10 +445,6 @@ class Branch:
             now: The time.
         """
         self._gone(error, now)
-
-    def _drop_held(self) -> None:
-        for lease in tuple(self._leases.values()):
-            self._lose(lease.lease_id, lease.bits)
 
     def _done(self, now: float) -> bool:
         """Whether nothing has to be told any more to a broker that is away."""
@@ -563,7 +471,7 @@ class Branch:
             return
         self.phase = Phase.GONE
         self._leave_until = inf
-        self._drop_held()
+        self._hands.lose_all()
         count = self.settling.give_up(error)
         if count:
             self._cluster.say(f"{self._trunk.topic}: {count} messages may come again: {error}")

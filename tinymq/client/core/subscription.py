@@ -246,10 +246,10 @@ class SubscriptionCore:
         self._turn_at = min(self._turn_at, now + _TURN_S) if self._idle else inf
         count = len(self._branches)
         for place, branch in enumerate(tuple(self._branches.values())):
-            if branch.share == 0 and branch.resting:
+            if branch.resting:
                 continue
             share = most // count + (place < most % count)
-            branch.allow(share, self.config.buffer_bytes * share / most)
+            branch.allowance.allow(share, self.config.buffer_bytes * share / most)
             branch.pump(now)
 
     def _rotate(self, now: float) -> None:
