@@ -204,12 +204,19 @@ class TestRefusals:
 
     def test_nobody_keeps_channels(self, fixture: BrokerFixture) -> None:
         """Where nobody keeps channels there is nothing to count, and nothing to seek."""
+        fixture.node.channel_host = None
         work(fixture)
         channel = run(fixture, "info", topic="t", name="work")["channel"]
         (row, _) = channel["partitions"]
         assert (row["state"], row["reason"]) == ("offline", "tinymq has not opened it yet")
         assert (row["lag"], channel["lag"], channel["consumers"]) == (None, 0, 0)
-        assert isinstance(refusal(fixture, "empty", topic="t", name="work"), StateError)
+        error = refusal(fixture, "empty", topic="t", name="work")
+        assert isinstance(error, StateError)
+        assert "not open on partitions 0, 1 of t; nothing was moved" in error.text
+        for verb, more in (("channel_undo_seek", {}), ("channel_seek", {"to": "latest"})):
+            arguments = {"id": fixture.meta.describe("t").id.hex(), "name": "work", **more}
+            with pytest.raises(StateError, match="keeps no channels"):
+                outcome_of(run_on_node(fixture.node, f"node.{verb}", arguments))
 
 
 class TestDryRuns:

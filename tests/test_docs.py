@@ -19,7 +19,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -27,8 +27,10 @@ from typing import Final
 import pytest
 from attrs import define, frozen
 
+from tinymq.channelpolicy import DEFAULT_POLICY
 from tinymq.cli.app import VERBS
 from tinymq.config import DEFAULT_CONFIG, group_text
+from tinymq.settings import Row
 from tinymq.topicconfig import DEFAULT_TOPIC
 from tinymq.verify.process import BrokerProcess
 
@@ -282,10 +284,18 @@ def broker_settings() -> str:
 
 def topic_settings() -> str:
     """Write the table of a topic's settings."""
+    return settings_table(DEFAULT_TOPIC.rows())
+
+
+def channel_settings() -> str:
+    """Write the table of a channel's settings."""
+    return settings_table(DEFAULT_POLICY.rows())
+
+
+def settings_table(rows: Sequence[Row]) -> str:
+    """Write a table of settings."""
     lines = ["| setting | default | allowed | what it does |", "|---|---|---|---|"]
-    lines += [
-        table_row(row.name, row.default, row.allowed, row.text) for row in DEFAULT_TOPIC.rows()
-    ]
+    lines += [table_row(row.name, row.default, row.allowed, row.text) for row in rows]
     return "\n".join(lines) + "\n"
 
 
@@ -298,6 +308,7 @@ def table_row(name: str, default: str, allowed: str, text: str) -> str:
 TABLES: Final = (
     ("docs/operations.md", "settings", broker_settings),
     ("docs/guide.md", "topic settings", topic_settings),
+    ("docs/guide.md", "channel settings", channel_settings),
 )
 
 

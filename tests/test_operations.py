@@ -26,6 +26,7 @@ from tests.fakes.broker import (
 from tinymq.broker.partition import Appended
 from tinymq.caller import Caller
 from tinymq.client.core.admin import AdminCalls
+from tinymq.client.core.channel_admin import ChannelCalls
 from tinymq.cluster.nodes import LocalNode
 from tinymq.config import DEFAULT_CONFIG
 from tinymq.errors import (
@@ -408,7 +409,8 @@ class Recorder(AdminCalls[None]):
 def test_clients_calls_fit() -> None:
     """Every call of the clients is an operation, and all its arguments are parameters of it."""
     recorder = Recorder()
-    calls = [name for name in vars(AdminCalls) if not name.startswith("_") and name != "operate"]
+    every = {**vars(ChannelCalls), **vars(AdminCalls)}
+    calls = [name for name in every if not name.startswith("_") and name != "operate"]
     for name in calls:
         method = getattr(recorder, name)
         needed = inspect.signature(method).parameters.values()

@@ -31,7 +31,7 @@ def test_changes_as_text(broker: MemoryBroker, run: Run) -> None:
     result = run("watch")
     assert result.exit_code == 0
     lines = [re.sub(r"^\S+Z  ", "", line) for line in result.stdout.splitlines()]
-    assert lines == ["topic   made     orders", "broker  gone     east"]
+    assert lines == ["topic    made     orders", "broker   gone     east"]
     revisions = [arguments["revision"] for _, arguments in broker.calls]
     assert revisions == [None, 7, 8, 8, 9]
     assert broker.calls[1][1]["wait_ms"] == 7000

@@ -17,6 +17,7 @@ from twisted.logger import ILogObserver, LogLevel, formatEvent, globalLogPublish
 from twisted.python.failure import Failure
 
 from tests.client.stage import Stage
+from tinymq.catalog import PUBLIC
 from tinymq.client import (
     LATEST,
     Account,
@@ -430,7 +431,54 @@ def test_admin() -> None:
         ("lookup.list", {"after": "", "limit": 100}),
         ("broker.info", {}),
     ]
-    public = {name for name, each in OPERATIONS.items() if each.role != "cluster"}
+    public = {name for name in PUBLIC if not name.startswith("channel.")}
+    assert public == {name for name, _ in calls}, "every operation has its method"
+    for name, arguments in calls:  # as a broker reads them
+        OPERATIONS[name].arguments(arguments)
+    stage.end()
+
+
+def test_channel_admin() -> None:
+    """So does each operation on channels."""
+    stage = Stage()
+    calls: list[tuple[str, dict[str, Any]]] = []
+
+    def note(name: str, /, **more: Any) -> dict[str, Any]:
+        calls.append((name, more))
+        return {"is": name}
+
+    for name in OPERATIONS:
+        stage.puppet.operations[name] = partial(note, name)
+    admin = stage.client.admin
+    for call in (
+        admin.create_channel("t", "w", {"attempts": 3}, "latest"),
+        admin.alter_channel("t", "w", {"attempts": None}, dry_run=True),
+        admin.delete_channel("t", "w"),
+        admin.list_channels("t", "w*", after="t/a"),
+        admin.channel("t", "w"),
+        admin.pause_channel("t", "w", reason="upgrade"),
+        admin.seek_channel("t", "w", 5, partition=1),
+        admin.undo_seek("t", "w", dry_run=True),
+        admin.empty_channel("t", "w"),
+    ):
+        stage.done(call)
+
+    one = {"topic": "t", "name": "w"}
+    assert calls == [
+        (
+            "channel.create",
+            {**one, "config": {"attempts": 3}, "start": "latest", "dry_run": False},
+        ),
+        ("channel.alter", {**one, "config": {"attempts": None}, "dry_run": True}),
+        ("channel.delete", {**one, "dry_run": False}),
+        ("channel.list", {"topic": "t", "filter": "w*", "after": "t/a", "limit": 100}),
+        ("channel.info", one),
+        ("channel.pause", {**one, "reason": "upgrade", "undo": False, "dry_run": False}),
+        ("channel.seek", {**one, "to": 5, "partition": 1, "dry_run": False}),
+        ("channel.undo_seek", {**one, "dry_run": True}),
+        ("channel.empty", {**one, "dry_run": False}),
+    ]
+    public = {name for name in PUBLIC if name.startswith("channel.")}
     assert public == {name for name, _ in calls}, "every operation has its method"
     for name, arguments in calls:  # as a broker reads them
         OPERATIONS[name].arguments(arguments)

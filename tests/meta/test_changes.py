@@ -139,6 +139,28 @@ def test_described(server: MetaServer, clock: FakeTime) -> None:
     ]
 
 
+def test_described_channels(server: MetaServer) -> None:
+    """Channels are told with their topic, but for those that went with it."""
+    for topic in ("a", "b"):
+        server.create_topic(topic)
+        server.create_channel(topic, "old")
+        server.create_channel(topic, "kept")
+    revision = server.revision
+    server.create_channel("a", "new")
+    server.delete_channel("a", "old")
+    server.pause_channel("a", "kept")
+    server.create_channel("a", "short")
+    server.delete_channel("a", "short")
+    server.create_channel("b", "new")
+    server.delete_topic("b")
+    assert server.described_changes(revision) == [
+        Described("channel", "a/new", "made"),
+        Described("channel", "a/old", "gone"),
+        Described("channel", "a/kept", "changed"),
+        Described("topic", "b", "gone"),
+    ]
+
+
 def test_described_too_late(server: MetaServer, store: Store) -> None:
     """Changes since a forgotten revision, or one to come, are refused with what is known."""
     store.compact(3)

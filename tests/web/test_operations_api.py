@@ -10,6 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.fakes.broker import BrokerFixture
+from tests.fakes.channels import FakeChannels
 from tests.web.client import Client, Reply
 from tests.web.content import lively
 from tinymq.caller import Caller
@@ -167,6 +168,71 @@ class TestTopics:
         reply = client.send("PUT", f"{TOPICS}/x", b"{}")
         assert problem(reply) == (503, "ShuttingDown", None)
         assert reply.headers["retry-after"] == "5"
+
+
+class TestChannels:
+    """Channels over HTTP."""
+
+    PATH = f"{TOPICS}/orders/channels/work"
+
+    def test_life(self, fixture: BrokerFixture, client: Client) -> None:
+        """A channel is made, changed, paused, moved and removed."""
+        fixture.node.channel_host = FakeChannels(fixture.broker)
+        path = self.PATH
+        body = b'{"config":{"filter":["kind=a b"]},"start":"latest"}'
+        dry = told(client.send("PUT", f"{path}?dry_run=true", body))
+        assert (dry["created"], dry["dry_run"]) == (True, True)
+        made = told(client.send("PUT", path, body), 201)["channel"]
+        assert (made["config"]["filter"], made["start"]) == (["kind=a b"], "latest")
+        assert told(client.send("PUT", path, b'{"start":"latest"}'))["created"] is False
+        changed = told(client.send("PATCH", path, b'{"config":{"filter":null}}'))
+        assert changed["changes"] == [["filter", ["kind=a b"], []]]
+        paused = told(client.send("POST", f"{path}:pause", b'{"reason":"upgrade"}'))
+        assert paused["channel"]["paused"]["reason"] == "upgrade"
+        plan = told(client.send("POST", f"{path}:seek", b'{"to":2}'))["plan"]
+        assert (plan["skipped"], plan["dry_run"]) == (2, False)
+        assert (
+            told(client.send("POST", f"{path}:empty?dry_run=true", b"{}"))["plan"]["skipped"] == 1
+        )
+        assert told(client.send("POST", f"{path}:undo_seek", b"{}"))["undone"] == [0, 1]
+        found = told(client.get(path))["channel"]
+        assert (found["lag"], found["partitions"][0]["cursor"]) == (3, 0)
+        listed = told(client.get("/api/v1/channels?topic=orders&filter=w*"))
+        assert [row["name"] for row in listed["channels"]] == ["work"]
+        assert told(client.call("DELETE", path))["channel"]["name"] == "work"
+        assert problem(client.get(path)) == (404, "UnknownChannel", "name")
+
+    @pytest.mark.parametrize(
+        ("method", "path", "body", "expected"),
+        [
+            ("PUT", "", b'{"config":{"attempts":0}}', (400, "InvalidRequest", "attempts")),
+            ("PUT", "", b'{"config":{"no.such":1}}', (400, "InvalidRequest", "no.such")),
+            ("PUT", "", b'{"start":-1}', (400, "InvalidRequest", "start")),
+            ("PUT", "", b'{"start":1}', (409, "ChannelExists", "start")),
+            ("PUT", "%20", b"{}", (400, "InvalidName", "name")),
+            ("POST", ":seek", b"{}", (400, "InvalidRequest", "to")),
+            ("POST", ":seek", b'{"to":1,"time_ms":1}', (400, "InvalidRequest", "to")),
+            ("POST", ":seek", b'{"to":0,"partition":7}', (404, "UnknownPartition", "partition")),
+            ("POST", ":undo_seek", b"{}", (409, "NothingToUndo", None)),
+            ("POST", ":pause", b'{"until_ms":1}', (400, "InvalidRequest", "until_ms")),
+            ("POST", "-none:empty", b"{}", (404, "UnknownChannel", "name")),
+        ],
+    )
+    def test_refusals(
+        self,
+        fixture: BrokerFixture,
+        client: Client,
+        method: str,
+        path: str,
+        body: bytes,
+        expected: tuple[int, str, str | None],
+    ) -> None:
+        """Each refusal has the status of its error and names the field, and changes nothing."""
+        fixture.node.channel_host = FakeChannels(fixture.broker)
+        fixture.meta.create_channel("orders", "work")
+        before = fixture.operate("channel.list")
+        assert problem(client.send(method, f"{self.PATH}{path}", body)) == expected
+        assert fixture.operate("channel.list") == before
 
 
 class TestOthers:

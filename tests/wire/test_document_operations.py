@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from tests.wire.test_document import section, tables
-from tinymq.catalog import shapes
+from tinymq.catalog import channels, shapes
 from tinymq.operations import OPERATIONS
 
 _SECTION = tables(section("### OPERATE `0x21`"))
@@ -44,6 +44,8 @@ def test_maps() -> None:
         "TOPIC": list(shapes.TOPIC["properties"]),
         "PARTITION": list(shapes.PARTITION["properties"]),
         "PLAN": list(shapes.PLAN["properties"]),
+        "CHANNEL": list(channels.CHANNEL["properties"]),
+        "SEEK": list(channels.SEEK["properties"]),
         "BROKER": list(shapes.BROKER_ROW["properties"]),
         "CLIENT": list(shapes.CLIENT["properties"]),
     }

@@ -186,7 +186,7 @@ CLUSTER: Final[dict[str, Operation]] = table(
             "revision": said(WHOLE, "What to ask with next."),
             "changes": several(
                 shape(
-                    what={"type": "string", "enum": ["topic", "broker"]},
+                    what={"type": "string", "enum": ["topic", "channel", "broker"]},
                     name=STRING,
                     change={"type": "string", "enum": ["made", "changed", "gone"]},
                 )

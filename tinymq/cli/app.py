@@ -39,7 +39,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "lookup": ("tinymq.cli.lookup:lookup", "Ask MetaServers which nodes have a topic."),
     "watch": (
         "tinymq.cli.watch:watch",
-        "Print changes of topics and brokers as they happen.",
+        "Print changes of topics, channels and brokers as they happen.",
     ),
     "info": ("tinymq.cli.about:info", "Show the broker and whether it is ready."),
     "log-level": (

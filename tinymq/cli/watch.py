@@ -1,4 +1,4 @@
-"""`tinymq watch`: changes of topics and brokers as they happen."""
+"""`tinymq watch`: changes of topics, channels and brokers as they happen."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def _ask(session: Session, revision: int | None, wait_ms: int) -> dict[str, Any]
 @click.command()
 @operation_options("cluster.watch", own={"wait_ms": "timeout"})
 @click.option("--filter", "pattern", default="", metavar="GLOB", help="Of names: 'orders.*'.")
-@click.option("--only", type=click.Choice(["topic", "broker"]), help="Only changes of these.")
+@click.option(
+    "--only", type=click.Choice(["topic", "channel", "broker"]), help="Only changes of these."
+)
 @click.option("-n", "--max", "most", type=click.IntRange(1), help="Stop after so many changes.")
 @click.option(
     "-o",
@@ -67,7 +69,7 @@ def watch(
     most: int | None,
     output: str,
 ) -> None:
-    """Print changes of topics and brokers as they happen."""
+    """Print changes of topics, channels and brokers as they happen."""
     left = most
     for some in changes(session, arguments):
         for change in some:
@@ -85,6 +87,6 @@ def _print(change: dict[str, Any], output: str) -> None:
     now = now_ms()
     if output == "text":
         name = printable(str(change["name"]))
-        click.echo(f"{iso(now)}  {change['what']:<6}  {change['change']:<7}  {name}")
+        click.echo(f"{iso(now)}  {change['what']:<7}  {change['change']:<7}  {name}")
     else:
         write_json({"time_ms": now, **change}, indent=None)

@@ -108,8 +108,8 @@ class Described:
     One change as people see it.
 
     Attributes:
-        what: "topic" or "broker".
-        name: Its name.
+        what: "topic", "channel" or "broker".
+        name: Its name; of a channel that of its topic, a slash, and its own.
         change: "made", "changed" or "gone".
     """
 
@@ -218,7 +218,7 @@ class Teller:
 
     def described(self, revision: int) -> list[Described]:
         """
-        Return which topics and brokers are others than they were at a revision.
+        Return which topics, channels and brokers are others than they were at a revision.
 
         Raises:
             InvalidRequest: The history does not reach back to it, or not yet there;
@@ -242,16 +242,23 @@ class Teller:
         newest = now or before
         if newest is None:  # made and gone in between
             return None
+        name = self._channel_name(key) if what == "channel" else json.loads(newest.value)["name"]
         change = "made" if before is None else "gone" if now is None else "changed"
-        return Described(what, json.loads(newest.value)["name"], change)
+        return None if name is None else Described(what, name, change)
+
+    def _channel_name(self, key: str) -> str | None:
+        """Name a channel with its topic; None if that is gone, which is told by itself."""
+        _, topic_id, name = key.split("/")
+        topic = self._store.get(f"topic/{topic_id}")
+        return None if topic is None else f"{json.loads(topic.value)['name']}/{name}"
 
 
 def _keys(events: Iterable[Event]) -> Sequence[tuple[str, str]]:
-    """Return the keys of topics and brokers that events are about, each once, in order."""
+    """Return the keys that people are told of: those that events are about, each once, in order."""
     found: dict[tuple[str, str], None] = {}
     for event in events:
         kind, _, rest = event.key.partition("/")
-        if kind in {"topic", "broker"}:
+        if kind in {"topic", "channel", "broker"}:
             found[kind, event.key] = None
         elif kind == "drain":
             found["broker", f"broker/{rest}"] = None

@@ -110,7 +110,7 @@ class Following:
 
     def described_changes(self, revision: int) -> list[Described]:
         """
-        Return which topics and brokers are others than they were at a revision.
+        Return which topics, channels and brokers are others than they were at a revision.
 
         Raises:
             InvalidRequest: The history does not reach back to it.

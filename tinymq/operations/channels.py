@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from tinymq.catalog import PUBLIC
 from tinymq.catalog.channels import CHANNEL_NAME, CHANNEL_START, WHOSE
-from tinymq.errors import InvalidRequest, NothingToUndo
+from tinymq.errors import InvalidRequest, NothingToUndo, StateError
 from tinymq.meta.registry import ChannelInfo, Start, Topic
 from tinymq.node.channels import SEEK_SUMS, SUMMED, ChannelRows
 from tinymq.operation import Operation, Result, table
 from tinymq.operations.base import Answers, only_one
-from tinymq.operations.leaders import Leaders
+from tinymq.operations.leaders import Leaders, listed
 
 #: What only its broker can tell of a channel on a partition.
 _TOLD: Final = (*SUMMED, "consumers", "floor", "cursor", "end", "paused")
@@ -233,7 +233,7 @@ class Channels(Leaders):
         self, topic: str, name: str, partition: int | None, to: str, at: int, *, dry_run: bool
     ) -> Result:
         owner, _ = self._find_channel(topic, name)
-        await self._need_all(owner, partition, "moved")
+        await self._need_channel(owner, name, partition, "moved")
         answers = await self._ask_leaders(
             owner, "node.channel_seek", partition, name=name, to=to, at=at, dry_run=dry_run
         )
@@ -248,12 +248,27 @@ class Channels(Leaders):
         }
         return {"plan": plan}
 
+    async def _need_channel(
+        self, topic: Topic, name: str, partition: int | None, done: str
+    ) -> None:
+        """Refuse to do half of something: it must be there on every partition."""
+        await self._need_all(topic, partition, done)
+        answers = await self._ask_leaders(topic, "node.channels", partition, name=name)
+        wanted = range(topic.partitions) if partition is None else [partition]
+        missing = [index for index in wanted if index not in answers.rows]
+        if missing:
+            raise StateError(
+                f"{name} is not open on partitions {listed(missing)} of {topic.name}; "
+                f"nothing was {done}, try again in a moment",
+                partitions=missing,
+            )
+
     async def undo_seek(
         self, topic: str, name: str, partition: int | None, *, dry_run: bool
     ) -> Result:
         """Take back what the last seek or emptying did, while its window is open."""
         owner, channel = self._find_channel(topic, name)
-        await self._need_all(owner, partition, "taken back")
+        await self._need_channel(owner, name, partition, "taken back")
         answers = await self._ask_leaders(
             owner, "node.channel_undo_seek", partition, name=name, dry_run=dry_run
         )

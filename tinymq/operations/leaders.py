@@ -36,7 +36,7 @@ class Leaders(Base):
         for broker_id, why in answers.silent.items():
             led = [index for index, leader in enumerate(topic.leaders) if leader == broker_id]
             raise BrokerSilent(
-                f"{self._broker_name(broker_id)} leads partitions {_listed(led)} of {topic.name} "
+                f"{self._broker_name(broker_id)} leads partitions {listed(led)} of {topic.name} "
                 f"and does not answer ({why}); nothing was {done}, try again when it is back",
                 broker=broker_id,
             )
@@ -50,5 +50,6 @@ class Leaders(Base):
         return await self._ask(leaders, operation, {"id": topic.id.hex(), **arguments})
 
 
-def _listed(numbers: list[int]) -> str:
+def listed(numbers: list[int]) -> str:
+    """Write numbers one after the other."""
     return ", ".join(str(number) for number in numbers)

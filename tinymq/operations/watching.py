@@ -1,4 +1,4 @@
-"""Hearing of changes: topics and brokers that come, change and go."""
+"""Hearing of changes: topics, channels and brokers that come, change and go."""
 
 from __future__ import annotations
 

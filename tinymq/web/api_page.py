@@ -15,6 +15,7 @@ from tinymq.web.routes import ROUTES, Route
 
 _TITLES: Final = {
     "topic": "Topics",
+    "channel": "Channels",
     "messages": "Messages",
     "broker": "Brokers",
     "client": "Clients",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgpack
 
+from tinymq.client.core.channel_admin import ChannelCalls
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.results import Result
 from tinymq.errors import MalformedFrame, TinyMQError
@@ -113,23 +113,13 @@ def read_result(payload: Bytes) -> Result:
     return found
 
 
-class AdminCalls(ABC, Generic[R]):
+class AdminCalls(ChannelCalls[R]):
     """
     Administrative operations; every one ends as `operate` does.
 
     In the blocking face a call returns the result; in the Deferred face it
     returns a Deferred of it.
     """
-
-    @abstractmethod
-    def operate(self, operation: str, /, **arguments: Any) -> R:
-        """
-        Carry out any operation by its name.
-
-        Args:
-            operation: Such as ``topic.create``.
-            **arguments: Its arguments; None is left out.
-        """
 
     def create_topic(
         self,
@@ -357,14 +347,14 @@ class AdminCalls(ABC, Generic[R]):
 
     def watch(self, revision: int | None = None, wait_ms: int = 30_000) -> R:
         """
-        Wait until topics or brokers change.
+        Wait until topics, channels or brokers change.
 
         ::
 
             seen = client.admin.watch(wait_ms=0)["revision"]
             while True:
                 news = client.admin.watch(seen)
-                for change in news["changes"]:  # of a topic or a broker
+                for change in news["changes"]:  # of a topic, a channel or a broker
                     print(change["what"], change["name"], change["change"])
                 seen = news["revision"]
 

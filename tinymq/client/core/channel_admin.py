@@ -1,0 +1,207 @@
+"""The administrative calls on channels."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+
+#: What a call returns: a result, or what becomes one.
+R = TypeVar("R")
+
+
+class ChannelCalls(ABC, Generic[R]):
+    """Administrative operations on channels; every one ends as `operate` does."""
+
+    @abstractmethod
+    def operate(self, operation: str, /, **arguments: Any) -> R:
+        """
+        Carry out any operation by its name.
+
+        Args:
+            operation: Such as ``topic.create``.
+            **arguments: Its arguments; None is left out.
+        """
+
+    def create_channel(
+        self,
+        topic: str,
+        name: str,
+        config: Mapping[str, Any] | None = None,
+        start: str | int | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> R:
+        """
+        Create a channel of a topic; one that exists with the same settings is no error.
+
+        Args:
+            topic: The topic.
+            name: The channel's name.
+            config: Settings by dotted name, such as ``lease.ms``.
+            start: Where it begins: ``earliest``, ``latest`` or an offset.
+            dry_run: Check and change nothing.
+        """
+        return self.operate(
+            "channel.create",
+            topic=topic,
+            name=name,
+            config=dict(config or {}),
+            start=start,
+            dry_run=dry_run,
+        )
+
+    def alter_channel(
+        self,
+        topic: str,
+        name: str,
+        config: Mapping[str, Any] | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> R:
+        """
+        Change settings of a channel; what is in flight keeps its deadline.
+
+        Args:
+            topic: The topic.
+            name: The channel.
+            config: Settings to change; None returns one to its default.
+            dry_run: Say what would change, and change nothing.
+        """
+        return self.operate(
+            "channel.alter", topic=topic, name=name, config=dict(config or {}), dry_run=dry_run
+        )
+
+    def delete_channel(self, topic: str, name: str, *, dry_run: bool = False) -> R:
+        """
+        Delete a channel with what it knows; the messages stay in the topic.
+
+        Args:
+            topic: The topic.
+            name: The channel.
+            dry_run: Say what would go, and change nothing.
+        """
+        return self.operate("channel.delete", topic=topic, name=name, dry_run=dry_run)
+
+    def list_channels(
+        self,
+        topic: str | None = None,
+        filter: str = "",  # noqa: A002 - the API's word
+        *,
+        after: str = "",
+        limit: int = 100,
+    ) -> R:
+        """
+        List channels in order of topic and name.
+
+        Args:
+            topic: Only those of this topic.
+            filter: A glob for names; empty means all.
+            after: Where the last answer said that the next page begins.
+            limit: Most channels in the answer.
+        """
+        return self.operate("channel.list", topic=topic, filter=filter, after=after, limit=limit)
+
+    def channel(self, topic: str, name: str) -> R:
+        """
+        Describe a channel and its partitions.
+
+        Args:
+            topic: The topic.
+            name: The channel.
+        """
+        return self.operate("channel.info", topic=topic, name=name)
+
+    def pause_channel(
+        self,
+        topic: str,
+        name: str,
+        until_ms: int | None = None,
+        reason: str = "",
+        *,
+        undo: bool = False,
+        dry_run: bool = False,
+    ) -> R:
+        """
+        Give nothing of a channel out, or go on; what is in flight can be settled.
+
+        Args:
+            topic: The topic.
+            name: The channel.
+            until_ms: When it goes on by itself, in milliseconds since 1970.
+            reason: Why, for people.
+            undo: Go on.
+            dry_run: Say what would change, and change nothing.
+        """
+        return self.operate(
+            "channel.pause",
+            topic=topic,
+            name=name,
+            until_ms=until_ms,
+            reason=reason,
+            undo=undo,
+            dry_run=dry_run,
+        )
+
+    def seek_channel(
+        self,
+        topic: str,
+        name: str,
+        to: str | int | None = None,
+        *,
+        time_ms: int | None = None,
+        partition: int | None = None,
+        dry_run: bool = False,
+    ) -> R:
+        """
+        Begin anew at a point: what lies before is settled, the rest comes again.
+
+        Args:
+            topic: The topic.
+            name: The channel.
+            to: ``earliest``, ``latest`` or an offset.
+            time_ms: Or a time, in milliseconds since 1970.
+            partition: Only there.
+            dry_run: Say what would happen, and change nothing.
+        """
+        return self.operate(
+            "channel.seek",
+            topic=topic,
+            name=name,
+            to=to,
+            time_ms=time_ms,
+            partition=partition,
+            dry_run=dry_run,
+        )
+
+    def undo_seek(
+        self, topic: str, name: str, *, partition: int | None = None, dry_run: bool = False
+    ) -> R:
+        """
+        Take back what the last seek or emptying of a channel did.
+
+        Args:
+            topic: The topic.
+            name: The channel.
+            partition: Only there.
+            dry_run: Find out where it can be taken back, and change nothing.
+        """
+        return self.operate(
+            "channel.undo_seek", topic=topic, name=name, partition=partition, dry_run=dry_run
+        )
+
+    def empty_channel(
+        self, topic: str, name: str, *, partition: int | None = None, dry_run: bool = False
+    ) -> R:
+        """
+        Settle all messages of a channel; it can be taken back for some minutes.
+
+        Args:
+            topic: The topic.
+            name: The channel.
+            partition: Only there.
+            dry_run: Say what would happen, and change nothing.
+        """
+        return self.operate(
+            "channel.empty", topic=topic, name=name, partition=partition, dry_run=dry_run
+        )
