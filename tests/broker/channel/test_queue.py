@@ -256,7 +256,9 @@ def test_never_above_the_limit_and_never_stuck(  # noqa: C901, PLR0912 - one act
             consumer.ready = bits % 2 == 0
         elif consumer not in channel.consumers:
             consumers[at] = Consumer(consumer.name, consumer.credit.window)
-            channel.join(consumers[at], now)
+            held = channel.join(consumers[at], now)
+            # A client asks for as much as it has room for beside what it holds.
+            consumers[at].credit.granted -= sum(bits.bit_count() for _, bits in held)
         elif act == "lose":
             channel.lost(consumer, now, bits)
         else:
