@@ -88,9 +88,7 @@ class Taker:
         """Ask for a subscription, and do not wait for the answer."""
         topic_id = self.fixture.meta.describe(topic).id
         self.connection.post(
-            Subscribe(
-                subscription=self.number, topic_id=topic_id, channel=channel, credit=credit
-            )
+            Subscribe(subscription=self.number, topic_id=topic_id, channel=channel, credit=credit)
         )
 
     def run(self, seconds: float = 0) -> None:
