@@ -37,7 +37,7 @@ def test_list(broker: MemoryBroker, run: Run, work: MemoryChannel) -> None:
     ]
     heading = run("channel", "ls", "-o", "wide").output.splitlines()[0].split()
     assert heading[-5:] == ["PARKED", "GIVEN-UP", "ORDER", "DELIVERY", "CREATED"]
-    assert run("channel", "ls", "-t", "orders", "-o", "name").output == "work\n"
+    assert run("channel", "ls", "-t", "orders", "-o", "name").output == "orders/work\n"
     assert run("channel", "ls", "--filter", "c*", "--columns", "channel,lag").output.split() == [
         *("CHANNEL", "LAG", "copy", "10"),
     ]
@@ -50,7 +50,8 @@ def test_list_goes_on_page_after_page(
     monkeypatch.setattr(verbs, "PAGE", 2)
     for number in range(5):
         broker.channels.make("orders", f"c{number}")
-    assert run("channel", "ls", "-o", "name").output.split() == [f"c{each}" for each in range(5)]
+    names = run("channel", "ls", "-o", "name").output.split()
+    assert names == [f"orders/c{each}" for each in range(5)]
     assert [call["limit"] for _, call in broker.calls] == [2, 2, 2]
     document = json.loads(run("channel", "ls", "--limit", "3", "-o", "json").output)
     assert [row["name"] for row in document["channels"]] == ["c0", "c1", "c2"]
@@ -84,6 +85,7 @@ def test_info(run: Run, work: MemoryChannel) -> None:
     assert facts["backoff"] == "1s 5s 30s 2m 10m"
     assert lines[-1].split() == ["0", "4", "4", "10", "6", "0", "0", "6", "ok"]
     assert json.loads(told(run, "info", "-o", "json"))["lag"] == 6
+    assert told(run, "info", "-o", "name") == told(run, "create", "-o", "name") == "orders/work\n"
     assert told(run, "info", "-p", "-o", "csv").splitlines()[0].startswith("partition,floor,cursor")
 
 

@@ -207,7 +207,9 @@ def test_delete(server: MetaServer, topic: Topic) -> None:
     other = server.create_channel("a", "other")
     assert server.delete_channel("a", "work") == made
     assert server.registry.channels_of(topic.id) == {"other": other}
-    assert server.create_channel("a", "work").policy == DEFAULT_POLICY
+    again = server.create_channel("a", "work")
+    assert again.policy == DEFAULT_POLICY
+    assert again.created_ms > made.created_ms, "brokers tell them apart by it"
     server.delete_channel("a", "work")
     server.delete_channel("a", "other")
     assert server.registry.channels == {}

@@ -33,7 +33,7 @@ COUNTS: Final = ("ready", "in_flight", "waiting", "parked", "given_up", "lag", "
 
 
 def place(row: Row) -> str:
-    """Name a channel with its topic, as `--after` takes it."""
+    """Name a channel with its topic, for lists of names."""
     return f"{row['topic']}/{row['name']}"
 
 
@@ -134,7 +134,8 @@ def list_channels(
             break
         arguments["after"] = reply["after"]
     document = {**reply, "channels": found, "silent": list(silent)}
-    show(Listing(found, COLUMNS, document), output, columns)
+    rows = [{**row, "place": place(row)} for row in found]
+    show(Listing(rows, COLUMNS, document, "place"), output, columns)
     tell_silent(document)
 
 
@@ -170,7 +171,7 @@ def info(session: Session, arguments: Arguments, partitions: bool, output: str) 
     if output in {"csv", "ndjson", "name"} and partitions:
         show(Listing(rows, PARTITION_COLUMNS, name="partition"), output)
     elif output not in {"table", "wide"}:
-        show(Listing([found], COLUMNS, found), output)
+        show(Listing([{**found, "place": place(found)}], COLUMNS, found, "place"), output)
     else:
         facts(_facts(found))
         if partitions or output == "wide":
@@ -360,7 +361,8 @@ def _show_one(reply: Row, output: str, sentence: str) -> None:
     elif output in {"json", "ndjson"}:
         write_json(reply, indent=2 if output == "json" else None)
     else:
-        show(Listing([{**dict.fromkeys(COUNTS), **found}], COLUMNS), output)
+        row = {**dict.fromkeys(COUNTS), **found, "place": place(found)}
+        show(Listing([row], COLUMNS, name="place"), output)
     tell_silent(found)
 
 

@@ -30,6 +30,10 @@ _MOST_OFFSET: Final = 2**62
 class Channels(Membership):
     """The operations on channels."""
 
+    #: When the last channel was made. Brokers tell a channel from one that had its name
+    #: before by that time, so no two are of the same millisecond.
+    _last_made_ms = 0
+
     def describe_channel(self, topic: str, name: str) -> ChannelInfo:
         """
         Return a channel by its topic and its name.
@@ -84,8 +88,10 @@ class Channels(Membership):
             return existing
         self._check_length(name)
         self._check_room(owner)
-        made = ChannelInfo(name=name, policy=policy, start=begins, created_ms=self._now_ms())
+        at = max(self._now_ms(), self._last_made_ms + 1)
+        made = ChannelInfo(name=name, policy=policy, start=begins, created_ms=at)
         if not dry_run:
+            self._last_made_ms = at
             key = channel_key(owner.id, name)
             self._write([Compare(key, 0)], [Put(key, made.encode())])
         return made

@@ -109,7 +109,7 @@ class ChannelInfo:
         name: The name, which is its topic's matter: two topics may have channels of one name.
         policy: How it treats its messages.
         start: Where it began.
-        created_ms: When it was made.
+        created_ms: When it was made; one that is made anew under the name has another.
         pause: Whether it gives nothing out; brokers look at `paused_at` for that.
     """
 
