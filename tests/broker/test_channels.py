@@ -581,6 +581,34 @@ def test_a_deleted_topic_ends_its_subscriptions(broker: BrokerFixture) -> None:
     assert taker.values == [b"new"]
 
 
+def test_a_deleted_topic_can_be_subscribed_again_at_once(broker: BrokerFixture) -> None:
+    """The number of the subscription is free when its topic is gone."""
+    taker = takes(broker)
+    broker.operate("topic.delete", name="t")
+    broker.topic()
+    broker.produce(b"new")
+    taker.subscribe()
+
+    assert taker.values == [b"new"]
+
+
+def test_a_settle_under_way_is_not_confirmed_when_its_topic_goes(tmp_path: Path) -> None:
+    """Nobody knows whether it was on disk, and nobody needs to."""
+    syncer = HeldSyncer()
+    broker = BrokerFixture(tmp_path, syncer=syncer)
+    broker.topic(sync="os")
+    broker.produce(b"a")
+    taker = takes(broker)
+    messages = taker.take()
+    broker.operate("topic.alter", name="t", config={"sync": "always"})
+    number = taker.post(FINISH, *messages)
+    taker.run()
+    broker.operate("topic.delete", name="t")
+    taker.run()
+
+    assert isinstance(taker.error(number), UnknownTopicId)
+
+
 def test_a_deleted_channel_ends_its_subscriptions(broker: BrokerFixture) -> None:
     """One made anew under its name begins anew, even if nobody was there to see it."""
     broker.produce(b"a")

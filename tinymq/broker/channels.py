@@ -123,6 +123,8 @@ class Channels:
                 and subscription.wants(hosted.index)
             ):
                 held = hosted.join(subscription)
+                for lease_id, _ in held:
+                    hosted.give_back(subscription, lease_id)
                 subscription.lost(hosted.index, held)
 
     def drop(self, partition: Partition) -> None:

@@ -26,7 +26,7 @@ from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Scheduler, Timer
 from tinymq.broker.subscription import Subscription
 from tinymq.broker.window import Window
-from tinymq.errors import CorruptBatch, WireError
+from tinymq.errors import CorruptBatch, UnknownTopicId, WireError
 from tinymq.wire.messages import EARLIEST, LATEST
 
 if TYPE_CHECKING:
@@ -227,7 +227,8 @@ class Hosted:
         for name in tuple(self.queue.channels):
             self.close_channel(name)
         self.partition.watchers.discard(self.mark)
-        self.ledger.close()
+        topic = self.partition.topic.name
+        self.ledger.close(UnknownTopicId(f"topic {topic} was deleted"))
 
     # --- coming and going ----------------------------------------------------------
 
@@ -346,9 +347,9 @@ class Hosted:
 
     def _arm(self, now: int) -> None:
         """See to it that what time does is done in time."""
-        times = [self.queue.next_time()]
-        times += (info.pause.until_ms for info in self.infos.values() if info.pause is not None)
-        due = min((time for time in times if time is not None and time > now - 1), default=None)
+        pauses = (info.pause.until_ms for info in self.infos.values() if info.pause is not None)
+        times = [self.queue.next_time(), *(until for until in pauses if until and until > now)]
+        due = min((time for time in times if time is not None), default=None)
         if due is None or (self._timer is not None and self._timer_at <= due):
             return
         if self._timer is not None and self._timer.active():
