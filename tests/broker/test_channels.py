@@ -523,6 +523,21 @@ def test_lease_ids_are_never_given_twice(broker: BrokerFixture) -> None:
     assert other.take()[0].lease >> 44 > first >> 44
 
 
+def test_lease_ids_rise_even_if_the_count_of_starts_is_lost(broker: BrokerFixture) -> None:
+    """The ledgers know of older leases."""
+    first = 0
+    for _ in range(3):
+        broker.produce(b"a")
+        first = takes(broker).take()[0].lease
+        broker.kill()
+        broker = broker.again()
+    (broker.path / "starts").unlink()
+    other = takes(broker)
+    other.run(11)
+
+    assert other.take()[0].lease > first
+
+
 def test_a_clean_stop_keeps_channels(broker: BrokerFixture) -> None:
     """The next start knows what was settled, delayed and given up."""
     broker.produce(b"a", b"b", b"c")

@@ -215,7 +215,7 @@ ACTS = ["publish", "finish", "fail", "touch", "lose", "leave", "wait", "block"]
     st.sampled_from(["none", "strict"]),
     st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 4), st.integers(1, 255))),
 )
-def test_never_above_the_limit_and_never_stuck(  # noqa: C901, PLR0912, PLR0914 - one act after the other
+def test_never_above_the_limit_and_never_stuck(  # noqa: C901, PLR0912, PLR0915 - one act after the other
     order: str, acts: list[tuple[str, int, int]]
 ) -> None:
     """Whatever five consumers do, none holds more than it wants, and in the end all is settled."""
