@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
-from tests.fakes.broker import BrokerFixture, HeldSyncer, batch
+from tests.fakes.broker import BrokerDisk, BrokerFixture, HeldBackground, HeldSyncer, batch
 from tests.fakes.taking import Taker
 from tinymq.broker.partition import Appended
 from tinymq.broker.subscription import ALL_BITS
@@ -274,6 +274,23 @@ def test_many_small_messages_are_delivered_with_few_messages(broker: BrokerFixtu
 
     assert len(taker.take()) == 10_000
     assert len(taker.payloads) <= 4
+
+
+def test_pages_that_are_not_in_memory_are_fetched_elsewhere(tmp_path: Path) -> None:
+    """Nobody waits for the disk; what is gone from memory at once comes all the same."""
+    disk, background = BrokerDisk(), HeldBackground()
+    broker = BrokerFixture(tmp_path, disk=disk, background=background)
+    broker.topic()
+    broker.produce(b"a", b"b")
+    disk.cached = False
+    taker = takes(broker)
+    early = taker.values
+    while background.waiting:
+        background.release()
+    taker.run()
+
+    assert early == []
+    assert taker.values == [b"a", b"b"]
 
 
 # --- coming and going -----------------------------------------------------------------

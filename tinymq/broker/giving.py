@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from twisted.logger import Logger
@@ -40,6 +41,8 @@ class Giving:
         self._hosted = hosted
         self._sending = Sending(hosted)
         self._warming = False
+        #: Where a piece begins that was fetched into memory.
+        self._warm = -1
 
     def turn(self, now: int) -> None:
         """
@@ -111,14 +114,16 @@ class Giving:
 
     def _reach(self, offset: int) -> int | None:
         """Return how far one piece of the log reaches; None while the disk is asked for it."""
-        end = self._hosted.window.end_of(offset)
+        # What was fetched into memory may be gone from there again; then it is waited for.
+        end = self._hosted.window.end_of(offset, nowait=self._warm != offset)
         if end is None and not self._warming:
             self._warming = True
-            self._broker.background.submit(self._hosted.window.warmer(offset), self._warmed)
+            warm = self._hosted.window.warmer(offset)
+            self._broker.background.submit(warm, partial(self._warmed, offset))
         return end
 
-    def _warmed(self) -> None:
-        self._warming = False
+    def _warmed(self, offset: int) -> None:
+        self._warming, self._warm = False, offset
         self._hosted.mark()
 
     def _most(self, one: Subscribers) -> int:
