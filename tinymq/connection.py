@@ -53,7 +53,7 @@ from tinymq.errors import (
     UnknownType,
     WireError,
 )
-from tinymq.stats import ClientSnapshot
+from tinymq.stats import CLUSTER_CLIENTS, ClientSnapshot
 from tinymq.traffic import Traffic
 from tinymq.wire.frames import Bytes, Frame, FrameDecoder, encode_frame
 from tinymq.wire.header import REPLY, VERSION, MessageType
@@ -437,6 +437,11 @@ class Connection(Protocol):
     def live(self) -> bool:
         """Whether it is neither closed nor about to be."""
         return self._listening
+
+    @property
+    def own(self) -> bool:
+        """Whether it is a process of the cluster itself, as it says."""
+        return self.hello is not None and self.hello.client_id in CLUSTER_CLIENTS
 
     def snapshot(self, origin_ms: int) -> ClientSnapshot:
         """

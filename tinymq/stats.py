@@ -17,6 +17,14 @@ Sync = Literal["always", "interval", "os", "memory"]
 Span = Literal["recent", "long"]
 #: What a process is: ``all`` is broker and MetaServer in one.
 Role = Literal["all", "meta", "broker"]
+#: What the cluster's own processes call themselves where they connect: a broker at its
+#: MetaServer, a MetaServer at a broker, who announces itself at a lookup server.
+BROKER_CLIENT: Final = "tinymq-broker"
+META_CLIENT: Final = "tinymq-meta"
+ANNOUNCER_CLIENT: Final = "tinymq-announcer"
+#: By these names alone they are known, so whoever takes one hides behind it from the
+#: usual list: it is for readers, and nothing is allowed or refused by it.
+CLUSTER_CLIENTS: Final = frozenset({BROKER_CLIENT, META_CLIENT, ANNOUNCER_CLIENT})
 
 
 class Counters(NamedTuple):
@@ -298,7 +306,7 @@ class BrokerSnapshot:
         descriptors: Open now.
         descriptors_limit: Most that may be open.
         reactor_lag_ms: 99th percentile of how late a timer ran.
-        connections: Clients now.
+        connections: Open now, of clients and of the cluster's own processes.
         refusing: Why publishing is refused; None when it is not.
         rates: Current rates.
         id: Its number in the cluster; 0 for a process that holds no partitions.
@@ -311,7 +319,8 @@ class BrokerSnapshot:
         draining: Whether it gets no new partitions.
         incarnation: How often it has registered under its id.
         heard_ms: When it was last heard; None when it is this process.
-        slow_clients: Clients that take no more of what is sent to them.
+        slow_clients: Connections that take no more of what is sent to them.
+        own_connections: Those of the cluster's own processes.
     """
 
     name: str
@@ -342,6 +351,12 @@ class BrokerSnapshot:
     incarnation: int = 0
     heard_ms: int | None = None
     slow_clients: int = 0
+    own_connections: int = 0
+
+    @property
+    def clients(self) -> int:
+        """How many clients are connected, without the cluster's own processes."""
+        return max(0, self.connections - self.own_connections)
 
 
 @frozen(kw_only=True)
@@ -407,6 +422,11 @@ class ClientSnapshot:
     waiting: int = 0
     slow_since_ms: int | None = None
 
+    @property
+    def own(self) -> bool:
+        """Whether it is a process of the cluster itself, as it says."""
+        return self.client_id in CLUSTER_CLIENTS
+
 
 @frozen(kw_only=True)
 class ClusterSnapshot:
@@ -450,3 +470,9 @@ class ClusterSnapshot:
     rates: Rates = IDLE
     recent: Trail | None = None
     long: Trail | None = None
+
+    @property
+    def clients(self) -> int:
+        """How many clients the brokers have that answer, without the cluster's own processes."""
+        silent = {one.id for one in self.silent}
+        return sum(broker.clients for broker in self.brokers if broker.id not in silent)

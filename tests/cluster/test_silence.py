@@ -8,6 +8,7 @@ from tests.cluster.conftest import Make
 from tests.fakes.whole_cluster import WholeCluster
 from tinymq.cluster.nodes import ANSWER_SECONDS
 from tinymq.errors import BrokerSilent, UnknownClient
+from tinymq.stats import BROKER_CLIENT, META_CLIENT
 
 #: Seconds after which the board knows of a silence.
 KNOWN = 6
@@ -199,6 +200,14 @@ class TestClients:
         found = cluster.operate("b1", "client.list", filter="mine-*")
         assert [row["client_id"] for row in found["clients"]] == ["mine-b1"]
         assert found["silent"] == ["b2"]
+
+    def test_the_clusters_own_say_so(self, cluster: WholeCluster) -> None:
+        """All connections of a cluster that nobody uses are named after its own processes."""
+        cluster.advance(KNOWN)
+        names = [row["client_id"] for row in cluster.operate("b1", "client.list")["clients"]]
+        assert {META_CLIENT, BROKER_CLIENT} == set(names) - {""}  # who asks gives no name
+        told = cluster.operate("meta", "client.list", broker="b2")["clients"]
+        assert [row["client_id"] for row in told] == [META_CLIENT]
 
     def test_kick(self, cluster: WholeCluster) -> None:
         """A client of another broker is described and sent away through any process."""

@@ -9,6 +9,7 @@ import pytest
 from tests.fakes.broker import BrokerFixture
 from tinymq.errors import StorageFull
 from tinymq.figures.vitals import LAG_LOOKS, Vitals
+from tinymq.stats import CLUSTER_CLIENTS
 
 
 @pytest.fixture
@@ -68,6 +69,15 @@ def test_refusing_and_clients(fixture: BrokerFixture) -> None:
     fixture.broker.refuse(StorageFull("no space"))
     found = vitals_of(fixture).snapshot()
     assert (found.refusing, found.connections, found.slow_clients) == ("no space", 1, 0)
+
+
+def test_the_clusters_own_are_told_apart(fixture: BrokerFixture) -> None:
+    """Connections of the cluster's own processes are no clients; the command line is one."""
+    fixture.connect(hello=False)
+    for name in (*sorted(CLUSTER_CLIENTS), "tinymq-cli", ""):
+        fixture.connect(client_id=name)
+    found = vitals_of(fixture).snapshot()
+    assert (found.connections, found.own_connections, found.clients) == (6, 3, 3)
 
 
 def test_the_system_is_asked_once_a_second(fixture: BrokerFixture, tmp_path: Path) -> None:

@@ -207,6 +207,7 @@ class FakeConsole:
         share = len(found) - sum(one.role == "meta" for one in found)
         whole = Rates(*(sum(r[i] for r in rates) / max(1, share) for i in range(4)))
         here = [c.broker_id for c in self.connected]
+        own = [c.broker_id for c in self.connected if c.own]
         slow = [c.broker_id for c in self.connected if c.slow_since_ms is not None]
         return tuple(
             evolve(
@@ -216,6 +217,7 @@ class FakeConsole:
                 rates=Rates() if one.role == "meta" else whole,
                 slow_clients=slow.count(one.id),
                 connections=here.count(one.id) if here else one.connections,
+                own_connections=own.count(one.id),
             )
             for one in found
         )
@@ -226,7 +228,7 @@ class FakeConsole:
 
     def _silence(self, leader: BrokerSnapshot) -> str:
         silent = any(one.id == leader.id for one in self.silent)
-        return f"Broker {leader.name} does not answer." if silent else ""
+        return f"{leader.name} does not answer." if silent else ""
 
     def _row(self, topic: FakeTopic) -> TopicRow:
         writes = [p.records[-1].time_ms for p in topic.partitions if p.records]

@@ -8,7 +8,15 @@ from collections.abc import Sequence
 from attrs import evolve
 
 from tests.web.fakes import GB, NOW, FakeConsole
-from tinymq.stats import BrokerSnapshot, ClientSnapshot, Counters, Rates, SilentBroker
+from tinymq.stats import (
+    BROKER_CLIENT,
+    META_CLIENT,
+    BrokerSnapshot,
+    ClientSnapshot,
+    Counters,
+    Rates,
+    SilentBroker,
+)
 
 DAY = 86_400_000
 AGENTS = ("tinymq-python/0.3.0 aio", "tinymq-python/0.3.0 twisted", "tinymq-cli/0.3.0")
@@ -94,6 +102,21 @@ def connected(brokers: Sequence[BrokerSnapshot], count: int = 64) -> list[Client
             )
         )
     return found
+
+
+def inner(brokers: Sequence[BrokerSnapshot]) -> list[ClientSnapshot]:
+    """Make the connections that the cluster's processes open themselves; the first is asked."""
+    first, *others = brokers
+    rows = connected((first, *others, *([first] * len(others))), 1 + 2 * len(others))[1:]
+    return [
+        evolve(
+            one,
+            id=9000 + one.id,
+            client_id=BROKER_CLIENT if one.broker_id == first.id else META_CLIENT,
+            rates=Rates(),
+        )
+        for one in rows
+    ]
 
 
 def slowed(client: ClientSnapshot, seconds: int, buffered: int) -> ClientSnapshot:

@@ -115,7 +115,7 @@ def test_silence_names_broker_and_time() -> None:
 
     assert found is not None
     assert found.sentence == (
-        "Broker mq-2 does not answer since 14:03:11 UTC: figures are the last known."
+        "mq-2 does not answer since 14:03:11 UTC: figures are the last known."
     )
     assert found.short == "mq-2 silent"
     assert silence(cluster_of(), TIMES) is None
@@ -149,7 +149,7 @@ def test_verdict_names_silent_slow_and_draining() -> None:
     assert found["2 clients take no more"].detail.startswith("1 on mq-1, 1 on mq-3.")
     assert found["14 partitions offline"].detail == (
         "payments.capture / 2: fdatasync failed: Input/output error. "
-        "orders.created / 1: Broker mq-2 does not answer."
+        "orders.created / 1: mq-2 does not answer."
     )
     assert draining(console.cluster()) == "mq-3 is draining and gets no new partitions."
 
@@ -220,7 +220,7 @@ def test_placement_without_traffic_has_no_skew() -> None:
 def test_reasons_are_told_once() -> None:
     """Many partitions of one dead broker are one sentence."""
     assert reasons(troubled().topic("payments.capture")) == [
-        ("Broker mq-2 does not answer.", [1, 4]),
+        ("mq-2 does not answer.", [1, 4]),
         ("fdatasync failed: Input/output error", [2]),
     ]
 

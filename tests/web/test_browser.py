@@ -252,6 +252,44 @@ def test_full_bars_are_seen_on_a_phone(browser: Chromium) -> None:
         tab.close()
 
 
+@pytest.mark.parametrize("width", [1440, 1366, 1280, 1200, 1100, 1024])
+def test_tables_fit_and_keep_their_state(browser: Chromium, width: int) -> None:
+    """On a usual screen no table scrolls sideways: columns leave, never the name or the state."""
+    with serving("troubled") as address:
+        tab = browser.tab()
+        for name in ("overview", "topics", "partitions", "brokers", "broker", "clients"):
+            tab.look(width, 900, "light")
+            tab.open(address + PAGES[name])
+            wide = tab.run(
+                "[...document.querySelectorAll('.wrap')].filter(w => w.clientWidth"
+                " && w.scrollWidth > w.clientWidth).map(w => w.ariaLabel)"
+            )
+            assert (name, wide) == (name, [])
+            assert tab.run(
+                "[...document.querySelectorAll('tbody tr')].every(row => {"
+                "const ends = [row.cells[0], ...row.querySelectorAll('.z')];"
+                "return !row.clientWidth || ends.every(cell => cell.clientWidth > 50) })"
+            )
+        tab.open(address + "/")
+        lag = "[...document.querySelectorAll('#brokers th')].find(h => /lag/.test(h.innerText))"
+        assert tab.run(f"{lag}.clientWidth > 0") == (width > 1200)
+        tab.close()
+
+
+def test_state_stays_when_a_window_is_too_narrow(browser: Chromium) -> None:
+    """Where a table has to scroll after all, how a row stands is still seen."""
+    with serving("troubled") as address:
+        tab = browser.tab()
+        tab.look(800, 900, "light")
+        tab.open(address + "/brokers")
+        assert tab.run("(w => w.scrollWidth > w.clientWidth)(document.querySelector('.wrap'))")
+        assert tab.run(
+            "[...document.querySelectorAll('.z')].every("
+            "cell => cell.getBoundingClientRect().right <= innerWidth)"
+        )
+        tab.close()
+
+
 def test_theme_switches_at_once_and_stays(tab: Tab, address: str) -> None:
     """The switch needs no round trip and is remembered on every page."""
     tab.open(address + "/")
@@ -290,6 +328,21 @@ def test_refresh_keeps_focus_and_what_is_open(tab: Tab, address: str) -> None:
 
     assert tab.run("document.activeElement.innerText") == "mq-1"
     assert tab.run("document.querySelector('details.data').open")
+    assert_quiet(tab, address)
+
+
+def test_refresh_brings_the_counts_of_the_menu(tab: Tab, address: str) -> None:
+    """What the menu counts grows old no sooner than the page, and stays in the menu."""
+    tab.open(address + "/topics")
+    tab.run("document.querySelector('#n-topics').textContent = 'old'")
+    tab.run(
+        "window.settled = 0; document.addEventListener('htmx:afterSettle', () => settled++);"
+        "htmx.ajax('GET', '/topics', {source: '#live', target: '#main', swap: 'morph:innerHTML'})"
+    )
+    tab.wait("window.settled > 0")
+
+    assert tab.run("/^[0-9]+$/.test(document.querySelector('.nav #n-topics').textContent)")
+    assert tab.run("document.querySelectorAll('[id^=n-]').length") == 3
     assert_quiet(tab, address)
 
 

@@ -11,9 +11,10 @@ from typing_extensions import override
 from tests.web.client import Client
 from tests.web.content import lively, troubled
 from tests.web.fakes import GB, FakeConsole, FakePartition, FakeTopic
-from tests.web.fleet import connected, silenced, slowed, three
+from tests.web.fleet import connected, inner, silenced, slowed, three
 from tinymq.errors import UnknownClient
 from tinymq.stats import ClientSnapshot
+from tinymq.web.port import ClientPage, ClientQuery
 
 
 @pytest.fixture(name="client")
@@ -339,7 +340,7 @@ def test_partitions_of_a_dead_broker_are_named(sick: Client) -> None:
     reply = sick.get("/topics/clicks.raw/partitions")
 
     assert "4 partitions are offline: 1, 4, 7, 10" in reply.shown
-    assert "Broker mq-2 does not answer." in reply.shown
+    assert "mq-2 does not answer." in reply.shown
     assert "4 offline" in reply.shown
 
 
@@ -350,7 +351,7 @@ def test_partial_figures_are_said_first(sick: Client, path: str) -> None:
     """Every page whose figures are partial names the silent broker and since when."""
     for headers in ({}, {"HX_Request": "true"}):
         reply = sick.get(path, **headers)
-        assert "Broker mq-2 does not answer since 14:29:51 UTC" in reply.shown
+        assert "mq-2 does not answer since 14:29:51 UTC" in reply.shown
         assert 'id="partial" data-short="mq-2 silent"' in reply.text
     assert "14:32:06 UTC, mq-2 silent" in sick.get(path).shown
 
@@ -376,8 +377,101 @@ def test_navigation_counts_clients_and_brokers(client: Client) -> None:
     """The rail has both, with how many there are."""
     text = client.get("/clients").text
 
-    assert re.search(r'<a href="/clients" aria-current="page">.*?<span>64</span>', text)
-    assert re.search(r'<a href="/brokers">.*?<span>3</span>', text)
+    assert re.search(
+        r'<a href="/clients" aria-current="page">.*?<span id="n-clients">64</span>', text
+    )
+    assert re.search(r'<a href="/brokers">.*?<span id="n-brokers">3</span>', text)
+
+
+@pytest.mark.parametrize("path", ["/", "/brokers", "/clients", "/clients?own=true", "/topics"])
+@pytest.mark.parametrize("headers", [{}, {"HX_Request": "true"}])
+def test_clients_are_counted_alike_everywhere(path: str, headers: dict[str, str]) -> None:
+    """Menu, figures and list count the same clients; a refresh brings the menu's count along."""
+    console = troubled()
+    console.connected += inner(console.brokers)
+
+    reply = Client(console).get(path, **headers)
+
+    assert re.search(r'<span id="n-clients"[^>]*>43</span>', reply.text)
+    assert ("hx-swap-oob" in reply.text) == bool(headers)
+    if path == "/":
+        assert re.search(r"Clients</dt><dd[^>]*><span>43<", reply.text)
+    elif path != "/topics":
+        assert "43 clients" in reply.shown
+
+
+def test_what_the_clients_page_counts_is_newer() -> None:
+    """A broker that did not answer the page's question has no clients in the menu either."""
+
+    class Late(FakeConsole):
+        @override
+        async def clients(self, query: ClientQuery) -> ClientPage:
+            return evolve(await super().clients(query), total_count=7, silent=("mq-3",))
+
+    console = Late()
+    console.connected = connected([console.broker])
+
+    text = Client(console).get("/clients").text
+
+    assert '<span id="n-clients">7</span>' in text
+    assert "7 clients" in text
+
+
+def test_the_clusters_own_connections_are_marked() -> None:
+    """They are left out until the switch is set, and say then what they are."""
+    console = lively()
+    console.connected += inner(console.brokers)
+    client = Client(console)
+
+    usual = client.get("/clients")
+    every = client.get("/clients?own=true&page_size=500")
+
+    assert "tinymq-meta" not in usual.text
+    assert "4 of the cluster's own left out" in usual.shown
+    assert '<input type="checkbox" name="own" value="true">' in usual.text
+    assert (every.shown.count("tinymq-meta"), every.shown.count("tinymq-broker")) == (2, 2)
+    assert every.text.count(">cluster</span>") == 4
+    assert "4 of the cluster's own besides" in every.shown
+    assert '<input type="checkbox" name="own" value="true" checked>' in every.text
+    assert "a process of the cluster itself" in client.get("/clients/2/10001").shown
+    assert "1 of the cluster's own" in client.get("/clients?broker=2").shown
+
+
+def test_fresh_cluster_has_no_clients() -> None:
+    """Only its own processes are connected: that is said, with a way to see them."""
+    console = lively()
+    console.connected = inner(console.brokers)
+    client = Client(console)
+
+    reply = client.get("/clients")
+
+    assert "Nobody is connected" in reply.shown
+    assert "4 connections of the cluster's own processes are not counted" in reply.shown
+    assert 'href="?own=true"' in reply.text
+    assert "0 clients" in client.get("/brokers").shown
+    broker = client.get("/brokers/1")
+    assert 'href="/clients?broker=1&amp;own=true">2 of the cluster' in broker.text
+    assert client.get("/find?q=tinymq-m").headers["location"] == "/clients?name=tinymq-m&own=true"
+
+
+def test_sizes_say_how_large_a_unit_is(client: Client) -> None:
+    """The heads of columns of sizes say that a KB is a thousand bytes."""
+    for path in ("/topics", "/brokers", "/clients", "/topics/clicks.raw/partitions"):
+        assert 'title="1 KB is 1,000 bytes"' in client.get(path).text
+    assert "bytes; 1 KB is 1,000 bytes" in client.get("/").text
+
+
+def test_no_broker_is_called_broker_twice() -> None:
+    """A broker whose name says what it is gets no second word for it."""
+    console = troubled()
+    console.others = tuple(evolve(each, name=f"broker-{each.id}") for each in console.others)
+    console.silent = (silenced(console.others[0], 135),)
+    client = Client(console)
+
+    for path in ("/", "/brokers", "/brokers/2", "/clients", "/topics/clicks.raw/partitions"):
+        shown = client.get(path).shown
+        assert "broker-2 does not answer" in shown
+        assert "broker broker" not in shown.lower()
 
 
 def test_slow_client_on_its_brokers_page() -> None:

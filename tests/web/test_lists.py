@@ -32,6 +32,21 @@ def test_longest_slow_client_is_first() -> None:
     assert (found.slow, found.silent) == (2, ("mq-9",))
 
 
+def test_the_clusters_own_are_left_out_unless_asked_for() -> None:
+    """They are counted apart, whatever is asked for, and their slowness counts with them."""
+    meta = slowed(evolve(CLIENTS[0], client_id="tinymq-meta"), 5, 1)
+    rows = [meta, evolve(CLIENTS[1], client_id="tinymq-cli"), CLIENTS[2]]
+
+    usual = select_clients(rows, ClientQuery())
+    every = select_clients(rows, ClientQuery(own=True))
+
+    assert [one.id for one in usual.items] == [1002, 1001]
+    assert (usual.total_count, usual.own_count, usual.slow) == (2, 1, 0)
+    assert [one.id for one in every.items] == [1000, 1002, 1001]
+    assert (every.total_count, every.own_count, every.slow) == (2, 1, 1)
+    assert select_clients(rows, ClientQuery(broker=CLIENTS[2].broker_id)).own_count == 0
+
+
 @pytest.mark.parametrize(
     "needle",
     [

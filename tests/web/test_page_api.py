@@ -101,6 +101,7 @@ def test_clients_have_an_envelope() -> None:
         "item_count": 2,
         "filtered_count": 43,
         "total_count": 43,
+        "own_count": 0,
         "slow": 2,
         "partial": True,
         "silent": ["mq-2"],

@@ -21,6 +21,7 @@ from tinymq.limits import KIB
 from tinymq.meta.lookup import CALL_TOPICS
 from tinymq.meta.registry import Registry
 from tinymq.meta.server import MetaServer
+from tinymq.stats import ANNOUNCER_CLIENT
 
 #: Seconds between two signs of life; a server forgets who is silent for three of them.
 BEAT_SECONDS: Final = 5.0
@@ -33,7 +34,7 @@ CALL_BYTES: Final = 48 * KIB
 _OVERHEAD: Final = 3
 
 _CONFIG: Final = ClientConfig(
-    client_id="tinymq-announcer", request_timeout_s=BEAT_SECONDS, deadline_s=BEAT_SECONDS
+    client_id=ANNOUNCER_CLIENT, request_timeout_s=BEAT_SECONDS, deadline_s=BEAT_SECONDS
 )
 
 

@@ -29,6 +29,7 @@ from tinymq.errors import (
 from tinymq.ground import Ground
 from tinymq.meta.replica import Replica
 from tinymq.node import Node
+from tinymq.stats import BROKER_CLIENT
 from tinymq.storage.folder import DataFolder
 
 #: Seconds that another process may still hold this broker's number: that of a
@@ -47,7 +48,7 @@ MOST_SAVE_PAUSE: Final = 3.0
 
 #: A MetaServer that never answered is not waited for: the replica serves at once.
 _CONFIG: Final = ClientConfig(
-    client_id="tinymq-broker",
+    client_id=BROKER_CLIENT,
     connect_timeout_s=3,
     request_timeout_s=8,
     deadline_s=8,

@@ -16,6 +16,7 @@ from tinymq.meta.server import MetaServer
 from tinymq.node import Node
 from tinymq.operation import Result
 from tinymq.operations import run_on_node
+from tinymq.stats import META_CLIENT
 
 #: Makes a client of a URL and settings.
 MakeClient = Callable[[str, ClientConfig], Client]
@@ -24,7 +25,7 @@ MakeClient = Callable[[str, ClientConfig], Client]
 ANSWER_SECONDS: Final = 3.0
 
 _CONFIG: Final = ClientConfig(
-    client_id="tinymq-meta",
+    client_id=META_CLIENT,
     connect_timeout_s=ANSWER_SECONDS,
     request_timeout_s=ANSWER_SECONDS,
     deadline_s=ANSWER_SECONDS,

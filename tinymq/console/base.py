@@ -80,7 +80,7 @@ class Base:
         """
         if broker_id == self._broker.id:
             return await self._nodes.ask(broker_id, operation, arguments)
-        why = f"broker {self.board.name(broker_id)} does not answer"
+        why = f"{self.board.name(broker_id)} does not answer"
         if broker_id in self._silent_ids():
             raise BrokerSilent(why, broker=broker_id)
         asked = self._nodes.ask(broker_id, operation, arguments)

@@ -94,7 +94,7 @@ class Messages(Base):
         except BrokerSilent as error:
             why = error.text
         except WireError as error:
-            why = f"broker {self.board.name(leader)} says: {error.text}"
+            why = f"{self.board.name(leader)} says: {error.text}"
         first, *others = wanted["partitions"]
         which = ", ".join(map(str, wanted["partitions"]))
         note = (

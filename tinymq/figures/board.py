@@ -339,4 +339,4 @@ def not_answering(broker: SilentBroker) -> str:
         broker: Which.
     """
     since = datetime.fromtimestamp(broker.since_ms / 1000, UTC)
-    return f"broker {broker.name} does not answer since {since:%H:%M:%S} UTC"
+    return f"{broker.name} does not answer since {since:%H:%M:%S} UTC"

@@ -45,6 +45,10 @@ class Connection(Protocol):
     def paused_since(self) -> float | None:
         """Since when it takes no more of what is sent to it; None while it does."""
 
+    @property
+    def own(self) -> bool:
+        """Whether it is a process of the cluster itself."""
+
 
 class Vitals:
     """
@@ -120,6 +124,7 @@ class Vitals:
             reactor_lag_ms=self.lateness_ms,
             connections=len(self.connections),
             slow_clients=sum(each.paused_since is not None for each in self.connections),
+            own_connections=sum(each.own for each in self.connections),
             refusing=broker.ready,
             partitions=registry.led.get(broker.id, 0),
             topics=self._topics_led(),

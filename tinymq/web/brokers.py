@@ -144,7 +144,7 @@ _KEYS: Final[dict[BrokerSort, Callable[[Row], Any]]] = {
     "descriptors": lambda row: _share(row.broker.descriptors, row.broker.descriptors_limit),
     "lag": lambda row: row.broker.reactor_lag_ms or 0.0,
     "partitions": lambda row: row.broker.partitions,
-    "clients": lambda row: row.broker.connections,
+    "clients": lambda row: row.broker.clients,
     "messages_in": lambda row: row.broker.rates.messages_in,
     "messages_out": lambda row: row.broker.rates.messages_out,
     "started_ms": lambda row: row.broker.started_ms,
@@ -219,7 +219,7 @@ def silence(
     first = wanted[0][:_SHORT] + ("…" if len(wanted[0]) > _SHORT else "")
     short = f"{first} silent" if len(wanted) == 1 else f"{len(wanted)} brokers silent"
     if len(wanted) == 1:
-        return Silence(f"Broker {told[0]}: {effect}.", short)
+        return Silence(f"{told[0]}: {effect}.", short)
     who = ", ".join(told[:-1]) + " and " + told[-1]
     return Silence(f"{plural(len(wanted), 'broker')} do not answer, {effect}: {who}.", short)
 

@@ -37,6 +37,7 @@ def client_query(query: Mapping[str, Any]) -> ClientQuery:
         reverse=truth(query, "reverse"),
         page=integer(query, "page", 1, _MOST_PAGE) or 1,
         page_size=integer(query, "page_size", 1, MAX_PAGE_SIZE) or 50,
+        own=truth(query, "own"),
     )
 
 
@@ -64,6 +65,7 @@ class ClientPages(Base):
             keep=True,
             silent=found.silent,
             effect=MISSING,
+            client_count=found.total_count if asked.broker is None else None,
             current="clients",
             query=query,
             asked=asked,

@@ -85,6 +85,7 @@ def broker(one: BrokerSnapshot) -> Json:
     """Write a broker."""
     return {
         **asdict(one),
+        "clients": one.clients,
         "rates": one.rates._asdict(),
         "started": time(one.started_ms),
         "heard": time(one.heard_ms),
@@ -119,6 +120,7 @@ def client(one: ClientSnapshot) -> Json:
         "broker_id": one.broker_id,
         "id": one.id,
         "client_id": one.client_id,
+        "own": one.own,
         "address": one.address,
         "agent": one.agent,
         "protocol": one.protocol,
@@ -143,6 +145,7 @@ def client_page(one: ClientPage) -> Json:
         "item_count": len(one.items),
         "filtered_count": one.filtered_count,
         "total_count": one.total_count,
+        "own_count": one.own_count,
         "slow": one.slow,
         "partial": bool(one.silent),
         "silent": list(one.silent),

@@ -38,13 +38,14 @@ class Finding(Base):
         cluster = self._console.cluster()
         times = view_of(request, self._config, cluster.taken_ms).times
         topics = self._console.topics(TopicQuery(name=asked, page_size=_ROWS))
-        clients = await self._console.clients(ClientQuery(name=asked, page_size=_ROWS))
+        clients = await self._console.clients(ClientQuery(name=asked, page_size=_ROWS, own=True))
         wanted = asked.lower()
         brokers = [row for row in rows(cluster, times) if wanted in row.broker.name.lower()]
         if not brokers and not clients.items:
             return redirect(request, "/topics", {"name": asked})
+        own = {"own": "true"} if any(one.own for one in clients.items) else {}
         if not topics.items and not brokers:
-            return redirect(request, "/clients", {"name": asked})
+            return redirect(request, "/clients", {"name": asked, **own})
         if not topics.items and not clients.items and len(brokers) == 1:
             return redirect(request, f"/brokers/{brokers[0].broker.id}")
         return self._renderer.page(
@@ -60,4 +61,5 @@ class Finding(Base):
             brokers=brokers[:_ROWS],
             broker_count=len(brokers),
             clients=clients,
+            own=own,
         )

@@ -134,6 +134,7 @@ class ClientQuery:
         reverse: Whether the largest comes first.
         page: Counted from 1. A page behind the last one is the last one.
         page_size: At most `MAX_PAGE_SIZE`.
+        own: Also list the connections of the cluster's own processes.
     """
 
     name: str = ""
@@ -142,6 +143,7 @@ class ClientQuery:
     reverse: bool = False
     page: int = 1
     page_size: int = 50
+    own: bool = False
 
 
 @frozen(kw_only=True)
@@ -154,8 +156,9 @@ class ClientPage:
         page: Which page this is, from 1.
         page_count: How many there are, at least 1.
         filtered_count: Clients that match.
-        total_count: All clients of the brokers that answered.
-        slow: How many of them take no more.
+        total_count: All clients of the brokers that answered, without the cluster's own.
+        own_count: Connections of the cluster's own processes, of the broker that was asked for.
+        slow: How many take no more, of those that were asked for.
         silent: Names of brokers that did not answer in time; their clients are missing.
     """
 
@@ -164,6 +167,7 @@ class ClientPage:
     page_count: int
     filtered_count: int
     total_count: int
+    own_count: int = 0
     slow: int = 0
     silent: tuple[str, ...] = ()
 
@@ -196,10 +200,12 @@ def select_clients(
         silent: Names of the brokers that did not answer.
     """
     everything = list(rows)
+    own = [one for one in everything if one.own]
+    counted = everything if query.own else [one for one in everything if not one.own]
     wanted = query.name.lower()
     found = [
         one
-        for one in everything
+        for one in counted
         if (query.broker is None or query.broker == one.broker_id)
         and (not wanted or wanted in _words(one))
     ]
@@ -210,7 +216,8 @@ def select_clients(
         page=page,
         page_count=count,
         filtered_count=len(ordered),
-        total_count=len(everything),
-        slow=sum(one.slow_since_ms is not None for one in everything),
+        total_count=len(everything) - len(own),
+        own_count=sum(query.broker in (None, one.broker_id) for one in own),
+        slow=sum(one.slow_since_ms is not None for one in counted),
         silent=silent,
     )

@@ -41,6 +41,12 @@ _SMALL: Final = 1024
 RISING: Final = frozenset(
     {"name", "slow", "client_id", "address", "agent", "broker", "state", "version"}
 )
+#: Columns of sizes, whose heads say how large a unit is.
+SIZED: Final = frozenset(
+    {"Memory", "Disk", "Size", "Bytes", "Bytes /s", "Topic bytes", "Buffered", "For the disk"}
+    | {"Before publishers are refused", "Used"}
+)
+UNITS: Final = "1 KB is 1,000 bytes"
 #: Nothing that a name or a reason holds may cut a page off or turn its text round.
 _MARKS: Final = {0: "\u2400", **BIDI}
 _MARKED: Final = tuple(map(chr, _MARKS))
@@ -169,12 +175,25 @@ def _environment() -> Environment:
         setting_hint=write.setting_hint,
         skew_limit=SKEW,
         rising=RISING,
+        sized=SIZED,
+        units=UNITS,
         reasons_of=reasons,
         ranges=ranges,
         led_here=led_here,
         intervals=INTERVALS,
     )
     return environment
+
+
+def _counts(cluster: ClusterSnapshot | None, clients: int | None) -> dict[str, int]:
+    """Count what the menu counts."""
+    if cluster is None:
+        return {}
+    return {
+        "topics": cluster.topics,
+        "clients": cluster.clients if clients is None else clients,
+        "brokers": sum(one.role != "meta" for one in cluster.brokers),
+    }
 
 
 class Renderer:
@@ -214,7 +233,8 @@ class Renderer:
             silent: Names of brokers without which its figures are partial;
                 None for all that are silent.
             effect: What their silence means for the page.
-            **values: What the template shows.
+            **values: What the template shows. A `client_count` among them is what the
+                menu says, too: a page may know it better than `cluster`.
         """
         now_ms = cluster.taken_ms if cluster else 0
         view = view_of(request, self._config, now_ms)
@@ -225,6 +245,7 @@ class Renderer:
             cluster=cluster,
             silence=cluster and silence(cluster, view.times, silent, effect),
             origin=origin_of(request),
+            counts=_counts(cluster, values.get("client_count")),
             **values,
         )
         if any(mark in text for mark in _MARKED):

@@ -331,8 +331,14 @@ _OTHERS: Final = (
             Parameter("sort", choice(*CLIENT_SORTS), default="slow", text="The order."),
             _REVERSE,
             *_PAGING,
+            Parameter(
+                "own",
+                boolean,
+                default=False,
+                text="Also the connections of the cluster's own processes.",
+            ),
         ),
-        result=_fields(**_ENVELOPE, slow=_NUMBER),
+        result=_fields(**_ENVELOPE, own_count=_NUMBER, slow=_NUMBER),
     ),
     Route(
         name="pages.client",

@@ -166,7 +166,7 @@ def _slow(live: Sequence[BrokerSnapshot]) -> Iterator[Problem]:
             "warn",
             f"{plural(count, 'client')} {'takes' if count == 1 else 'take'} no more",
             f"{where}. What is sent to them waits in the broker's memory.",
-            "/clients",
+            "/clients?own=true",
             "See which",
         )
 
