@@ -67,6 +67,9 @@ class Consuming(Connection):
     def _on_subscribe(self, frame: Frame) -> None:
         request = Subscribe.from_meta(frame.split()[0])
         number = request.subscription
+        former = self._subscriptions.get(number)
+        if former is not None and former.link is None:
+            del self._subscriptions[number]  # its topic or channel was deleted
         if number in self._subscriptions or number in self._joining:
             raise InvalidRequest(f"subscription {number} is open already", field="s")
         if len(self._subscriptions) + len(self._joining) >= MOST_SUBSCRIPTIONS:

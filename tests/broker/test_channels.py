@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
-from tests.fakes.broker import BrokerFixture, HeldSyncer, batch
+from tests.fakes.broker import BrokerDisk, BrokerFixture, HeldBackground, HeldSyncer, batch
 from tests.fakes.taking import Taker
 from tinymq.broker.partition import Appended
 from tinymq.broker.subscription import ALL_BITS
@@ -276,6 +276,23 @@ def test_many_small_messages_are_delivered_with_few_messages(broker: BrokerFixtu
     assert len(taker.payloads) <= 4
 
 
+def test_pages_that_are_not_in_memory_are_fetched_elsewhere(tmp_path: Path) -> None:
+    """Nobody waits for the disk; what is gone from memory at once comes all the same."""
+    disk, background = BrokerDisk(), HeldBackground()
+    broker = BrokerFixture(tmp_path, disk=disk, background=background)
+    broker.topic()
+    broker.produce(b"a", b"b")
+    disk.cached = False
+    taker = takes(broker)
+    early = taker.values
+    while background.waiting:
+        background.release()
+    taker.run()
+
+    assert early == []
+    assert taker.values == [b"a", b"b"]
+
+
 # --- coming and going -----------------------------------------------------------------
 
 
@@ -523,6 +540,21 @@ def test_lease_ids_are_never_given_twice(broker: BrokerFixture) -> None:
     assert other.take()[0].lease >> 44 > first >> 44
 
 
+def test_lease_ids_rise_even_if_the_count_of_starts_is_lost(broker: BrokerFixture) -> None:
+    """The ledgers know of older leases."""
+    first = 0
+    for _ in range(3):
+        broker.produce(b"a")
+        first = takes(broker).take()[0].lease
+        broker.kill()
+        broker = broker.again()
+    (broker.path / "starts").unlink()
+    other = takes(broker)
+    other.run(11)
+
+    assert other.take()[0].lease > first
+
+
 def test_a_clean_stop_keeps_channels(broker: BrokerFixture) -> None:
     """The next start knows what was settled, delayed and given up."""
     broker.produce(b"a", b"b", b"c")
@@ -579,6 +611,34 @@ def test_a_deleted_topic_ends_its_subscriptions(broker: BrokerFixture) -> None:
     broker.produce(b"new")
     taker.subscribe()
     assert taker.values == [b"new"]
+
+
+def test_a_deleted_topic_can_be_subscribed_again_at_once(broker: BrokerFixture) -> None:
+    """The number of the subscription is free when its topic is gone."""
+    taker = takes(broker)
+    broker.operate("topic.delete", name="t")
+    broker.topic()
+    broker.produce(b"new")
+    taker.subscribe()
+
+    assert taker.values == [b"new"]
+
+
+def test_a_settle_under_way_is_not_confirmed_when_its_topic_goes(tmp_path: Path) -> None:
+    """Nobody knows whether it was on disk, and nobody needs to."""
+    syncer = HeldSyncer()
+    broker = BrokerFixture(tmp_path, syncer=syncer)
+    broker.topic(sync="os")
+    broker.produce(b"a")
+    taker = takes(broker)
+    messages = taker.take()
+    broker.operate("topic.alter", name="t", config={"sync": "always"})
+    number = taker.post(FINISH, *messages)
+    taker.run()
+    broker.operate("topic.delete", name="t")
+    taker.run()
+
+    assert isinstance(taker.error(number), UnknownTopicId)
 
 
 def test_a_deleted_channel_ends_its_subscriptions(broker: BrokerFixture) -> None:

@@ -17,7 +17,8 @@ from tests.fakes.broker import (
 )
 from tinymq.broker.producers import ProducerTable
 from tinymq.errors import OutOfOrderSequence, ProducerFenced, StorageFull, UnknownProducer
-from tinymq.wire.batch import SEQUENCE_MODULUS, BatchHeader, read_header
+from tinymq.wire.batch import SEQUENCE_MODULUS, BatchHeader, checked_header, read_header
+from tinymq.wire.records import encode_batch
 
 
 def header(sequence: int, count: int = 1, *, epoch: int = 0, producer: int = 7) -> BatchHeader:
@@ -344,3 +345,17 @@ class TestBroker:
         given += [after.new_producer().producer_id for _ in range(4)]
         assert len(set(given)) == 8
         assert after.new_producer().window == 64
+
+
+def test_a_broker_s_own_producer_goes_on_where_it_is() -> None:
+    """What was forgotten of it does not stop it, and what is known is not forgotten."""
+    table = ProducerTable(5)
+    table.expect(9, 0)
+    assert len(table) == 0
+    table.expect(9, 7)
+    table.expect(9, 3)
+    header = checked_header(encode_batch([b"v"], producer_id=9, producer_epoch=0, base_sequence=7))
+
+    assert table.duplicate_of(header) is None
+    table.record(header, 100, 1)
+    assert table.duplicate_of(header) == 100

@@ -961,6 +961,19 @@ class TestBrokers:
         assert len(found) == 2
         assert sum(len(puppet.channel.subscriptions) for puppet in crew.queues()) == 1
 
+    def test_a_broker_that_nobody_reaches_keeps_no_share(self) -> None:
+        """Though it is believed to be there; and nothing piles up for it."""
+        crew = Crew(2, 3, most=1)
+        crew.fleet.kill(2, noticed=False)
+        crew.put(3, b"c", partition=1)
+        crew.fleet.net.advance(2)
+        (message,) = crew.take_all()
+        message.finish()
+        crew.fleet.net.advance(60)
+
+        assert message.value == b"c"
+        assert max(link.waiting for link in crew.cluster.links) < 40
+
     def test_a_share_in_use_stays(self) -> None:
         """A message in somebody's hands keeps its share, and no more than wanted are out."""
         crew = Crew(1, 2, most=1)

@@ -253,3 +253,16 @@ def test_damaged_epochs(tmp_path: Path, disk: FaultyDisk) -> None:
     assert epochs.damaged
     assert epochs.at(5) == -1
     assert epochs.bump(100, least=7) == 7
+
+
+def test_starts_are_counted(tmp_path: Path) -> None:
+    """Each number is higher than those before; a file that cannot be read begins anew."""
+    folder = DataFolder.open(str(tmp_path))
+    numbers = [folder.count_start(), folder.count_start()]
+    folder.close()
+    (tmp_path / "starts").write_bytes(b"x")
+    folder = DataFolder.open(str(tmp_path))
+    again = folder.count_start()
+    folder.close()
+
+    assert (numbers, again) == ([1, 2], 1)

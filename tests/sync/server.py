@@ -24,8 +24,8 @@ class Server:
         cuts: Close every connection after so many more reads, if above 0.
     """
 
-    def __init__(self) -> None:
-        self.puppet = Puppet()
+    def __init__(self, puppet: Puppet | None = None) -> None:
+        self.puppet = puppet or Puppet()
         self.lock = Lock()
         self.cut_after = 0
         self.reads = 0

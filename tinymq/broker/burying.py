@@ -179,7 +179,7 @@ class Burying:
         self._hosted.mark()
 
     def _bury(self, name: str, one: Subscribers, doom: Doom, grave: Partition) -> None:
-        if name not in self._hosted.infos:
+        if self._hosted.queue.channels.get(name) is not one:
             return  # the channel was deleted, and all that it gave up with it
         batches = [*_batches([*self._letters(name, doom)])]
         left = len(batches)

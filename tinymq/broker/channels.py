@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from twisted.logger import Logger
 
-from tinymq.broker.channel.lease import lease_ids
+from tinymq.broker.channel.lease import epoch_of, lease_ids
 from tinymq.broker.hosted import Hosted
 from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Timer
@@ -63,12 +63,22 @@ class Channels:
         """A number that is higher than at every start before; what it counts is durable."""
         if not self._epoch:
             try:
-                self._epoch = self.broker.store.folder.count_start()
+                counted = self.broker.store.folder.count_start()
+                # More than one proof: the file may have been lost or restored.
+                self._epoch = max(counted, 1 + self._newest_epoch())
             except (OSError, TinyMQError) as error:
                 # Unique all the same, as long as the clock does not fall.
                 self._epoch = self.now() // 1000 % (1 << 20) or 1
                 self._log.error("the start is not counted: {error}", error=error)
         return self._epoch
+
+    def _newest_epoch(self) -> int:
+        """The highest epoch of which a ledger knows a lease."""
+        queues = (hosted.queue.channels.values() for hosted in self._hosted.values())
+        return max(
+            (epoch_of(one.channel.places.newest_lease) for each in queues for one in each),
+            default=0,
+        )
 
     def next_lease(self) -> int:
         """Give out a lease id that was never given out."""
@@ -123,6 +133,8 @@ class Channels:
                 and subscription.wants(hosted.index)
             ):
                 held = hosted.join(subscription)
+                for lease_id, _ in held:
+                    hosted.give_back(subscription, lease_id)
                 subscription.lost(hosted.index, held)
 
     def drop(self, partition: Partition) -> None:

@@ -20,15 +20,13 @@ from tinymq.broker.channel.ledger import replay
 from tinymq.broker.channel.places import Places
 from tinymq.broker.channel.queue import LedgerRecord, Queue, Subscribers
 from tinymq.broker.channel.surviving import cut_back
+from tinymq.broker.giving import Giving
 from tinymq.broker.ledger import Ledger, records_in
-from tinymq.broker.looks import look
 from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Scheduler, Timer
-from tinymq.broker.sending import Sending
 from tinymq.broker.subscription import Subscription
 from tinymq.broker.window import Window
-from tinymq.errors import CorruptBatch, Overloaded, TinyMQError, WireError
-from tinymq.limits import MIB
+from tinymq.errors import CorruptBatch, UnknownTopicId, WireError
 from tinymq.wire.messages import EARLIEST, LATEST
 
 if TYPE_CHECKING:
@@ -38,12 +36,6 @@ if TYPE_CHECKING:
 
 #: Milliseconds for which leases are kept for a session whose link was lost.
 GRACE_MS: Final = 10_000
-#: Bytes, about, that go out before others have their turn.
-_ROUND_BYTES: Final = MIB
-#: How often consumers are served before others have their turn.
-_ROUNDS: Final = 8
-#: Seconds until a partition is tried again that could not be read.
-_AGAIN_SECONDS: Final = 1.0
 
 
 class Host(Protocol):
@@ -88,10 +80,9 @@ class Hosted:
         self._stored = log
         self.subscriptions: dict[str, Subscription] = {}
         self._start = 0
-        self._warming = False
         self._timer: Timer | None = None
         self._timer_at = 0
-        self._sending = Sending(self)
+        self._giving = Giving(host.broker, self)
         self.burying = Burying(host.broker, self)
         partition.ledger = self.ledger
         partition.watchers.add(self.mark)
@@ -236,7 +227,8 @@ class Hosted:
         for name in tuple(self.queue.channels):
             self.close_channel(name)
         self.partition.watchers.discard(self.mark)
-        self.ledger.close()
+        topic = self.partition.topic.name
+        self.ledger.close(UnknownTopicId(f"topic {topic} was deleted"))
 
     # --- coming and going ----------------------------------------------------------
 
@@ -327,8 +319,7 @@ class Hosted:
         self.trim(now)
         self._pause(now)
         if self.ledger.failure is None:
-            self._shorten(now)
-            self._serve(now)
+            self._giving.turn(now)
         self.burying.turn(now)
         self.written()
         self._arm(now)
@@ -352,94 +343,13 @@ class Hosted:
                 one.losing(lost)
                 self.losing(lost)
 
-    def _shorten(self, now: int) -> None:
-        """Give up what makes a channel too long, or refuse producers, as its policy says."""
-        self.partition.full = None
-        for name, one in self.queue.channels.items():
-            longest = one.channel.policy.max_length
-            if longest is not None and one.steering.shorten(self.partition.high_watermark, now):
-                self.partition.full = Overloaded(
-                    f"channel {name} of {self.partition.topic.name}/{self.index} has more than "
-                    f"the {longest} messages that its max.length allows; "
-                    "publish again when some are settled"
-                )
-
-    def _serve(self, now: int) -> None:
-        for one in self.queue.channels.values():
-            for consumer in one.release():
-                self.subscriptions[consumer.name].mark()
-            for _ in range(_ROUNDS):
-                if not any(consumer.room for consumer in one.consumers):
-                    break
-                try:
-                    given = self._give(one, now)
-                except (OSError, TinyMQError) as error:
-                    self._unreadable(error)
-                    return
-                if not given:
-                    break
-            else:
-                self.mark()
-
-    def _unreadable(self, error: Exception) -> None:
-        if self.partition.closed is None:
-            self._log.error("{hosted} cannot be read: {error}", hosted=self, error=error)
-            self._host.broker.scheduler.callLater(_AGAIN_SECONDS, self.mark)
-
-    def _give(self, one: Subscribers, now: int) -> bool:
-        """Give out about as much as goes well into one message for each consumer."""
-        high = self.partition.high_watermark
-        if one.channel.policy.looks and look(one, self.window, high, now):
-            self.mark()
-        end, places = high, one.channel.places
-        if places.cursor < high:
-            found = self._reach(places.cursor)
-            if found is None:
-                return False
-            end = min(high, found)
-        most = self._most(one)
-        for consumer in one.consumers:
-            consumer.most = most
-        before = places.cursor
-        deliveries = one.deliver(now, end)
-        for consumer in one.consumers:
-            consumer.most = max(1, consumer.most)
-        if deliveries:
-            self._sending.send(one, deliveries, now)
-        # It may have passed over a piece in which there is nothing to give out.
-        return bool(deliveries) or places.cursor > before
-
-    def _reach(self, offset: int) -> int | None:
-        """Return how far one piece of the log reaches; None while the disk is asked for it."""
-        end = self.window.end_of(offset)
-        if end is None and not self._warming:
-            self._warming = True
-            self._host.broker.background.submit(self.window.warmer(offset), self._warmed)
-        return end
-
-    def _warmed(self) -> None:
-        self._warming = False
-        self.mark()
-
-    def _most(self, one: Subscribers) -> int:
-        """Return how many messages are about as long as goes well into one message."""
-        log = self.partition.log
-        count = max(1, log.written_offset - log.start_offset)
-        most = max(1, _ROUND_BYTES * count // max(1, log.size_bytes))
-        ready = one.channel.places.ready
-        if ready:
-            first = max(ready.first, log.start_offset)
-            while most > 1 and log.bytes_between(first, first + most) > 2 * _ROUND_BYTES:
-                most //= 2
-        return most
-
     # --- time --------------------------------------------------------------------------
 
     def _arm(self, now: int) -> None:
         """See to it that what time does is done in time."""
-        times = [self.queue.next_time()]
-        times += (info.pause.until_ms for info in self.infos.values() if info.pause is not None)
-        due = min((time for time in times if time is not None and time > now - 1), default=None)
+        pauses = (info.pause.until_ms for info in self.infos.values() if info.pause is not None)
+        times = [self.queue.next_time(), *(until for until in pauses if until and until > now)]
+        due = min((time for time in times if time is not None), default=None)
         if due is None or (self._timer is not None and self._timer_at <= due):
             return
         if self._timer is not None and self._timer.active():

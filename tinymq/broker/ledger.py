@@ -228,9 +228,16 @@ class Ledger:
         """
         self._asking.append(tell)
 
-    def close(self) -> None:
-        """Let go of everybody; the log is closed by who opened it."""
-        self._end(self.failure)
+    def close(self, reason: WireError) -> None:
+        """
+        Let go of everybody; the log is closed by who opened it.
+
+        Args:
+            reason: What those who wait are told.
+        """
+        waiting, self._waiting = self._waiting, deque()
+        self._asking[:0] = [tell for _, calls in waiting for tell in calls]
+        self._end(reason)
 
 
 def _batches(records: list[LedgerRecord]) -> Iterator[tuple[list[bytes], list[bytes]]]:

@@ -52,17 +52,18 @@ class Window:
         self._pieces: list[_Piece] = []
         self._opened: OrderedDict[int, Opened] = OrderedDict()
 
-    def end_of(self, offset: int) -> int | None:
+    def end_of(self, offset: int, *, nowait: bool) -> int | None:
         """
         Say how far one piece reaches.
 
         Args:
             offset: Where it begins; below the high watermark.
+            nowait: Give up instead of waiting for the disk.
 
         Returns:
             The offset behind it, or None if the disk would have to be waited for.
         """
-        piece = self._piece(offset, nowait=True)
+        piece = self._piece(offset, nowait=nowait)
         return None if piece is None else piece.end
 
     def warmer(self, offset: int) -> Callable[[], None]:

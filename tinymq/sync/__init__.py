@@ -10,7 +10,13 @@ The blocking client, on sockets of its own: no reactor, no thread.
 from __future__ import annotations
 
 from tinymq.client.core.address import DEFAULT_URL
-from tinymq.client.core.config import Backoff, ClientConfig, ConsumerConfig, ProducerConfig
+from tinymq.client.core.config import (
+    Backoff,
+    ClientConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    SubscriptionConfig,
+)
 from tinymq.client.core.delivered import ConsumerBatch
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.offsets import Survey
@@ -19,6 +25,7 @@ from tinymq.client.core.starts import EARLIEST, LATEST, At, Mark
 from tinymq.sync.client import Admin, Client
 from tinymq.sync.consumer import Consumer
 from tinymq.sync.producer import Producer
+from tinymq.sync.subscription import Message, Subscription
 
 __all__ = [
     "DEFAULT_URL",
@@ -35,11 +42,14 @@ __all__ = [
     "ConsumerConfig",
     "Failed",
     "Mark",
+    "Message",
     "PartlySent",
     "Position",
     "Producer",
     "ProducerConfig",
     "Sent",
+    "Subscription",
+    "SubscriptionConfig",
     "Survey",
     "TopicInfo",
 ]

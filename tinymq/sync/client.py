@@ -14,15 +14,22 @@ from typing_extensions import override
 from tinymq.client.core.address import parse_url, url_from
 from tinymq.client.core.admin import AdminCalls, operate
 from tinymq.client.core.cluster import Cluster
-from tinymq.client.core.config import ClientConfig, ConsumerConfig, ProducerConfig
+from tinymq.client.core.config import (
+    ClientConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    SubscriptionConfig,
+)
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.offsets import OffsetSearch, Survey
 from tinymq.client.core.results import Result
 from tinymq.errors import ClosedError, DeadlineExceeded, TinyMQError
 from tinymq.sync.consumer import Consumer
+from tinymq.sync.keeper import Keeper
 from tinymq.sync.loop import Loop
 from tinymq.sync.network import SocketNetwork
 from tinymq.sync.producer import Producer
+from tinymq.sync.subscription import Subscription
 
 
 class Admin(AdminCalls[Result]):
@@ -86,6 +93,8 @@ class Client:
         self._loop.cluster = self._cluster
         self._producers: set[Producer] = set()
         self._consumers: set[Consumer] = set()
+        self._subscriptions: set[Subscription] = set()
+        self._keeper = Keeper(self._loop)
         self.admin = Admin(self._operate)
 
     def __enter__(self) -> Self:
@@ -132,6 +141,34 @@ class Client:
             consumer = Consumer(self._loop, config or ConsumerConfig(), self._consumers.discard)
             self._consumers.add(consumer)
             return consumer
+
+    def subscription(
+        self, topic: str, channel: str, config: SubscriptionConfig | None = None
+    ) -> Subscription:
+        """
+        Take messages of a channel, each of which is settled by itself.
+
+        A thread of the client renews leases from now on, until it is closed.
+
+        Args:
+            topic: Name of the topic.
+            channel: Name of the channel; it is made where there is none.
+            config: Settings.
+
+        Raises:
+            ClosedError: The client was closed.
+            ForkedError: This is another process.
+        """
+        with self._loop.lock:
+            self._check()
+            subscription = Subscription(
+                (self._loop, self._keeper),
+                (topic, channel),
+                config or SubscriptionConfig(),
+                self._subscriptions.discard,
+            )
+            self._subscriptions.add(subscription)
+            return subscription
 
     def metadata(self, topics: Iterable[str], *, create: bool = False) -> dict[str, TopicInfo]:
         """
@@ -213,7 +250,10 @@ class Client:
         return Survey(dict(search.found), faults)
 
     def close(self) -> None:
-        """Close producers, which flush, consumers and links."""
+        """Close producers, which flush, consumers, subscriptions and links."""
+        self._loop.check()
+        for subscription in tuple(self._subscriptions):
+            subscription.close()  # which waits for others without the lock
         with self._loop.lock:
             self._loop.check()
             for consumer in tuple(self._consumers):

@@ -190,6 +190,11 @@ class SocketNetwork:
     def __len__(self) -> int:
         return len(self._plugs)
 
+    @property
+    def watched(self) -> dict[int, int]:
+        """What is waited for: events of `select.poll` by the number of the socket."""
+        return dict(self._watched)
+
     def dial(self, link: Link, address: Address, now: float) -> None:
         """
         Connect a link.

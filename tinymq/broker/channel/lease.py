@@ -43,6 +43,16 @@ def lease_ids(epoch: int) -> Callable[[], int]:
     return count((epoch % _EPOCHS << _COUNTED) + 1).__next__
 
 
+def epoch_of(lease_id: int) -> int:
+    """
+    Return the epoch of the broker that gave a lease out.
+
+    Args:
+        lease_id: The lease.
+    """
+    return lease_id >> _COUNTED
+
+
 class Lease:
     """
     Messages in the hands of a consumer.

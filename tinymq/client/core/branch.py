@@ -28,6 +28,7 @@ from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.connection import Connection
 from tinymq.client.core.hands import Bits, Hands
 from tinymq.client.core.link import Link
+from tinymq.client.core.link import Phase as LinkPhase
 from tinymq.client.core.message import QueueMessage, Slot, Standing
 from tinymq.client.core.settling import Settling
 from tinymq.errors import (
@@ -48,6 +49,7 @@ from tinymq.wire.messages import (
     Deliver,
     LeaseLost,
     Message,
+    Ping,
     Settle,
     Subscribe,
     SubscribeReply,
@@ -219,13 +221,28 @@ class Branch:
         if self._link is not None and self._link is not link:
             self._unhook()
         self._link = link
+        if link.phase is not LinkPhase.UP:
+            # What waits for a link has a deadline, so that nothing piles up there.
+            deadline = now + self._cluster.config.request_timeout_s
+            self._ask(Ping(), self._reached, deadline, now, quiet=True)
+            return
         link.pushes[self.number] = self.pushed
         self._epoch += 1
         credit = self.allowance.begin(self.held, self._hands.each)
         # Without a deadline: what is let join after it would be joined and not know of it.
         self._ask(self._trunk.request(self.number, credit), self._answered, inf, now)
 
-    def _ask(self, request: Message, told: Any, deadline: float, now: float) -> None:
+    def _reached(self, _link: Link, _reply: Any, error: TinyMQError | None, now: float) -> None:
+        """The link is up, or did not come up."""
+        if error is None:
+            self.pump(now)
+        else:
+            self._later(error, now)
+            self._trunk.joined(self, error, now)
+
+    def _ask(
+        self, request: Message, told: Any, deadline: float, now: float, *, quiet: bool = False
+    ) -> None:
         assert self._link is not None
         self._asking = True
         link = self._link
@@ -237,7 +254,7 @@ class Branch:
             elif isinstance(reply, SubscribeReply):
                 self._post(link, Unsubscribe(subscription=self.number), now)
 
-        link.request(request.type, request.to_meta(), (), deadline, done, now)
+        link.request(request.type, request.to_meta(), (), deadline, done, now, quiet=quiet)
 
     def _post(self, link: Link, message: Message, now: float) -> None:
         """Send what wants no answer."""

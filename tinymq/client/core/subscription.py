@@ -1,10 +1,4 @@
-"""
-A subscription to a channel without I/O: one branch for each broker that leads partitions.
-
-The most messages in flight are split over the brokers. When there are fewer than
-brokers, some brokers have none, and the shares move on from those that did not use
-theirs.
-"""
+"""A subscription to a channel without I/O: finding the topic, handing out, ending."""
 
 from __future__ import annotations
 
@@ -13,7 +7,8 @@ from collections.abc import Callable
 from math import inf
 from typing import Final
 
-from tinymq.client.core.branch import Branch, Phase
+from tinymq.client.core.branch import Branch
+from tinymq.client.core.branches import Branches
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import SubscriptionConfig
 from tinymq.client.core.message import QueueMessage, Slot, Standing
@@ -35,8 +30,6 @@ Told = Callable[[TinyMQError | None], None]
 #: Makes a message: what `QueueMessage` takes.
 Maker = Callable[[str, int, Record, Slot, Branch], QueueMessage]
 
-#: Seconds after which a share that is not used moves on.
-_TURN_S: Final = 0.4
 #: Seconds between looks for partitions without a leader.
 _LOOK_S: Final = 1.0
 #: Errors that a topic made anew explains.
@@ -85,15 +78,11 @@ class SubscriptionCore:
         self._wake = wake
         self._soon = soon
         self._info: TopicInfo | None = None
-        self._branches: dict[int, Branch] = {}
-        #: Brokers for which there is no share just now.
-        self._idle: deque[int] = deque()
-        self._past_late = 0
+        self._branches = Branches(self, cluster, config, self._ended)
         self._line: deque[QueueMessage] = deque()
         self._dirty: set[Branch] = set()
         self._waiting: list[tuple[float, Told]] = []
         self._look_at = inf
-        self._turn_at = inf
         self._why: TinyMQError | None = None
         self._ends: list[Callable[[], None]] = []
         self._drained: list[Callable[[], None]] = []
@@ -118,12 +107,12 @@ class SubscriptionCore:
     @property
     def in_flight(self) -> int:
         """Messages that were delivered and are not settled."""
-        return sum(branch.held for branch in self._branches.values())
+        return self._branches.held
 
     @property
     def late(self) -> int:
         """Messages whose settle came too late so far."""
-        return self._past_late + sum(branch.late for branch in self._branches.values())
+        return self._branches.late
 
     def take(self, now: float) -> QueueMessage | None:
         """
@@ -154,7 +143,7 @@ class SubscriptionCore:
         Args:
             now: The time.
         """
-        for branch in tuple(self._branches.values()):
+        for branch in self._branches:
             branch.pump(now)
 
     # --- beginning -------------------------------------------------------------
@@ -169,7 +158,7 @@ class SubscriptionCore:
         """
         if self.failed is not None or self.closed:
             told(self.failed or ClosedError("the subscription was closed"))
-        elif any(branch.phase is Phase.JOINED for branch in self._branches.values()):
+        elif self._branches.joined:
             told(None)
         else:
             self._waiting.append((now + self.config.deadline_s, told))
@@ -222,64 +211,10 @@ class SubscriptionCore:
         )
 
     def _arrange(self, now: float) -> None:
-        """Have a branch for each broker that leads partitions, or for as many as may be."""
+        """Follow the leaders of partitions."""
         assert self._info is not None
-        leaders = {leader for leader in self._info.leaders if leader >= 0}
-        partly = -1 in self._info.leaders
-        self._look_at = now + _LOOK_S if partly else inf
-        for broker in [one for one in self._branches if one not in leaders and not partly]:
-            self._leave(broker, now)
-        self._idle = deque(broker for broker in self._idle if broker in leaders)
-        known = {*self._branches, *self._idle}
-        self._idle += sorted(leaders - known)
-        self._fill(now)
-
-    def _fill(self, now: float) -> None:
-        """Let those brokers take part for which there is a share, and split the shares."""
-        if self.draining or self.closed or self.failed is not None:
-            return
-        most = self.config.max_in_flight
-        while self._idle and len(self._branches) < most:
-            broker = self._idle.popleft()
-            number = next(self._cluster.numbers)
-            self._branches[broker] = Branch(self, self._cluster, broker, number)
-        self._turn_at = min(self._turn_at, now + _TURN_S) if self._idle else inf
-        count = len(self._branches)
-        for place, branch in enumerate(tuple(self._branches.values())):
-            if branch.resting:
-                continue
-            share = most // count + (place < most % count)
-            branch.allowance.allow(share, self.config.buffer_bytes * share / most)
-            branch.pump(now)
-
-    def _rotate(self, now: float) -> None:
-        """Let the shares move on, since there are fewer than brokers."""
-        self._turn_at = inf
-        if self._idle:
-            for branch in self._branches.values():
-                branch.rest()
-            self._turn_at = now + _TURN_S
-        self._release(now)
-
-    def _release(self, now: float) -> None:
-        """Leave those brokers that are to rest, once nothing of them is here."""
-        for broker, branch in tuple(self._branches.items()):
-            if branch.resting and not branch.held and branch.settling.idle:
-                self._leave(broker, now)
-
-    def _leave(self, broker: int, now: float) -> None:
-        branch = self._branches[broker]
-
-        def left(now: float) -> None:
-            if self._branches.get(broker) is branch:
-                del self._branches[broker]
-                self._past_late += branch.late
-            if self._info is not None and broker in self._info.leaders:
-                self._idle.append(broker)
-            self._fill(now)
-            self._ended()
-
-        branch.leave(now + self.config.leave_s, left, now)
+        self._look_at = now + _LOOK_S if -1 in self._info.leaders else inf
+        self._branches.follow(self._info.leaders, now)
 
     # --- told by branches ------------------------------------------------------
 
@@ -351,10 +286,10 @@ class SubscriptionCore:
         """When `tick` has something to do."""
         if self._dirty:
             return -inf
-        at = min(self._look_at, self._turn_at)
+        at = min(self._look_at, self._branches.turn_at)
         for until, _ in self._waiting:
             at = min(at, until)
-        for branch in self._branches.values():
+        for branch in self._branches:
             at = min(at, branch.wake_at)
         return at
 
@@ -368,7 +303,7 @@ class SubscriptionCore:
         dirty, self._dirty = self._dirty, set()
         for branch in dirty:
             branch.pump(now)
-        self._release(now)
+        self._branches.release(now)
         if self._drained and self.settled_all:
             calls, self._drained = self._drained, []
             for call in calls:
@@ -383,9 +318,9 @@ class SubscriptionCore:
         """
         if self._look_at <= now:
             self._find(now, fresh=True)
-        if self._turn_at <= now:
-            self._rotate(now)
-        for branch in tuple(self._branches.values()):
+        if self._branches.turn_at <= now:
+            self._branches.rotate(now)
+        for branch in self._branches:
             if branch.wake_at <= now:
                 branch.tick(now)
         self.pump(now)
@@ -397,7 +332,7 @@ class SubscriptionCore:
     @property
     def _trouble(self) -> TinyMQError:
         """Why no broker has let us join."""
-        troubles = (branch.trouble for branch in self._branches.values())
+        troubles = (branch.trouble for branch in self._branches)
         error = self._why or next((one for one in troubles if one is not None), None)
         return error or DeadlineExceeded("no broker let the subscription join in time")
 
@@ -408,7 +343,7 @@ class SubscriptionCore:
         Args:
             now: The time.
         """
-        for branch in tuple(self._branches.values()):
+        for branch in self._branches:
             branch.pump(now)
 
     def topics_changed(self, now: float) -> None:
@@ -435,9 +370,7 @@ class SubscriptionCore:
             now: The time.
         """
         self.closed = True
-        for branch in tuple(self._branches.values()):
-            branch.cancel(ClosedError("the client was closed"), now)
-        self._branches.clear()
+        self._branches.cancel(ClosedError("the client was closed"), now)
         self._end(ClosedError("the client was closed"))
         self._ended()
 
@@ -446,7 +379,7 @@ class SubscriptionCore:
     @property
     def settled_all(self) -> bool:
         """Whether the brokers have confirmed all that was said of messages."""
-        return all(branch.settling.idle for branch in self._branches.values())
+        return self._branches.settled
 
     def when_settled(self, call: Callable[[], None]) -> None:
         """
@@ -467,15 +400,14 @@ class SubscriptionCore:
         Args:
             now: The time.
         """
-        self.draining = True
+        self.draining = self._branches.stopped = True
         line, self._line = self._line, deque()
         for message in line:
             if message.standing is Standing.READY and message.lease:
                 message.give_back()
             elif message.standing is Standing.READY:
                 self._line.append(message)
-        for branch in self._branches.values():
-            branch.rest()
+        self._branches.rest()
         self.pump(now)
 
     def close(self, done: Callable[[], None], now: float) -> None:
@@ -490,22 +422,20 @@ class SubscriptionCore:
         if not self.closed:
             self.closed = True
             self._end(ClosedError("the subscription was closed"))
-            for broker in tuple(self._branches):
-                self._leave(broker, now)
+            self._branches.leave_all(now)
         self._ended()
 
     def _fail(self, error: TinyMQError, now: float) -> None:
         """End it, because it cannot go on."""
         self.failed = error
         self._end(error)
-        for broker in tuple(self._branches):
-            self._leave(broker, now)
+        self._branches.leave_all(now)
         self._ended()
 
     def _end(self, error: TinyMQError) -> None:
         """Tell those who wait; messages that have no lease cannot be given back."""
-        self.draining = True
-        self._look_at = self._turn_at = inf
+        self.draining = self._branches.stopped = True
+        self._look_at = self._branches.turn_at = inf
         lost = sum(
             message.standing is Standing.READY and not message.lease for message in self._line
         )

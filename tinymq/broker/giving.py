@@ -1,0 +1,139 @@
+"""Giving out what the consumers of one partition take, in pieces that fit a message."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from twisted.logger import Logger
+
+from tinymq.broker.channel.queue import Subscribers
+from tinymq.broker.looks import look
+from tinymq.broker.sending import Sending
+from tinymq.errors import Overloaded, TinyMQError
+from tinymq.limits import MIB
+
+if TYPE_CHECKING:
+    from tinymq.broker.broker import Broker
+    from tinymq.broker.hosted import Hosted
+
+#: Bytes, about, that go out before others have their turn.
+_ROUND_BYTES: Final = MIB
+#: How often consumers are served before others have their turn.
+_ROUNDS: Final = 8
+#: Seconds until a partition is tried again that could not be read.
+_AGAIN_SECONDS: Final = 1.0
+
+
+class Giving:
+    """
+    Gives out what the channels of one partition have.
+
+    Args:
+        broker: The broker.
+        hosted: The channels.
+    """
+
+    _log = Logger()
+
+    def __init__(self, broker: Broker, hosted: Hosted) -> None:
+        self._broker = broker
+        self._hosted = hosted
+        self._sending = Sending(hosted)
+        self._warming = False
+        #: Where a piece begins that was fetched into memory.
+        self._warm = -1
+
+    def turn(self, now: int) -> None:
+        """
+        Give out what consumers take.
+
+        Args:
+            now: The time.
+        """
+        self._shorten(now)
+        self._serve(now)
+
+    def _shorten(self, now: int) -> None:
+        """Give up what makes a channel too long, or refuse producers, as its policy says."""
+        partition = self._hosted.partition
+        partition.full = None
+        for name, one in self._hosted.queue.channels.items():
+            longest = one.channel.policy.max_length
+            if longest is not None and one.steering.shorten(partition.high_watermark, now):
+                partition.full = Overloaded(
+                    f"channel {name} of {partition.topic.name}/{partition.index} has more than "
+                    f"the {longest} messages that its max.length allows; "
+                    "publish again when some are settled"
+                )
+
+    def _serve(self, now: int) -> None:
+        for one in self._hosted.queue.channels.values():
+            for consumer in one.release():
+                self._hosted.subscriptions[consumer.name].mark()
+            for _ in range(_ROUNDS):
+                if not any(consumer.room for consumer in one.consumers):
+                    break
+                try:
+                    given = self._give(one, now)
+                except (OSError, TinyMQError) as error:
+                    self._unreadable(error)
+                    return
+                if not given:
+                    break
+            else:
+                self._hosted.mark()
+
+    def _unreadable(self, error: Exception) -> None:
+        if self._hosted.partition.closed is None:
+            self._log.error("{hosted} cannot be read: {error}", hosted=self._hosted, error=error)
+            self._broker.scheduler.callLater(_AGAIN_SECONDS, self._hosted.mark)
+
+    def _give(self, one: Subscribers, now: int) -> bool:
+        """Give out about as much as goes well into one message for each consumer."""
+        high = self._hosted.partition.high_watermark
+        if one.channel.policy.looks and look(one, self._hosted.window, high, now):
+            self._hosted.mark()
+        end, places = high, one.channel.places
+        if places.cursor < high:
+            found = self._reach(places.cursor)
+            if found is None:
+                return False
+            end = min(high, found)
+        most = self._most(one)
+        for consumer in one.consumers:
+            consumer.most = most
+        before = places.cursor
+        deliveries = one.deliver(now, end)
+        for consumer in one.consumers:
+            consumer.most = max(1, consumer.most)
+        if deliveries:
+            self._sending.send(one, deliveries, now)
+        # It may have passed over a piece in which there is nothing to give out.
+        return bool(deliveries) or places.cursor > before
+
+    def _reach(self, offset: int) -> int | None:
+        """Return how far one piece of the log reaches; None while the disk is asked for it."""
+        # What was fetched into memory may be gone from there again; then it is waited for.
+        end = self._hosted.window.end_of(offset, nowait=self._warm != offset)
+        if end is None and not self._warming:
+            self._warming = True
+            warm = self._hosted.window.warmer(offset)
+            self._broker.background.submit(warm, partial(self._warmed, offset))
+        return end
+
+    def _warmed(self, offset: int) -> None:
+        self._warming, self._warm = False, offset
+        self._hosted.mark()
+
+    def _most(self, one: Subscribers) -> int:
+        """Return how many messages are about as long as goes well into one message."""
+        log = self._hosted.partition.log
+        count = max(1, log.written_offset - log.start_offset)
+        most = max(1, _ROUND_BYTES * count // max(1, log.size_bytes))
+        ready = one.channel.places.ready
+        if ready:
+            first = max(ready.first, log.start_offset)
+            while most > 1 and log.bytes_between(first, first + most) > 2 * _ROUND_BYTES:
+                most //= 2
+        return most
