@@ -65,6 +65,7 @@ class PuppetChannel:
     lease_ms: int = 60_000
     handler_ms: int | None = None
     delivery: str = "at_least_once"
+    order: str = "none"
     exists: bool = True
     #: Most messages of one lease.
     run: int = 100
@@ -214,6 +215,7 @@ class Queueing(Puppet):
             lease_ms=channel.lease_ms,
             handler_ms=channel.handler_ms,
             delivery=channel.delivery,
+            order=channel.order,
             held=[
                 (lease.partition, lease_id, as_row(lease.bits))
                 for lease_id, lease in channel.leases.items()

@@ -346,6 +346,44 @@ class TestSettling:
         assert "does not take a settle" in worker.net.said[-1]
 
 
+class TestOrder:
+    """Nothing overtakes a message that comes again."""
+
+    def begin(self, order: str) -> Worker:
+        """Begin with a channel of this order."""
+        puppet = QueuePuppet()
+        puppet.channel.order = order
+        return Worker(puppet=puppet)
+
+    def test_strict(self) -> None:
+        """What was not handed out yet goes back behind it."""
+        worker = self.begin("strict")
+        worker.puppet.put(b"a", b"b", b"c", b"d")
+        worker.net.pump()
+        one, two = worker.take(), worker.take()
+        two.requeue()
+        assert worker.take_all() == []
+        worker.net.pump()
+
+        assert one.held
+        assert worker.channel.offsets("give back") == [2, 3]
+        assert worker.core.late == 0
+
+    def test_by_key(self) -> None:
+        """Only messages of the same key do."""
+        worker = self.begin("key")
+        log = worker.puppet.topics["t"].logs[0]
+        log.append(encode_batch([b"a", b"b", b"c"], keys=[b"k", b"l", b"k"]))
+        worker.channel.ready = [(0, 0), (0, 1), (0, 2)]
+        worker.puppet.deliver()
+        worker.net.pump()
+        worker.take().give_back()
+        worker.net.pump()
+
+        assert [message.value for message in worker.take_all()] == [b"b"]
+        assert worker.channel.offsets("give back") == [0, 2]
+
+
 class TestCredit:
     """Never more in flight than wanted."""
 
@@ -635,8 +673,8 @@ class TestLinks:
         assert worker.channel.offsets() == [0]
 
     def test_a_channel_that_was_deleted(self) -> None:
-        """Even who holds nothing notices it, by asking now and then."""
-        worker = Worker(create=False)
+        """Even who holds nothing notices it, and does not make it anew."""
+        worker = Worker()
         worker.channel.subscriptions.clear()
         worker.channel.exists = False
         worker.net.advance(30)

@@ -127,9 +127,12 @@ class Branch:
         self._link: Link | None = None
         self._connection: Connection | None = None
         self._asking = False
+        #: The broker knew the channel: if it is gone later, somebody deleted it.
+        self._known = False
         self._failures = 0
         self._retry_at = -inf
         self._touch_at = inf
+        self._order = "none"
         self._lease_s = inf
         self._handler_s: float | None = None
         self._touched: list[QueueMessage] = []
@@ -157,7 +160,16 @@ class Branch:
             return
         self.settling.add(message, verb, facts)
         self._hands.release(message)
+        if verb in (REQUEUE, GIVE_BACK) and self._order != "none":
+            self._hold_back(message)
         self._trunk.settled(self)
+
+    def _hold_back(self, message: QueueMessage) -> None:
+        """What stands behind a message that comes again must not overtake it."""
+        for other in self._hands.behind(message, by_key=self._order == "key"):
+            self.settling.add_bits(other.partition, GIVE_BACK, other.lease, 1 << other.bit)
+            self._hands.release(other)
+            other.lose()
 
     def touch(self, message: QueueMessage) -> None:
         """
@@ -230,7 +242,9 @@ class Branch:
         self._epoch += 1
         credit = self.allowance.begin(self.held, self._hands.each)
         # Without a deadline: what is let join after it would be joined and not know of it.
-        self._ask(self._trunk.request(self.number, credit), self._answered, inf, now)
+        request = self._trunk.request(self.number, credit)
+        request.create = request.create and not self._known
+        self._ask(request, self._answered, inf, now)
 
     def _reached(self, _link: Link, _reply: Any, error: TinyMQError | None, now: float) -> None:
         """The link is up, or did not come up."""
@@ -271,6 +285,8 @@ class Branch:
             self._retry_at = -inf
             self._connection = link.connection
             self.phase = Phase.JOINED if self._left is None else Phase.LEAVING
+            self._known = True
+            self._order = reply.order
             self._lease_s = reply.lease_ms / 1000
             self._handler_s = None if reply.handler_ms is None else reply.handler_ms / 1000
             self._touch_at = now + self._lease_s * _RENEW

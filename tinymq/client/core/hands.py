@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from tinymq.client.core.message import QueueMessage, Slot
+from tinymq.client.core.message import QueueMessage, Slot, Standing
 from tinymq.client.core.parcels import offsets_of, records_of
 from tinymq.errors import CorruptBatch
 from tinymq.limits import Limits
@@ -169,6 +169,24 @@ class Hands:
         if not lease.messages:
             del self._leases[message.lease]
         self.held -= 1
+
+    def behind(self, message: QueueMessage, *, by_key: bool) -> list[QueueMessage]:
+        """
+        Find what was not handed out and stands behind a message.
+
+        Args:
+            message: The message.
+            by_key: Whether only messages of its key do.
+        """
+        return [
+            other
+            for lease in self._leases.values()
+            if lease.partition == message.partition
+            for other in lease.messages.values()
+            if other.standing is Standing.READY
+            and other.offset > message.offset
+            and (not by_key or other.key == message.key)
+        ]
 
     def lose(self, lease_id: int, bits: int) -> int:
         """
