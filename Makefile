@@ -72,14 +72,23 @@ clean:
 browser:
 	@.ci/browser
 
-# One environment for each further Python; a failure there fails the whole.
+# One environment for each further Python; they run side by side, and what they
+# printed is shown one after the other. A failure there fails the whole.
 others: .venv/installed-test
 	@main=$$($(bin)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+	mkdir -p build; running=; failed=; \
 	for python in $$(.ci/pythons); do \
 	    version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
 	    [ $$version = $$main ] && continue; \
-	    $(MAKE) --no-print-directory other-$$version python=$$python || exit 1; \
-	done
+	    $(MAKE) --no-print-directory .venvs/$$version/installed python=$$python || exit 1; \
+	    $(MAKE) --no-print-directory other-$$version >build/tests-$$version.txt 2>&1 & \
+	    running="$$running $$!:$$version"; \
+	done; \
+	for each in $$running; do \
+	    wait $${each%%:*} || failed="$$failed $${each#*:}"; \
+	    cat build/tests-$${each#*:}.txt; \
+	done; \
+	[ -z "$$failed" ] || { echo "tests failed on Python$$failed"; exit 1; }
 
 other-%: .venvs/%/installed
 	@echo "== tests on $$(.venvs/$*/bin/python -V)"
