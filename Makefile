@@ -9,7 +9,9 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .SUFFIXES:
+ifndef SIDE_BY_SIDE
 .NOTPARALLEL:
+endif
 
 # Where the broker of `make run` keeps its data and listens.
 DATA ?= ./data
@@ -72,23 +74,17 @@ clean:
 browser:
 	@.ci/browser
 
-# One environment for each further Python; they run side by side, and what they
-# printed is shown one after the other. A failure there fails the whole.
+# One environment for each further Python. Their tests run side by side (by make,
+# for what a shell starts in the background ignores Ctrl-C); a failure fails the whole.
 others: .venv/installed-test
-	@main=$$($(bin)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
-	mkdir -p build; running=; failed=; \
+	@main=$$($(bin)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); goals=; \
 	for python in $$(.ci/pythons); do \
 	    version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
 	    [ $$version = $$main ] && continue; \
 	    $(MAKE) --no-print-directory .venvs/$$version/installed python=$$python || exit 1; \
-	    $(MAKE) --no-print-directory other-$$version >build/tests-$$version.txt 2>&1 & \
-	    running="$$running $$!:$$version"; \
+	    goals="$$goals other-$$version"; \
 	done; \
-	for each in $$running; do \
-	    wait $${each%%:*} || failed="$$failed $${each#*:}"; \
-	    cat build/tests-$${each#*:}.txt; \
-	done; \
-	[ -z "$$failed" ] || { echo "tests failed on Python$$failed"; exit 1; }
+	[ -z "$$goals" ] || $(MAKE) --no-print-directory -j2 -Otarget SIDE_BY_SIDE=1 $$goals
 
 other-%: .venvs/%/installed
 	@echo "== tests on $$(.venvs/$*/bin/python -V)"
