@@ -332,7 +332,7 @@ class TestPeek:
                 open_,
                 one.channel.counters.totals,
                 one.counts(hosted[0].partition.high_watermark),
-                None if (log := hosted[0].ledger.log) is None else log.end_offset,
+                hosted[0].ledger.log.end_offset,
                 list(places.leases),
                 hosted[0].partition.counters.records_out,
             )
