@@ -133,7 +133,7 @@ def test_pause(run: Run, work: MemoryChannel, monkeypatch: pytest.MonkeyPatch) -
     """A channel is paused, for a while if wanted, and goes on."""
     monkeypatch.setattr(verbs, "now_ms", lambda: NOW_MS)
     assert told(run, "pause", "--dry-run") == "orders/work would be paused\n"
-    assert "ok" in told(run, "info")
+    assert "consuming" in told(run, "info")
     text = told(run, "pause", "--for", "10m", "--reason", "upgrade")
     assert text == "orders/work is paused\n"
     assert "PAUSED until 2025-06-15T15:16:40.000Z: upgrade" in told(run, "info")

@@ -186,10 +186,17 @@ def _facts(found: Row) -> list[tuple[str, str]]:
         ("name", found["name"]),
         ("created", iso(found["created_ms"])),
         ("started at", str(found["start"])),
-        ("state", _state(found)),
+        ("state", _state(found) if found["paused"] else found["state"].replace("_", " ")),
+        *(("why", each["text"]) for each in found["why"]),
     ]
     pairs += [(name.replace("_", " "), str(found[name])) for name in COUNTS]
+    rates = (("delivered", "delivered_s"), ("finished", "finished_s"), ("published", "published_s"))
+    pairs += [(f"{word} a second", _rate(found["rates"][name])) for word, name in rates]
     return pairs + [(name, written(value)) for name, value in sorted(found["config"].items())]
+
+
+def _rate(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
 
 
 @channel.command("edit")
