@@ -245,6 +245,22 @@ class TestInFlight:
         assert seen == [(c, p, o) for c in "cd" for p in (0, 1) for o in range(5)]
         assert len(one.take()) == len(two.take()) == 10
 
+    def test_a_page_is_not_more_than_is_asked_for(self, broker: BrokerFixture) -> None:
+        """Of many in flight the oldest are on the first page, in whatever order they came."""
+        taker = takes(broker, credit=40)
+        for number in range(30):
+            broker.produce(b"%d" % number, partition=number % 2)
+            broker.clock.advance(0.01)
+            taker.run(0.01)
+        seen, after = list[tuple[int, int]](), None
+        for _ in range(6):
+            page = run(broker, "inflight.list", limit=5, after=after)
+            assert (page["total"], len(page["messages"])) == (30, 5)
+            seen += [(r["partition"], r["offset"]) for r in page["messages"]]
+            after = page["after"]
+        assert after is None
+        assert seen == [(number % 2, number // 2) for number in range(30)]
+
     def test_filters(self, broker: BrokerFixture) -> None:
         """A list can be of a topic, a channel, a client, of old ones, and of repeated ones."""
         broker.produce(b"a", b"b")
