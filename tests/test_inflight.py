@@ -445,6 +445,16 @@ class TestMembers:
         wait(taker, 1.5)
         assert "takes 2." in causes(broker)["slow_consumer"]
 
+    def test_a_handler_that_hangs(self, broker: BrokerFixture) -> None:
+        """Who settles nothing while others wait is named with how long it has held a message."""
+        broker.produce(*[b"x"] * 5)
+        taker = takes(broker, credit=2)
+        wait(taker, 12)
+        (member,) = run(broker, "channel.members", **ONE)["members"]
+        text = "has settled nothing lately and holds 2, the oldest for 12 seconds"
+        assert member["slow"] == text
+        assert causes(broker)["slow_consumer"].endswith(text)
+
 
 class TestWhy:
     """A channel says what keeps it from doing more."""

@@ -82,7 +82,7 @@ class Members:
             for one in [hosted.queue.channels.get(subscription.channel)]
             if one is not None
         ]
-        rates = consumer.pace.rates(self._now, (consumer.finished,))
+        rates = consumer.pace.rates(self._now, consumer.done)
         finished_s = None if rates is None else rates[0]
         oldest = _oldest(consumer.name, (one for _, one in places))
         age = None if oldest is None else max(0, self._now - oldest)
@@ -99,9 +99,9 @@ class Members:
             "finished_s": finished_s,
             "absent_until_ms": None,
         }
-        lately = consumer.pace.rates(self._now, (consumer.finished,), _STEADY_MS)
+        lately = consumer.pace.rates(self._now, consumer.done, _STEADY_MS)
         client = self._channels.client_of(subscription)
-        slow = self._slow(client, oldest, consumer.in_flight, lately[0] if lately else None)
+        slow = self._slow(client, oldest, consumer.in_flight, lately[1] if lately else None)
         return {**row, **slow}
 
     def _slow(
@@ -109,7 +109,7 @@ class Members:
         client: ClientSnapshot | None,
         oldest: int | None,
         in_flight: int,
-        finished_s: float | None,
+        done_s: float | None,
     ) -> Row:
         """Say in what a consumer is slow: its link takes no bytes, or its handler is long."""
         if client is not None and client.slow_since_ms is not None:
@@ -117,13 +117,14 @@ class Members:
             text = f"takes no bytes since {since}; {_size(client.buffered)} wait for it"
             return {"slow_since_ms": client.slow_since_ms, "slow": text}
         age = 0 if oldest is None else self._now - oldest
-        if age >= _SLOW_MS and finished_s is not None:
+        if age >= _SLOW_MS and done_s is not None:
             holds = f"and holds {number(in_flight)}"
-            if 0 < finished_s < 1000 / _SLOW_MS:
-                text = f"takes {1 / finished_s:.1f} s a message {holds}"
+            if 0 < done_s < 1000 / _SLOW_MS:
+                text = f"takes {1 / done_s:.1f} s a message {holds}"
                 return {"slow_since_ms": oldest, "slow": text}
-            if not finished_s and age >= _STUCK_MS:
-                text = f"has finished nothing for {counted(age // 1000, 'second')} {holds}"
+            if not done_s and age >= _STUCK_MS:
+                seconds = counted(age // 1000, "second")
+                text = f"has settled nothing lately {holds}, the oldest for {seconds}"
                 return {"slow_since_ms": oldest, "slow": text}
         return {"slow_since_ms": None, "slow": ""}
 
