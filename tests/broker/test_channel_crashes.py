@@ -8,10 +8,12 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from twisted.internet.defer import Deferred
 from typing_extensions import override
 
 from tests.fakes.broker import Answers, BrokerFixture, HeldSyncer
@@ -129,6 +131,23 @@ class Life:
         number = self.taker.post(REQUEUE, *some, d=0)
         self.waiting[number] = lambda: self.failures.update(each.value or b"" for each in some)
 
+    def act(self) -> None:
+        """Let people finish or requeue messages that the consumer holds, or once held."""
+        index, act = self.rng.randrange(2), self.rng.choice(("finish", "requeue"))
+        some = {each.offset: each.value or b"" for each in self._some() if each.partition == index}
+        if not some:
+            return
+        if act == "finish":
+            self.tried |= {*some.values()}
+        given = {"partition": index, "offsets": list(some), "act": act}
+        told = self.broker.operations.run("inflight.settle", {"topic": "t", "name": "c", **given})
+
+        def promised(result: dict[str, Any]) -> None:
+            if act == "finish":
+                self.finished.update(some[offset] for offset in result["done"])
+
+        Deferred.fromCoroutine(told).addCallback(promised)
+
     def reconnect(self) -> None:
         """Lose the link."""
         self.taker.connection.lose()
@@ -149,6 +168,7 @@ class Life:
             self.finish,
             self.finish,
             self.requeue,
+            self.act,
             self.listen,
             self.listen,
             self.sync,
