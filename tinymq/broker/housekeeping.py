@@ -8,6 +8,7 @@ from twisted.logger import Logger
 
 from tinymq.broker.broker import Broker
 from tinymq.broker.checkpoints import Checkpoints
+from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Scheduler, Timer
 from tinymq.errors import StorageError, StorageFull, TinyMQError
 from tinymq.storage.disk import Space
@@ -109,6 +110,7 @@ class Housekeeping:
     def _end_undo_windows(self) -> None:
         """Let go of what was purged: on a full disk, space matters more than undoing."""
         for partition in self._broker.partitions():
+            self._forget(partition, all=True)
             window = partition.log.undo_window
             if window is None:
                 continue
@@ -127,11 +129,25 @@ class Housekeeping:
                     partition=partition,
                 )
 
+    def _forget(self, partition: Partition, *, all: bool = False) -> None:  # noqa: A002
+        """Let go of what channels did long ago."""
+        if partition.ledger is None:
+            return
+        try:
+            partition.ledger.forget(all=all)
+        except (OSError, TinyMQError) as error:
+            self._log.error(
+                "the history of {partition} could not be removed: {error}",
+                partition=partition,
+                error=error,
+            )
+
     def apply_retention(self) -> None:
         """Let go of what every topic no longer keeps."""
         now = self._broker.wall()
         for partition in self._broker.partitions():
             config = partition.topic.config
+            self._forget(partition)
             try:
                 removed = partition.log.finish_purges(now)
                 if partition.failure is None:

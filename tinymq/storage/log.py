@@ -26,6 +26,7 @@ from tinymq.storage.facts import (
     Gap,
     LogConfig,
     LogPoint,
+    Part,
     RecoveryReport,
     SyncTicket,
 )
@@ -191,6 +192,27 @@ class Log(Tail):
 
         return warm
 
+    def parts(self, since_ms: int = -1) -> list[Part]:
+        """
+        Tell where the batches lie, those below the start too, for who reads them elsewhere.
+
+        Args:
+            since_ms: Files that hold only what is older are left out.
+        """
+        return [
+            Part(each.path, each.size, each.base, each.first_time)
+            for each in self._segments.all
+            if each.size and each.max_time >= since_ms
+        ]
+
+    @property
+    def kept_since(self) -> tuple[int, int]:
+        """The first offset whose bytes are still there, and the append time of its batch."""
+        first = next((each for each in self._segments.all if each.size), None)
+        if first is None:
+            return self.end_offset, self.max_timestamp
+        return first.base, first.first_time
+
     def headers(self, offset: int | None = None) -> Iterator[BatchHeader]:
         """
         Yield the headers of all good batches, checking each.
@@ -250,6 +272,41 @@ class Log(Tail):
             return 0
         self._move_start(self._start.trimmed(to_offset))
         return self._remove_below(self._start.floor)
+
+    def fold(self, to_offset: int, deadline: int) -> None:
+        """
+        Move the start up; the segments below stay for a while, for `parts` alone.
+
+        Args:
+            to_offset: The new start; nothing beyond what is synced is folded.
+            deadline: When `finish_purges` removes them, milliseconds since the epoch.
+        """
+        to_offset = min(to_offset, self.synced_offset)
+        if to_offset > self.start_offset:
+            before = Start(self.start_offset, self._start.purges)
+            self._move_start(before.purged(to_offset, deadline))
+
+    def let_go(self, most_bytes: int) -> int:
+        """
+        Remove the oldest segments below the start, while they hold more than so many bytes.
+
+        Args:
+            most_bytes: What may stay.
+
+        Returns:
+            Segments removed.
+        """
+        below = [each for each in self._segments.all[:-1] if each.end <= self.start_offset]
+        size = sum(each.size for each in below)
+        count = 0
+        for segment in below:
+            if size <= most_bytes:
+                break
+            size -= segment.size
+            count += 1
+        if count:
+            self._remove(count)
+        return count
 
     def expire(
         self, now_ms: int, retention_ms: int | None = None, retention_bytes: int | None = None

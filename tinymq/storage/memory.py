@@ -16,7 +16,7 @@ from attrs import define
 from tinymq.errors import InvalidRequest, NothingToUndo, OffsetOutOfRange, PartitionOffline
 from tinymq.limits import MIB
 from tinymq.storage.disk import Piece
-from tinymq.storage.facts import Chunk, LogPoint, RecoveryReport, SyncTicket
+from tinymq.storage.facts import Chunk, LogPoint, Part, RecoveryReport, SyncTicket
 from tinymq.wire.batch import BatchHeader, read_header
 
 DEFAULT_MAX_BYTES: Final = 64 * MIB
@@ -229,6 +229,24 @@ class MemoryLog:
         self.start_offset = to_offset
         self._purges.clear()
         return self._drop_below(to_offset)
+
+    def fold(self, to_offset: int, deadline: int) -> None:
+        """Move the start up; memory keeps nothing below it."""
+        self.trim(to_offset)
+
+    def let_go(self, most_bytes: int) -> int:
+        """Remove nothing: nothing is kept below the start."""
+        return 0
+
+    def parts(self, since_ms: int = -1) -> list[Part]:
+        """Tell of no files."""
+        return []
+
+    @property
+    def kept_since(self) -> tuple[int, int]:
+        """The first offset that is there, and the append time of its batch, as `Log`."""
+        time = self.oldest_timestamp
+        return self.start_offset, self.max_timestamp if time is None else time
 
     def _drop_below(self, offset: int) -> int:
         count = sum(1 for _ in takewhile(lambda each: each.following <= offset, self._batches))

@@ -283,8 +283,9 @@ class Places:
         deliveries: int,
         failures: int,
         alone: int,
+        *said: str,
     ) -> None:
-        """Let messages in flight be ready again."""
+        """Let messages in flight be ready again; what is said of it is for people."""
         base, hit = self._leave(lease_id, bits, lost)
         history = History(deliveries, failures, alone != 0)
         for start, end in runs_in(base, hit):
@@ -301,8 +302,9 @@ class Places:
         failures: int,
         alone: int,
         delay: int,
+        *said: str,
     ) -> None:
-        """Let messages in flight come back later."""
+        """Let messages in flight come back later; what is said of it is for people."""
         base, hit = self._leave(lease_id, bits, lost)
         if not hit:
             return
