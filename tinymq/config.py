@@ -178,6 +178,14 @@ class RetentionConfig:
         low=1,
         high=3600,
     )
+    hold_percent: int = setting(
+        80,
+        "When so much of the disk is used, what channels hold back goes as the topic's "
+        "hold.then says, the most first.",
+        unit="percent",
+        low=1,
+        high=100,
+    )
 
 
 @frozen(kw_only=True)

@@ -195,7 +195,7 @@ def test_folded_segments_are_kept_for_a_while(
     for message in taker.take()[:-1]:
         taker.finish(message)
     log = hosted_of(broker).ledger.log
-    begin, first = log.start_offset, log.kept_since[0]  # type: ignore[union-attr]
+    begin, first = log.start_offset, log.kept_since[0]
     told = story(broker, 3)
     broker.kill()
 
@@ -211,7 +211,7 @@ def test_folded_segments_are_kept_for_a_while(
     assert begin > first == 0
     assert told == later == [("delivered", 1, "ann"), ("finished", 1, "ann")]
     assert values == [b"99"]
-    assert log.kept_since[0] > 0  # type: ignore[union-attr]
+    assert log.kept_since[0] > 0
     assert life(again, 3)["since_ms"] is not None
 
 

@@ -22,6 +22,7 @@ from tinymq.broker.channel.places import Places
 from tinymq.broker.channel.queue import LedgerRecord, Queue, Subscribers
 from tinymq.broker.channel.surviving import cut_back
 from tinymq.broker.giving import Giving
+from tinymq.broker.holding import Holding
 from tinymq.broker.ledger import History, Ledger, records_in
 from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Scheduler, Timer
@@ -87,6 +88,7 @@ class Hosted:
         self._timer_at = 0
         self._giving = Giving(host.broker, self)
         self.burying = Burying(host.broker, self)
+        self.holding = Holding(host.broker, self)
         partition.ledger = self.ledger
         partition.watchers.add(self.mark)
 
@@ -321,6 +323,7 @@ class Hosted:
         if self.partition.closed is not None:
             return
         now = self._host.now()
+        self.holding.turn(now)
         self.trim(now)
         self._pause(now)
         if self.ledger.failure is None:

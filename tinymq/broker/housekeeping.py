@@ -146,14 +146,11 @@ class Housekeeping:
         """Let go of what every topic no longer keeps."""
         now = self._broker.wall()
         for partition in self._broker.partitions():
-            config = partition.topic.config
             self._forget(partition)
             try:
                 removed = partition.log.finish_purges(now)
                 if partition.failure is None:
-                    removed += partition.log.expire(
-                        now, config.retention_ms, config.retention_bytes
-                    )
+                    removed += self._expire(partition, now)
                 if removed:
                     partition.moved.add(partition)
                     self._broker.channels.trimmed(partition)
@@ -162,6 +159,27 @@ class Housekeeping:
                 self._log.error(
                     "retention of {partition} failed: {error}", partition=partition, error=error
                 )
+        self._squeeze()
+
+    def _expire(self, partition: Partition, now: int) -> int:
+        hosted = self._broker.channels.hosted(*partition.key)
+        if hosted is not None:
+            return hosted.holding.apply(now)
+        if self._broker.channels.unopened(partition):
+            return 0  # what its channels need is not known
+        config = partition.topic.config
+        return partition.log.expire(now, config.retention_ms, config.retention_bytes)
+
+    def _squeeze(self) -> None:
+        """Let channels hold back less while the disk is nearly full, those with the most first."""
+        space, percent = self.space, self._broker.config.retention.hold_percent
+        if space is None:
+            return
+        budget = space.total - reserve_of(space, self._broker.config.storage.reserve_bytes)
+        over = space.total - space.free - budget * percent // 100
+        for holding in self._broker.channels.holdings():
+            holding.squeezed = over > 0
+            over -= holding.bytes
 
     def checkpoint(self) -> None:
         """Bring to the disk what no policy did, and keep the next recovery short."""

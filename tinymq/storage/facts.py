@@ -184,3 +184,20 @@ class Part(NamedTuple):
     size: int
     base: int
     first_time: int
+
+
+class Due(NamedTuple):
+    """
+    A file, or a batch in memory, that retention no longer keeps.
+
+    Attributes:
+        end: Offset behind its last record.
+        size: Its bytes.
+        first_time: Append time of its first batch.
+        max_time: Latest append time.
+    """
+
+    end: int
+    size: int
+    first_time: int
+    max_time: int

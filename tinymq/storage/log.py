@@ -23,6 +23,7 @@ from tinymq.storage import start as start_file
 from tinymq.storage.facts import (
     DEFAULT_CONFIG,
     Chunk,
+    Due,
     Gap,
     LogConfig,
     LogPoint,
@@ -309,7 +310,11 @@ class Log(Tail):
         return count
 
     def expire(
-        self, now_ms: int, retention_ms: int | None = None, retention_bytes: int | None = None
+        self,
+        now_ms: int,
+        retention_ms: int | None = None,
+        retention_bytes: int | None = None,
+        below: int | None = None,
     ) -> int:
         """
         Remove the segments that retention no longer keeps.
@@ -321,10 +326,48 @@ class Log(Tail):
             now_ms: The time.
             retention_ms: How long messages are kept; None: for ever.
             retention_bytes: How many bytes are kept; None: all.
+            below: Segments that reach beyond this offset stay at any rate.
 
         Returns:
             Segments removed.
         """
+        segments = self._segments
+        gone = self._count_due(now_ms, retention_ms, retention_bytes)
+        while below is not None and gone and segments.all[gone - 1].end > below:
+            gone -= 1
+        if gone == len(segments.all):
+            gone = self._keep_last(gone)
+        if gone:
+            self._remove(gone)
+        return gone
+
+    def due(
+        self, now_ms: int, retention_ms: int | None = None, retention_bytes: int | None = None
+    ) -> list[Due]:
+        """
+        Tell what `expire` would remove, oldest first.
+
+        Args:
+            now_ms: The time.
+            retention_ms: As for `expire`.
+            retention_bytes: As for `expire`.
+        """
+        count = self._count_due(now_ms, retention_ms, retention_bytes)
+        return [
+            Due(each.end, each.size, each.first_time, each.max_time)
+            for each in self._segments.all[:count]
+        ]
+
+    def remove_below(self, offset: int) -> int:
+        """
+        Remove the segments that lie wholly below an offset, but for the last.
+
+        Returns:
+            Segments removed.
+        """
+        return self._remove_below(min(offset, self.synced_offset))
+
+    def _count_due(self, now_ms: int, retention_ms: int | None, retention_bytes: int | None) -> int:
         segments = self._segments
         gone = 0
         if retention_ms is not None:
@@ -339,10 +382,6 @@ class Log(Tail):
                 if left < retention_bytes or segment.end > self.synced_offset:
                     break
                 gone += 1
-        if gone == len(segments.all):
-            gone = self._keep_last(gone)
-        if gone:
-            self._remove(gone)
         return gone
 
     def _keep_last(self, gone: int) -> int:

@@ -131,7 +131,9 @@ class Places:
     @property
     def floor(self) -> int:
         """The offset below which everything is settled, so that nothing of it is needed."""
-        lowest = [self.cursor]
+        # What is settled ahead is passed with the next delivery, which may never come.
+        start, end = next(iter(self.ahead), (self.cursor, self.cursor))
+        lowest = [end if start <= self.cursor else self.cursor]
         lowest += (
             lease.base + (lease.bits & -lease.bits).bit_length() - 1
             for lease in self.leases.values()
