@@ -109,6 +109,7 @@ def test_results_have_the_shape_that_is_told(fixture: BrokerFixture) -> None:
         ("channel.seek", {**CHANNEL, "to": "latest"}),
         ("channel.undo_seek", CHANNEL),
         ("channel.empty", CHANNEL),
+        ("message.life", {"topic": "t", "partition": 0, "offset": 1}),
         ("channel.delete", CHANNEL),
         ("topic.delete", {"name": "t"}),
         ("broker.list", {}),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from twisted.logger import Logger
 
 from tinymq.broker.channel.lease import epoch_of, lease_ids
+from tinymq.broker.holding import Holding
 from tinymq.broker.hosted import Hosted
 from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Timer
@@ -198,6 +199,20 @@ class Channels:
         hosted = self._hosted.get(partition.key)
         if hosted is not None:
             hosted.mark()
+
+    def unopened(self, partition: Partition) -> str | None:
+        """
+        Say why the channels of a partition are not here, None if there are none or they are.
+
+        Args:
+            partition: The partition.
+        """
+        return self._unopened.get(partition.key)
+
+    def holdings(self) -> list[Holding]:
+        """Return what channels hold back from retention, the most bytes first."""
+        found = (hosted.holding for hosted in self._hosted.values())
+        return sorted(found, key=lambda each: each.bytes, reverse=True)
 
     def hosted(self, topic_id: bytes, index: int) -> Hosted | None:
         """

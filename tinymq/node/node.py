@@ -12,6 +12,7 @@ from tinymq.node.channels import CHANNEL_OPERATIONS, Channels
 from tinymq.node.clients import CLIENT_OPERATIONS, Clients
 from tinymq.node.hosting import Hosting
 from tinymq.node.inflight import INFLIGHT_OPERATIONS, InFlight
+from tinymq.node.life import LIFE_OPERATIONS, LifeLines
 from tinymq.node.partitions import PARTITION_OPERATIONS, Partitions
 from tinymq.node.process import PROCESS_OPERATIONS, Process
 from tinymq.node.records import RECORD_OPERATIONS, Records
@@ -19,7 +20,7 @@ from tinymq.node.telling import TELLING_OPERATIONS, Telling
 from tinymq.operation import Operation
 
 
-class Node(Partitions, Channels, InFlight, Records, Process, Clients, Telling):
+class Node(Partitions, Channels, InFlight, Records, LifeLines, Process, Clients, Telling):
     """
     What one broker does and tells.
 
@@ -48,6 +49,7 @@ NODE_OPERATIONS: Final[dict[str, Operation]] = {
     **CHANNEL_OPERATIONS,
     **INFLIGHT_OPERATIONS,
     **RECORD_OPERATIONS,
+    **LIFE_OPERATIONS,
     **PROCESS_OPERATIONS,
     **CLIENT_OPERATIONS,
     **TELLING_OPERATIONS,

@@ -18,6 +18,7 @@ from tinymq.operations.clients import CLIENT_OPERATIONS, Clients
 from tinymq.operations.inflight import INFLIGHT_OPERATIONS, InFlight
 from tinymq.operations.lookups import LOOKUP_OPERATIONS, Lookups
 from tinymq.operations.members import MEMBER_OPERATIONS, Members
+from tinymq.operations.messages import MESSAGE_OPERATIONS, Messages
 from tinymq.operations.topics import TOPIC_OPERATIONS, Topics
 from tinymq.operations.watching import WATCH_OPERATIONS, Watching
 
@@ -28,6 +29,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     **TOPIC_OPERATIONS,
     **CHANNEL_OPERATIONS,
     **INFLIGHT_OPERATIONS,
+    **MESSAGE_OPERATIONS,
     **BROKER_OPERATIONS,
     **CLIENT_OPERATIONS,
     **WATCH_OPERATIONS,
@@ -53,7 +55,7 @@ class Operator(Protocol):
         """
 
 
-class Operations(Topics, InFlight, Brokers, Clients, Watching, Lookups, Members):
+class Operations(Topics, InFlight, Messages, Brokers, Clients, Watching, Lookups, Members):
     """
     The operations of a process with a MetaServer.
 

@@ -18,6 +18,7 @@ _TITLES: Final = {
     "channel": "Channels",
     "inflight": "In flight",
     "messages": "Messages",
+    "message": "Messages",
     "broker": "Brokers",
     "client": "Clients",
     "cluster": "Cluster",

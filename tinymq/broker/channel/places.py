@@ -131,7 +131,9 @@ class Places:
     @property
     def floor(self) -> int:
         """The offset below which everything is settled, so that nothing of it is needed."""
-        lowest = [self.cursor]
+        # What is settled ahead is passed with the next delivery, which may never come.
+        start, end = next(iter(self.ahead), (self.cursor, self.cursor))
+        lowest = [end if start <= self.cursor else self.cursor]
         lowest += (
             lease.base + (lease.bits & -lease.bits).bit_length() - 1
             for lease in self.leases.values()
@@ -285,8 +287,9 @@ class Places:
         deliveries: int,
         failures: int,
         alone: int,
+        *said: str,
     ) -> None:
-        """Let messages in flight be ready again."""
+        """Let messages in flight be ready again; what is said of it is for people."""
         base, hit = self._leave(lease_id, bits, lost)
         history = History(deliveries, failures, alone != 0)
         for start, end in runs_in(base, hit):
@@ -303,8 +306,9 @@ class Places:
         failures: int,
         alone: int,
         delay: int,
+        *said: str,
     ) -> None:
-        """Let messages in flight come back later."""
+        """Let messages in flight come back later; what is said of it is for people."""
         base, hit = self._leave(lease_id, bits, lost)
         if not hit:
             return

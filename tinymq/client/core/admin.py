@@ -32,6 +32,7 @@ HARMLESS: Final = frozenset(
         "inflight.list",
         "lookup.find",
         "lookup.list",
+        "message.life",
         "topic.info",
         "topic.list",
     }
