@@ -29,6 +29,8 @@ PAUSE: Final = 14
 POLICY: Final = 15
 #: A FINISH of a single message, by the number of its bit: the most frequent of all.
 ONE: Final = 16
+REVIVE: Final = 17
+RECALL: Final = 18
 
 #: A kind, and what belongs to it.
 Entry: TypeAlias = tuple[Any, ...]

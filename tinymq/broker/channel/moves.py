@@ -22,6 +22,8 @@ from tinymq.broker.channel.entries import (
     PASS,
     PAUSE,
     POLICY,
+    RECALL,
+    REVIVE,
     SEEK,
     SKIP,
     TAKE,
@@ -51,6 +53,8 @@ _MOVES: Final[dict[int, Callable[..., None]]] = {
     PAUSE: Places.pause,
     POLICY: Places.alter,
     ONE: Places.finish_one,
+    REVIVE: Places.revive,
+    RECALL: Places.recall,
 }
 
 

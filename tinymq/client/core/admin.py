@@ -27,6 +27,8 @@ HARMLESS: Final = frozenset(
         "client.info",
         "client.list",
         "cluster.watch",
+        "dlq.list",
+        "dlq.messages",
         "lookup.find",
         "lookup.list",
         "topic.info",
