@@ -55,9 +55,7 @@ _AFTER: Final = Parameter(
     text="Begin behind this place, what the page before said.",
 )
 _FILTERS: Final = (
-    Parameter(
-        "topic", optional(NAME), default=None, text="Only those that come from this topic."
-    ),
+    Parameter("topic", optional(NAME), default=None, text="Only those that come from this topic."),
     Parameter(
         "channel", optional(NAME), default=None, text="Only those that this channel gave up."
     ),

@@ -17,6 +17,7 @@ _TITLES: Final = {
     "topic": "Topics",
     "channel": "Channels",
     "messages": "Messages",
+    "dlq": "Dead letters",
     "broker": "Brokers",
     "client": "Clients",
     "cluster": "Cluster",
