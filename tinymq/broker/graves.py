@@ -40,7 +40,7 @@ def lay(broker: Broker, letters: Letters, done: Laid) -> None:
     Raises:
         UnknownTopicId, NotLeader, StateError: The partition is not here.
     """
-    partition = broker.partition(letters.topic_id, letters.index)
+    partition = broker.partition(letters.topic_id, letters.partition)
     first = letters.first % SEQUENCES
 
     def answer(found: Appended | WireError) -> None:
@@ -53,7 +53,7 @@ def lay(broker: Broker, letters: Letters, done: Laid) -> None:
     # The first of them may not be the first at all: others went elsewhere.
     partition.producers.expect(letters.producer, first)
     batch = sequence(letters.batch, letters.producer, 0, first)
-    broker.produce(letters.topic_id, letters.index, batch, answer)
+    broker.produce(letters.topic_id, letters.partition, batch, answer)
 
 
 def bring(broker: Broker, leader: int, letters: Letters, done: Laid) -> None:

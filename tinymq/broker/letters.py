@@ -36,8 +36,10 @@ REDRIVEN: Final = f"{ORIGIN}redriven"
 PARKED: Final = f"{ORIGIN}parked"
 GONE: Final = f"{ORIGIN}gone"
 _OURS: Final = frozenset(
-    (TOPIC, TOPIC_ID, PARTITION, OFFSET, CHANNEL, REASON, TEXT, DELIVERIES, FAILURES)
-    + (FIRST, TIME, CLIENT, HOPS, REDRIVEN, PARKED, GONE)
+    [
+        *(TOPIC, TOPIC_ID, PARTITION, OFFSET, CHANNEL, REASON, TEXT, DELIVERIES, FAILURES),
+        *(FIRST, TIME, CLIENT, HOPS, REDRIVEN, PARKED, GONE),
+    ]
 )
 #: Headers by which a producer wants a message to come later, or not too late: a dead letter
 #: is neither delayed nor does it expire.

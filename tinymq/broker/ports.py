@@ -141,14 +141,14 @@ class Letters(NamedTuple):
 
     Attributes:
         topic_id: The topic.
-        index: The partition.
+        partition: The partition.
         producer: The producer id by which they are told from others.
         first: The sequence of the first one.
         batch: The records.
     """
 
     topic_id: bytes
-    index: int
+    partition: int
     producer: int
     first: int
     batch: bytes

@@ -49,7 +49,7 @@ class Graves:
         batch = letters.batch
         where: dict[str, Any] = {
             "id": letters.topic_id.hex(),
-            "partition": letters.index,
+            "partition": letters.partition,
             "producer": letters.producer,
             "first": letters.first,
         }

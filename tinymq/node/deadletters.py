@@ -283,7 +283,7 @@ class DeadLetters(Records):
 
     # --- taking dead letters from other brokers ---------------------------------------
 
-    async def bury(
+    async def bury(  # noqa: PLR0913 - as it travels
         self,
         id: str,  # noqa: A002 - the wire's word
         partition: int,

@@ -11,7 +11,14 @@ from attrs import field, frozen
 
 from tinymq.broker.letters import dead_letter_topic, is_parking, parking_topic
 from tinymq.catalog import PUBLIC
-from tinymq.errors import BrokerSilent, InvalidRequest, StateError, UnknownChannel, WireError
+from tinymq.errors import (
+    BrokerSilent,
+    InvalidRequest,
+    StateError,
+    UnknownChannel,
+    UnknownTopic,
+    WireError,
+)
 from tinymq.meta.registry import Topic
 from tinymq.names import DEAD_LETTERS, OWN_CHANNELS
 from tinymq.operation import NAME, Operation, Parameter, Result, table
@@ -137,7 +144,9 @@ class DeadLetters(Leaders):
         found: dict[str, set[tuple[str, str]]] = defaultdict(set)
         for topic_id, channels in registry.channels.items():
             topic = registry.topics.get(topic_id)
-            for name, info in channels.items() if topic is not None else ():
+            if topic is None:
+                continue
+            for name, info in channels.items():
                 if not name.startswith(OWN_CHANNELS):
                     target = dead_letter_topic(topic.name, name, info.policy.dead_letter)
                     found[target].add((topic.name, name))
@@ -200,7 +209,10 @@ class DeadLetters(Leaders):
     ) -> _Found:
         """Look at a page of dead letters, in order of partition and offset."""
         if DEAD_LETTERS not in self._registry.channels_of(topic.id):
-            raise StateError(f"{topic.name} is no dead-letter topic: nothing was given up to it")
+            raise UnknownTopic(
+                f"{topic.name} is no dead-letter topic: nothing was given up to it",
+                topic=topic.name,
+            )
         start = _place(after)
         arguments: dict[str, Any] = {
             "id": topic.id.hex(),
@@ -229,7 +241,7 @@ class DeadLetters(Leaders):
         for index, row in sorted(answers.rows.items()):
             scanned += row["scanned"]
             for *key, count in row["groups"]:
-                groups[tuple(key)] += count  # type: ignore[index] # four texts
+                groups[tuple(key)] += count
             if after is not None:
                 continue
             room = limit - len(letters)
