@@ -497,8 +497,18 @@ class Places:
         for start, end in runs_in(base, bits):
             for first, behind in settled.within(start, end):
                 self._put_back(first, behind, NEW)
+                self._not_skipped(first, behind)
                 self.marks.update(dict.fromkeys(range(first, behind), Mark(0, redriven)))
         self._prune_marks()
+
+    def _not_skipped(self, start: int, end: int) -> None:
+        """Let an undo of the last seek not bring back what came back already."""
+        if self.undo is not None:
+            skipped = Stretches()
+            for stretch in self.undo.skipped:
+                skipped.put(*stretch)
+            skipped.remove(start, end)
+            self.undo = self.undo._replace(skipped=tuple(skipped))
 
     def settled(self, start: int, end: int) -> Runs:
         """
