@@ -20,6 +20,7 @@ from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Timer
 from tinymq.broker.subscription import MOST_HELD, Gone, Link, Subscription, row_of
 from tinymq.errors import StateError, TinyMQError, WireError
+from tinymq.names import users_channel
 from tinymq.wire.messages import Subscribe, SubscribeReply
 
 if TYPE_CHECKING:
@@ -224,6 +225,10 @@ class Channels:
         """
         return self._hosted.get((topic_id, index))
 
+    def all(self) -> list[Hosted]:
+        """Return the channels of all partitions that are here."""
+        return [*self._hosted.values()]
+
     def hosted_of(self, topic_id: bytes) -> list[Hosted]:
         """
         Return the channels of all partitions of a topic that are here, in order.
@@ -305,6 +310,7 @@ class Channels:
         """
         registry = self.broker.meta.registry
         topic = registry.topic_of(request.topic_id)
+        users_channel(request.channel)
         if request.channel in registry.channels_of(topic.id) or not request.create:
             self._subscribe(request, session, link, done)
             return

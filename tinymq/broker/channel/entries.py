@@ -31,6 +31,8 @@ POLICY: Final = 15
 ONE: Final = 16
 #: What a consumer's client calls itself; changes nothing.
 NAMED: Final = 20
+REVIVE: Final = 17
+RECALL: Final = 18
 
 #: A kind, and what belongs to it.
 Entry: TypeAlias = tuple[Any, ...]
