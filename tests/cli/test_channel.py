@@ -11,6 +11,7 @@ from tests.fakes.memory_broker import MemoryBroker
 from tests.fakes.memory_channels import NOW_MS, MemoryChannel
 from tinymq.channelpolicy import ChannelPolicy
 from tinymq.cli import channel as verbs
+from tinymq.cli import paging
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def test_list_goes_on_page_after_page(
     broker: MemoryBroker, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More channels than a page holds are all listed; a limit cuts them."""
-    monkeypatch.setattr(verbs, "PAGE", 2)
+    monkeypatch.setattr(paging, "PAGE", 2)
     for number in range(5):
         broker.channels.make("orders", f"c{number}")
     names = run("channel", "ls", "-o", "name").output.split()

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from tinymq.cli.confirm import confirm, yes_option
+from tinymq.cli.confirm import yes_option
 from tinymq.cli.groups import Group
 from tinymq.cli.operation import Arguments, complete, limit_option, operation_options
 from tinymq.cli.output import (
@@ -14,20 +14,19 @@ from tinymq.cli.output import (
     Listing,
     Row,
     counted,
-    facts,
     key,
+    list_options,
     output_option,
     show,
     tell_silent,
-    write_json,
     written,
 )
+from tinymq.cli.paging import pages
+from tinymq.cli.reply import carry_out, show_done, show_plan, show_whole
 from tinymq.cli.session import Session, remote
-from tinymq.cli.topic import CHANGE_COLUMNS
-from tinymq.cli.values import DURATION, SETTING, START, Position, iso, now_ms
+from tinymq.cli.settings import Given, changes, set_option, show_changes, unset_option
+from tinymq.cli.values import DURATION, START, Position, iso, now_ms
 
-#: Channels asked for at once.
-PAGE: Final = 500
 #: What a channel counts, in the order in which people read it.
 COUNTS: Final = ("ready", "in_flight", "waiting", "parked", "given_up", "lag", "consumers")
 
@@ -98,14 +97,7 @@ SEEK_COLUMNS: Final = (
     Column("LOST", key("lost"), right=True),
 )
 
-_set_option = click.option(
-    "-s",
-    "--set",
-    "settings",
-    type=SETTING,
-    multiple=True,
-    help="A setting, such as attempts=5 or lease.ms=2m; may be repeated.",
-)
+_set_option = set_option("attempts=5 or lease.ms=2m")
 
 
 @click.group(cls=Group)
@@ -116,25 +108,14 @@ def channel() -> None:
 @channel.command("ls")
 @operation_options("channel.list", own={"limit": "limit"}, shorts={"topic": "-t"})
 @limit_option
-@click.option("--columns", default="", metavar="A,B", help="Which columns to show.")
-@output_option
+@list_options
 @remote
 def list_channels(
     session: Session, arguments: Arguments, limit: int | None, columns: str, output: str
 ) -> None:
     """List channels with what they have to do."""
-    found: list[dict[str, Any]] = []
-    silent: dict[str, None] = {}
-    while True:
-        size = PAGE if limit is None else min(PAGE, limit - len(found))
-        reply = session.operate("channel.list", **{**arguments, "limit": size})
-        found += reply["channels"]
-        silent |= dict.fromkeys(reply["silent"])
-        if not reply["more"] or len(found) == limit:
-            break
-        arguments["after"] = reply["after"]
-    document = {**reply, "channels": found, "silent": list(silent)}
-    rows = [{**row, "place": place(row)} for row in found]
+    document = pages(session, "channel.list", arguments, limit)
+    rows = [{**row, "place": place(row)} for row in document["channels"]]
     show(Listing(rows, COLUMNS, document, "place"), output, columns)
     tell_silent(document)
 
@@ -144,9 +125,7 @@ def list_channels(
 @_set_option
 @output_option
 @remote
-def create(
-    session: Session, arguments: Arguments, settings: tuple[tuple[str, str], ...], output: str
-) -> None:
+def create(session: Session, arguments: Arguments, settings: Given, output: str) -> None:
     """
     Make a channel of a topic.
 
@@ -167,16 +146,9 @@ def create(
 def info(session: Session, arguments: Arguments, partitions: bool, output: str) -> None:
     """Show one channel: where its messages are, its settings, and with -p its partitions."""
     found = session.operate("channel.info", **arguments)["channel"]
-    rows = found["partitions"]
-    if output in {"csv", "ndjson", "name"} and partitions:
-        show(Listing(rows, PARTITION_COLUMNS, name="partition"), output)
-    elif output not in {"table", "wide"}:
-        show(Listing([{**found, "place": place(found)}], COLUMNS, found, "place"), output)
-    else:
-        facts(_facts(found))
-        if partitions or output == "wide":
-            click.echo()
-            show(Listing(rows, PARTITION_COLUMNS), output)
+    whole = Listing([{**found, "place": place(found)}], COLUMNS, found, "place")
+    parts = Listing(found["partitions"], PARTITION_COLUMNS, name="partition")
+    show_whole(whole, _facts(found), parts, output, inside=partitions)
     tell_silent(found)
 
 
@@ -195,26 +167,18 @@ def _facts(found: Row) -> list[tuple[str, str]]:
 @channel.command("edit")
 @operation_options("channel.alter", own={"config": "settings"})
 @_set_option
-@click.option("--unset", multiple=True, metavar="NAME", help="A setting to return to its default.")
+@unset_option
 @output_option
 @remote
 def edit(
-    session: Session,
-    arguments: Arguments,
-    settings: tuple[tuple[str, str], ...],
-    unset: tuple[str, ...],
-    output: str,
+    session: Session, arguments: Arguments, settings: Given, unset: tuple[str, ...], output: str
 ) -> None:
     """Change settings of a channel; what is in flight keeps its deadline."""
-    config: dict[str, str | None] = {**dict.fromkeys(unset), **dict(settings)}
+    config = changes(settings, unset)
     if not config:
         raise click.UsageError("say what to change: --set NAME=VALUE or --unset NAME")
     reply = session.operate("channel.alter", **arguments, config=config)
-    rows = [{"setting": what, "old": old, "new": new} for what, old, new in reply["changes"]]
-    if not rows and output in {"table", "wide"}:
-        click.echo(f"{_named(arguments)} has these settings already; nothing changed")
-        return
-    show(Listing(rows, CHANGE_COLUMNS, reply, "setting"), output)
+    show_changes(reply, _named(arguments), output)
 
 
 @channel.command("rm")
@@ -224,13 +188,13 @@ def edit(
 @remote
 def remove(session: Session, arguments: Arguments, yes: bool, output: str) -> None:
     """Remove a channel with what it knows; the messages stay in the topic."""
-    dry_run = arguments.pop("dry_run")
-    if not dry_run and not yes:
-        found = session.operate("channel.delete", **arguments, dry_run=True)["channel"]
-        what = f"channel {_named(arguments)} with {_amount(found)} will be removed"
-        confirm(arguments["name"], what, yes=False)
-    reply = session.operate("channel.delete", **arguments, dry_run=dry_run)
-    verb = "would remove" if dry_run else "removed"
+
+    def question(plan: Row) -> tuple[str, str]:
+        what = f"channel {_named(arguments)} with {_amount(plan['channel'])} will be removed"
+        return arguments["name"], what
+
+    reply = carry_out(session, "channel.delete", arguments, None if yes else question)
+    verb = "would remove" if reply["dry_run"] else "removed"
     _show_one(reply, output, f"{verb} {_named(arguments)} with {_amount(reply['channel'])}")
 
 
@@ -319,16 +283,15 @@ def empty(session: Session, arguments: Arguments, yes: bool, output: str) -> Non
 
 def _move(session: Session, operation: str, arguments: Arguments, yes: bool, output: str) -> None:
     """Ask, move a channel, and tell what that did."""
-    dry_run = arguments.pop("dry_run")
-    if not dry_run and not yes:
-        plan = session.operate(operation, **arguments, dry_run=True)["plan"]
-        confirm(arguments["name"], f"{_named(arguments)}: {_sum(plan, 'will be')}", yes=False)
-    reply = session.operate(operation, **arguments, dry_run=dry_run)
+
+    def question(reply: Row) -> tuple[str, str]:
+        return arguments["name"], f"{_named(arguments)}: {_sum(reply['plan'], 'will be')}"
+
+    reply = carry_out(session, operation, arguments, None if yes else question)
     plan = reply["plan"]
-    if output in {"table", "wide"}:
-        click.echo(f"{_named(arguments)}: {_sum(plan, 'would be' if dry_run else 'were')}")
-    if output != "table":
-        show(Listing(plan["partitions"], SEEK_COLUMNS, reply, "partition"), output)
+    verb = "would be" if plan["dry_run"] else "were"
+    parts = Listing(plan["partitions"], SEEK_COLUMNS, reply, "partition")
+    show_plan(f"{_named(arguments)}: {_sum(plan, verb)}", parts, output)
     tell_silent(plan)
 
 
@@ -356,13 +319,8 @@ def undo_seek(session: Session, arguments: Arguments, output: str) -> None:
 def _show_one(reply: Row, output: str, sentence: str) -> None:
     """Show a reply that is about one channel."""
     found = reply["channel"]
-    if output in {"table", "wide"}:
-        click.echo(sentence)
-    elif output in {"json", "ndjson"}:
-        write_json(reply, indent=2 if output == "json" else None)
-    else:
-        row = {**dict.fromkeys(COUNTS), **found, "place": place(found)}
-        show(Listing([row], COLUMNS, name="place"), output)
+    row = {**dict.fromkeys(COUNTS), **found, "place": place(found)}
+    show_done(sentence, Listing([row], COLUMNS, reply, "place"), output)
     tell_silent(found)
 
 

@@ -74,6 +74,12 @@ def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
+def list_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what every list has: ``--columns`` and ``-o``."""
+    columns = click.option("--columns", default="", metavar="A,B", help="Which columns to show.")
+    return columns(output_option(function))
+
+
 def on_terminal() -> bool:
     """Whether a person reads stdout."""
     return sys.stdout.isatty()
