@@ -163,7 +163,7 @@ def _feed(
     """Give messages to the workers until that is enough."""
     rest, left = Rest(session, work), work.most
     while not stop.asked and left != 0 and workers.error is None:
-        if not workers.room(LOOK_S):
+        if not workers.room(LOOK_S) or stop.asked:
             continue
         message = subscription.next(LOOK_S)
         if message is not None:
