@@ -1,4 +1,4 @@
-"""`tinymq channel`: list, make, show, change, pause, seek, empty and remove channels."""
+"""`tinymq channel`: list, make, show, change, pause, seek, purge and remove channels."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from typing import Any, Final
 
 import click
 
+from tinymq.catalog.figures import RATED
 from tinymq.cli.confirm import yes_option
 from tinymq.cli.groups import Group
+from tinymq.cli.members import members
 from tinymq.cli.operation import Arguments, complete, limit_option, operation_options
 from tinymq.cli.output import (
     Column,
@@ -21,27 +23,23 @@ from tinymq.cli.output import (
     tell_silent,
     written,
 )
+from tinymq.cli.pace import AGE, ETA, TREND, WHY, lag, per_second, rate, state
 from tinymq.cli.paging import pages
 from tinymq.cli.reply import carry_out, show_done, show_plan, show_whole
 from tinymq.cli.session import Session, remote
 from tinymq.cli.settings import Given, changes, set_option, show_changes, unset_option
-from tinymq.cli.values import DURATION, START, Position, iso, now_ms
+from tinymq.cli.unsettled import peek
+from tinymq.cli.values import DURATION, START, Position, iso, now_ms, with_unit
 
 #: What a channel counts, in the order in which people read it.
-COUNTS: Final = ("ready", "in_flight", "waiting", "parked", "given_up", "lag", "consumers")
+COUNTS: Final = ("ready", "in_flight", "waiting", "parked", "given_up", "consumers")
+#: Those and what else a list has of one that is there.
+_UNKNOWN: Final = (*COUNTS, "lag", "rates", "config")
 
 
 def place(row: Row) -> str:
     """Name a channel with its topic, for lists of names."""
     return f"{row['topic']}/{row['name']}"
-
-
-def _state(row: Row) -> str:
-    paused = row.get("paused")
-    if not paused:
-        return "ok"
-    until = "" if paused["until_ms"] is None else f" until {iso(paused['until_ms'])}"
-    return f"PAUSED{until}" + (f": {paused['reason']}" if paused["reason"] else "")
 
 
 def _partition_state(row: Row) -> str:
@@ -62,13 +60,19 @@ COLUMNS: Final = (
     Column("IN-FLIGHT", key("in_flight"), right=True),
     Column("WAITING", key("waiting"), right=True),
     Column("LAG", key("lag"), right=True),
+    AGE,
     Column("CONSUMERS", key("consumers"), right=True),
-    Column("STATE", _state),
+    Column("STATE", state),
+    TREND.wider(),
+    ETA.wider(),
+    Column("FINISHED/S", rate("finished_s"), per_second, right=True, wide=True),
+    Column("PUBLISHED/S", rate("published_s"), per_second, right=True, wide=True),
     Column("PARKED", key("parked"), right=True, wide=True),
     Column("GIVEN-UP", key("given_up"), right=True, wide=True),
     Column("ORDER", _setting("order"), wide=True),
     Column("DELIVERY", _setting("delivery"), wide=True),
     Column("CREATED", key("created_ms"), iso, wide=True),
+    WHY,
 )
 
 PARTITION_COLUMNS: Final = (
@@ -80,7 +84,10 @@ PARTITION_COLUMNS: Final = (
     Column("IN-FLIGHT", key("in_flight"), right=True),
     Column("WAITING", key("waiting"), right=True),
     Column("LAG", key("lag"), right=True),
+    AGE,
     Column("STATE", _partition_state),
+    TREND.wider(),
+    ETA.wider(),
     Column("PARKED", key("parked"), right=True, wide=True),
     Column("GIVEN-UP", key("given_up"), right=True, wide=True),
     Column("CONSUMERS", key("consumers"), right=True, wide=True),
@@ -153,15 +160,23 @@ def info(session: Session, arguments: Arguments, partitions: bool, output: str) 
 
 
 def _facts(found: Row) -> list[tuple[str, str]]:
+    rates = {name: found["rates"][name] for name in RATED if found["rates"][name] is not None}
     pairs = [
         ("topic", found["topic"]),
         ("name", found["name"]),
         ("created", iso(found["created_ms"])),
         ("started at", str(found["start"])),
-        ("state", _state(found)),
+        ("state", str(state(found))),
+        *[("why", cause["text"]) for cause in found["why"]],
+        *[(name.replace("_", " "), str(found[name])) for name in COUNTS],
+        ("lag", lag(found)),
+        *[(name.removesuffix("_s"), per_second(value)) for name, value in rates.items()],
+        ("dead letters", found["dead_letter"]),
     ]
-    pairs += [(name.replace("_", " "), str(found[name])) for name in COUNTS]
-    return pairs + [(name, written(value)) for name, value in sorted(found["config"].items())]
+    if found["undo_until_ms"] is not None:
+        pairs.append(("undo-seek until", iso(found["undo_until_ms"])))
+    settings = sorted(found["config"].items())
+    return pairs + [(name, with_unit(name, written(value))) for name, value in settings]
 
 
 @channel.command("edit")
@@ -267,14 +282,14 @@ def _point(where: Position | None) -> dict[str, str | int]:
     return {"to": where.value if where.kind == "offset" else where.kind}
 
 
-@channel.command("empty")
+@channel.command("purge")
 @operation_options("channel.empty", shorts={"partition": "-p"})
 @yes_option
 @output_option
 @remote
-def empty(session: Session, arguments: Arguments, yes: bool, output: str) -> None:
+def purge(session: Session, arguments: Arguments, yes: bool, output: str) -> None:
     """
-    Settle all messages of a channel.
+    Settle all messages of a channel; the topic keeps them.
 
     For a while it can be taken back with undo-seek.
     """
@@ -319,7 +334,7 @@ def undo_seek(session: Session, arguments: Arguments, output: str) -> None:
 def _show_one(reply: Row, output: str, sentence: str) -> None:
     """Show a reply that is about one channel."""
     found = reply["channel"]
-    row = {**dict.fromkeys(COUNTS), **found, "place": place(found)}
+    row = {**dict.fromkeys(_UNKNOWN), **found, "place": place(found)}
     show_done(sentence, Listing([row], COLUMNS, reply, "place"), output)
     tell_silent(found)
 
@@ -328,4 +343,6 @@ def _named(arguments: Arguments) -> str:
     return f"{arguments['topic']}/{arguments['name']}"
 
 
+channel.add_command(members)
+channel.add_command(peek)
 complete(channel)

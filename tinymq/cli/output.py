@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import click
-from attrs import frozen
+from attrs import evolve, frozen
 
 from tinymq.cli.values import human_size, iso
 from tinymq.names import broker_called
@@ -42,6 +42,10 @@ class Column:
     show: Callable[[Any], str] = str
     right: bool = False
     wide: bool = False
+
+    def wider(self) -> Column:
+        """Make one like it that the plain table leaves out."""
+        return evolve(self, wide=True)
 
     def text(self, row: Row) -> str:
         """Write a row's value for people."""
