@@ -160,20 +160,24 @@ def info(session: Session, arguments: Arguments, partitions: bool, output: str) 
 
 
 def _facts(found: Row) -> list[tuple[str, str]]:
-    rates = {name: found["rates"][name] for name in RATED if found["rates"][name] is not None}
+    rates = [(name, rate(name)(found)) for name in RATED]
     pairs = [
         ("topic", found["topic"]),
         ("name", found["name"]),
         ("created", iso(found["created_ms"])),
         ("started at", str(found["start"])),
         ("state", str(state(found))),
-        *[("why", cause["text"]) for cause in found["why"]],
+        *[("why", cause["text"]) for cause in found.get("why", ())],
         *[(name.replace("_", " "), str(found[name])) for name in COUNTS],
         ("lag", lag(found)),
-        *[(name.removesuffix("_s"), per_second(value)) for name, value in rates.items()],
-        ("dead letters", found["dead_letter"]),
+        *[
+            (name.removesuffix("_s"), per_second(value))
+            for name, value in rates
+            if value is not None
+        ],
+        ("dead letters", found.get("dead_letter", "-")),
     ]
-    if found["undo_until_ms"] is not None:
+    if found.get("undo_until_ms") is not None:
         pairs.append(("undo-seek until", iso(found["undo_until_ms"])))
     settings = sorted(found["config"].items())
     return pairs + [(name, with_unit(name, written(value))) for name, value in settings]

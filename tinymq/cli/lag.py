@@ -49,8 +49,8 @@ COLUMNS: Final = (
 #: What is largest first.
 _ORDERS: Final[dict[str, Callable[[Row], float]]] = {
     "lag": lambda row: float(row["lag"]),
-    "age": lambda row: float(row["lag_ms"] or 0),
-    "trend": lambda row: float(row["trend_s"] or 0),
+    "age": lambda row: float(row.get("lag_ms") or 0),
+    "trend": lambda row: float(row.get("trend_s") or 0),
 }
 
 
@@ -123,7 +123,7 @@ def _status(document: Row, most: int | None, oldest_s: float | None) -> int:
     """Compare with the bounds, and say which channels are beyond."""
     beyond = []
     for row in document["channels"]:
-        name, age = f"{row['topic']}/{row['name']}", row["lag_ms"] or 0
+        name, age = f"{row['topic']}/{row['name']}", row.get("lag_ms") or 0
         if most is not None and row["lag"] > most:
             beyond.append(f"{name} has {row['lag']} left to do")
         elif oldest_s is not None and age > oldest_s * 1000:
