@@ -63,6 +63,7 @@ class Channels:
         self._looked_at: dict[Hosted, None] = {}
         self._looker: Timer | None = None
         self._gone = Gone()
+        self._closed = False
         self._epoch = 0
         self._next_lease: Callable[[], int] | None = None
         #: Why the channels of a partition are not here, by its key.
@@ -175,6 +176,7 @@ class Channels:
 
     def close(self) -> None:
         """Give nothing out any more; what was settled is written by who stops the broker."""
+        self._closed = True
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
         if self._looker is not None and self._looker.active():
@@ -216,6 +218,10 @@ class Channels:
         """
         return [each for key, each in sorted(self._hosted.items()) if key[0] == topic_id]
 
+    def all_hosted(self) -> list[Hosted]:
+        """Return the channels of all partitions that are here."""
+        return list(self._hosted.values())
+
     # --- turns -------------------------------------------------------------------------
 
     def mark(self, hosted: Hosted) -> None:
@@ -250,7 +256,7 @@ class Channels:
 
     def _look_soon(self) -> None:
         """Look at what moves once a second, and at nothing else."""
-        if self._looker is None:
+        if self._looker is None and not self._closed:
             self._looker = self.broker.scheduler.callLater(_LOOK_SECONDS, self._look)
 
     def _look(self) -> None:
@@ -414,6 +420,15 @@ class Channels:
     def subscriptions(self) -> list[Subscription]:
         """Return the subscriptions whose links are there, in the order in which they came."""
         return list(self._subscriptions.values())
+
+    def subscription(self, consumer: str) -> Subscription | None:
+        """
+        Find the subscription of a consumer whose link is there.
+
+        Args:
+            consumer: Its name.
+        """
+        return self._subscriptions.get(consumer)
 
     def client_of(self, subscription: Subscription) -> ClientSnapshot | None:
         """

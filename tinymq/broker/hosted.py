@@ -21,6 +21,7 @@ from tinymq.broker.channel.places import Places
 from tinymq.broker.channel.queue import LedgerRecord, Queue, Subscribers
 from tinymq.broker.channel.surviving import cut_back
 from tinymq.broker.giving import Giving
+from tinymq.broker.glimpse import Aging
 from tinymq.broker.ledger import Ledger, records_in
 from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Scheduler, Timer
@@ -76,6 +77,7 @@ class Hosted:
         self.infos: dict[str, ChannelInfo] = {}
         self.ledger = Ledger(partition, log, self._records, self._snapshots, host.now)
         self.window = Window(partition)
+        self.aging = Aging(partition)
         self._host = host
         self._stored = log
         self.subscriptions: dict[str, Subscription] = {}
@@ -199,6 +201,7 @@ class Hosted:
                 self._tell_all(one, subscription)
             self._forget(subscription)
         self.queue.close(name)
+        self.aging.forget(name)
         self.infos.pop(name, None)
         return gone
 
