@@ -160,7 +160,7 @@ def info(session: Session, arguments: Arguments, partitions: bool, output: str) 
 
 
 def _facts(found: Row) -> list[tuple[str, str]]:
-    rates = [(name.removesuffix("_s"), rate(name)(found)) for name in RATED]
+    rates = [(name.removesuffix("_s").replace("_", " "), rate(name)(found)) for name in RATED]
     pairs = [
         ("topic", found["topic"]),
         ("name", found["name"]),

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 
 #: Seconds between SIGTERM and SIGKILL for a command that had its time.
 _LAST_S: Final = 1.0
+#: What becomes of a message that is not finished.
+_ENDS: Final = {
+    "requeued": "it comes again later",
+    "rejected": "it goes to the dead-letter topic",
+    "given_back": "it was given back",
+}
 
 
 @define
@@ -175,14 +181,11 @@ def _feed(
 
 def tell_people(message: Message, outcome: Outcome) -> None:
     """Say on stderr which message was not finished, and why."""
-    ends = {
-        "requeued": "it comes again later",
-        "rejected": "it goes to the dead-letter topic",
-        "given_back": "it was given back",
-        "lost": "it comes again",
-    }
-    if outcome.what in ends:
-        note(f"{name_of(message)}: {printable(outcome.reason)}; {ends[outcome.what]}")
+    name, reason = name_of(message), printable(outcome.reason)
+    if outcome.what in _ENDS:
+        note(f"{name}: {reason}; {_ENDS[outcome.what]}")
+    elif outcome.what == "lost":
+        note(f"{name} was taken away while its command ran")
 
 
 def tell_programs(message: Message, outcome: Outcome) -> None:
