@@ -6,7 +6,7 @@ import fnmatch
 from bisect import bisect_right
 from typing import Any, Final
 
-from tinymq.broker.burying import dead_letter_topic
+from tinymq.broker.letters import dead_letter_topic
 from tinymq.catalog import PUBLIC
 from tinymq.catalog.channels import CHANNEL_NAME, CHANNEL_START, WHOSE
 from tinymq.errors import InvalidRequest, NothingToUndo, StateError
