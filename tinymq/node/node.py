@@ -8,7 +8,7 @@ from tinymq.broker.broker import Broker
 from tinymq.figures.reports import Reporter
 from tinymq.figures.vitals import Vitals
 from tinymq.logs import Logs
-from tinymq.node.channels import CHANNEL_OPERATIONS
+from tinymq.node.channels import CHANNEL_OPERATIONS, Channels
 from tinymq.node.clients import CLIENT_OPERATIONS, Clients
 from tinymq.node.deadletters import DEAD_LETTER_OPERATIONS, DeadLetters
 from tinymq.node.hosting import Hosting
@@ -21,7 +21,7 @@ from tinymq.node.telling import TELLING_OPERATIONS, Telling
 from tinymq.operation import Operation
 
 
-class Node(Partitions, InFlight, DeadLetters, LifeLines, Process, Clients, Telling):
+class Node(Partitions, Channels, InFlight, DeadLetters, LifeLines, Process, Clients, Telling):
     """
     What one broker does and tells.
 
