@@ -215,6 +215,7 @@ INFLIGHT: Final[dict[str, Operation]] = table(
         text="Requeue, finish, extend or give up messages that are in the hands of consumers.",
         http=Http("POST", f"{CHANNEL_PATH}/inflight:settle"),
         cli=("inflight", "settle"),
+        usage="ACT MESSAGE",
         result={
             "done": said(several(WHOLE), "Offsets with which it was done."),
             "missing": said(several(WHOLE), "Offsets that are not in flight any more."),
