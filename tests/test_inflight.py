@@ -562,7 +562,7 @@ class TestPace:
         wait(taker, 12)
         assert info(broker)["rates"]["finished_s"] == 0
         assert info(broker)["rates"]["delivered_s"] == 0
-        assert broker.broker.channels._looker is None
+        assert broker.broker.channels.pacing.resting
 
     def test_the_first_second(self, broker: BrokerFixture) -> None:
         """Before a second is over nothing is known."""
