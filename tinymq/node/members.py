@@ -67,28 +67,30 @@ class Members:
             signs["members"] += 1
             if not consumer.credit.usable(consumer.in_flight):
                 signs["at_limit" if consumer.in_flight else "no_credit"] += 1
-            if consumer.in_flight and len(signs["slow"]) < _NAMED:
+            if len(signs["slow"]) < _NAMED and self._may_be_slow(each):
                 row = self._present(each)
                 if row["slow"]:
-                    who = row["client_id"] or "a consumer"
-                    signs["slow"].append(f"{who} ({row['address']}) {row['slow']}")
+                    whose = row["client_id"] or "a consumer"
+                    signs["slow"].append(f"{whose} ({row['address']}) {row['slow']}")
         return signs
+
+    def _may_be_slow(self, subscription: Subscription) -> bool:
+        """Say whether a closer look is worth its while: there may be thousands of consumers."""
+        consumer = subscription.consumer
+        if not consumer.ready or not consumer.in_flight:
+            return not consumer.ready
+        oldest = _oldest(consumer.name, _places(subscription))
+        return oldest is not None and self._now - oldest >= _SLOW_MS
 
     def _present(self, subscription: Subscription) -> Row:
         consumer = subscription.consumer
-        places = [
-            (hosted, one)
-            for _, hosted in sorted(subscription.hosted.items())
-            for one in [hosted.queue.channels.get(subscription.channel)]
-            if one is not None
-        ]
         rates = consumer.pace.rates(self._now, consumer.done)
         finished_s = None if rates is None else rates[0]
-        oldest = _oldest(consumer.name, (one for _, one in places))
+        oldest = _oldest(consumer.name, _places(subscription))
         age = None if oldest is None else max(0, self._now - oldest)
         row = {
             **who(self._channels.client_of(subscription), self._broker),
-            "partitions": [hosted.index for hosted, _ in places],
+            "partitions": sorted(subscription.hosted),
             "credit": max(0, consumer.credit.left),
             "in_flight": consumer.in_flight,
             "oldest_ms": age,
@@ -152,6 +154,14 @@ class Members:
                 "slow": "",
                 "absent_until_ms": max(until for _, _, until in kept),
             }
+
+
+def _places(subscription: Subscription) -> Iterator[Subscribers]:
+    """Yield the channel of a subscription on each of its partitions."""
+    for hosted in subscription.hosted.values():
+        one = hosted.queue.channels.get(subscription.channel)
+        if one is not None:
+            yield one
 
 
 def _oldest(consumer: str, places: Iterable[Subscribers]) -> int | None:
