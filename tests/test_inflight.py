@@ -178,6 +178,26 @@ class TestActs:
         (member,) = run(broker, "channel.members", **ONE)["members"]
         assert (member["in_flight"], member["credit"]) == (0, 0)
 
+    def test_the_life_of_a_message_tells_it(self, broker: BrokerFixture) -> None:
+        """What people did to a message stands in its life, with their reason."""
+        broker.produce(b"a", b"b", b"c", b"d")
+        taker = takes(broker)
+        settle(broker, "finish", 0)
+        settle(broker, "requeue", 1, reason="hangs")
+        settle(broker, "requeue", 2, delay_ms=5000, reason="later")
+        settle(broker, "dead_letter", 3, reason="not ours")
+        taker.run()
+
+        def life(offset: int) -> list[tuple[str, str]]:
+            given = {"topic": "t", "partition": 0, "offset": offset}
+            found = broker.operate("message.life", **given)["events"]
+            return [(each["what"], each["text"]) for each in found if each["channel"] == "c"]
+
+        assert life(0)[1:] == [("finished", "by people, while its holder had it")]
+        assert life(1)[1] == ("requeued", "hangs")
+        assert life(2)[1] == ("requeued", "later; comes again in 5 s")
+        assert ("given_up", "operator: not ours") in life(3)
+
     def test_it_survives_a_kill(self, broker: BrokerFixture) -> None:
         """What was answered holds after a kill, even without the holder's knowledge."""
         broker.produce(b"a", b"b", b"c")

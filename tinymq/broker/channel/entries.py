@@ -34,5 +34,8 @@ NAMED: Final = 20
 REVIVE: Final = 17
 RECALL: Final = 18
 
+#: Why something happened to a message: people did it, without asking its holder.
+OPERATOR: Final = "operator"
+
 #: A kind, and what belongs to it.
 Entry: TypeAlias = tuple[Any, ...]
