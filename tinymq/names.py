@@ -19,6 +19,9 @@ RULE: Final = (
     "and does not start with '.'"
 )
 
+#: Stands in a channel's name between its group and the instance whose channel it is.
+INSTANCE: Final = "@"
+
 _ALLOWED: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _SHOWN: Final = 40
 #: What can stand in a URL of brokers, or an IPv6 address.
@@ -55,6 +58,47 @@ def valid_name(name: object) -> str:
     if _ALLOWED.fullmatch(name) is None:
         raise InvalidName(f"{_shown(name)} is not a valid name: {RULE}", length=length)
     return name
+
+
+def valid_channel(name: object) -> str:
+    """
+    Return the name of a channel if it keeps the rule: a name, or ``GROUP@INSTANCE``.
+
+    Args:
+        name: What a peer or a user gave.
+
+    Raises:
+        InvalidName: As `valid_name`, of the whole or of one of the two.
+    """
+    if not isinstance(name, str) or INSTANCE not in name:
+        return valid_name(name)
+    group, _, instance = name.partition(INSTANCE)
+    length = len(name.encode("utf-8", "surrogatepass"))
+    if length > DEFAULT_LIMITS.name:
+        raise InvalidName(f"{_shown(name)} is {length} bytes long: {RULE}", length=length)
+    valid_name(group)
+    valid_name(instance)
+    return name
+
+
+def group_of(channel: str) -> str:
+    """
+    Return the group that a channel belongs to: its own name, or what stands before the instance.
+
+    Args:
+        channel: The channel's name.
+    """
+    return channel.partition(INSTANCE)[0]
+
+
+def instance_of(channel: str) -> str:
+    """
+    Return whose channel it is within its group; empty if it is everybody's.
+
+    Args:
+        channel: The channel's name.
+    """
+    return channel.partition(INSTANCE)[2]
 
 
 def valid_host(host: str) -> bool:

@@ -21,6 +21,7 @@ from tinymq.broker.channel.runs import Run, runs_in
 from tinymq.broker.partition import Appended, Partition
 from tinymq.errors import OutOfOrderSequence, TinyMQError, WireError
 from tinymq.limits import MIB
+from tinymq.names import group_of
 from tinymq.wire.batch import sequence
 from tinymq.wire.records import Headers, RecordBatch, encode_batch
 
@@ -66,7 +67,7 @@ def dead_letter_topic(topic: str, channel: str, given: str) -> str:
         channel: The channel's.
         given: What the policy says, maybe nothing.
     """
-    return given or f"{topic}.{channel}.dead"
+    return given or f"{topic}.{group_of(channel)}.dead"
 
 
 class Burying:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from random import random
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from twisted.logger import Logger
 from typing_extensions import override
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from tinymq.broker.broker import Broker
     from tinymq.meta.registry import ChannelInfo
     from tinymq.storage.log import Log
-
-#: Milliseconds for which leases are kept for a session whose link was lost.
-GRACE_MS: Final = 10_000
 
 
 class Host(Protocol):
@@ -96,6 +93,11 @@ class Hosted:
         """The partition's number."""
         return self.partition.index
 
+    @property
+    def _grace_ms(self) -> int:
+        """Milliseconds for which leases are kept for a session whose link was lost."""
+        return self._host.broker.config.session.grace_seconds * 1000
+
     def mark(self) -> None:
         """Let it have its turn."""
         self._host.mark(self)
@@ -139,7 +141,7 @@ class Hosted:
                     end=end,
                 )
             one = self.queue.open(name, infos[name].policy, places)
-            one.channel.custody.restarted(now, GRACE_MS)
+            one.channel.custody.restarted(now, self._grace_ms)
             self.infos[name] = infos[name]
 
     def follow(self, infos: Mapping[str, ChannelInfo]) -> list[Subscription]:
@@ -268,7 +270,7 @@ class Hosted:
             subscription: It takes messages here.
         """
         one = self.queue.channels[subscription.channel]
-        one.lost(subscription.consumer, self._host.now(), GRACE_MS)
+        one.lost(subscription.consumer, self._host.now(), self._grace_ms)
         self._forget(subscription)
         self.mark()
 

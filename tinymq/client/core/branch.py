@@ -243,7 +243,7 @@ class Branch:
         credit = self.allowance.begin(self.held, self._hands.each)
         # Without a deadline: what is let join after it would be joined and not know of it.
         request = self._trunk.request(self.number, credit)
-        request.create = request.create and not self._known
+        request.create = request.create and (not self._known or request.temporary)
         self._ask(request, self._answered, inf, now)
 
     def _reached(self, _link: Link, _reply: Any, error: TinyMQError | None, now: float) -> None:

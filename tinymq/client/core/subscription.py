@@ -67,7 +67,8 @@ class SubscriptionCore:
         wake: Callable[[], None],
         soon: Callable[[], None],
     ) -> None:
-        self.topic, self.channel = source
+        self.topic, channel = source
+        self.channel = config.channel_of(channel)
         self.config = config
         self.closed = False
         self.failed: TinyMQError | None = None
@@ -207,7 +208,8 @@ class SubscriptionCore:
             channel=self.channel,
             credit=credit,
             create=self.config.create,
-            start=self.config.start,
+            start=self.config.begins,
+            temporary=self.config.temporary,
         )
 
     def _arrange(self, now: float) -> None:
