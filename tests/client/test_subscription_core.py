@@ -12,7 +12,7 @@ from tests.client.queueing import FleetQueuePuppet, QueuePuppet
 from tinymq.client.core.address import Address
 from tinymq.client.core.config import SubscriptionConfig
 from tinymq.client.core.message import QueueMessage
-from tinymq.client.core.subscription import SubscriptionCore
+from tinymq.client.core.subscription import Face, SubscriptionCore
 from tinymq.errors import (
     ClosedError,
     ConfigError,
@@ -57,9 +57,7 @@ class Worker:
             self.cluster,
             ("t", "work"),
             SubscriptionConfig(**config),
-            QueueMessage,
-            self.wake,
-            self.soon,
+            Face(QueueMessage, self.wake, self.soon),
         )
         self.core.begin(self.net.now)
         self.net.pump()
@@ -1064,6 +1062,27 @@ class TestBrokers:
         assert crew.credits().keys() == {1, 2, 3}
         assert [len(puppet.channel.subscriptions) for puppet in crew.queues()] == [1, 0, 1]
 
+    @pytest.mark.parametrize("held", [1, 30, 100])
+    def test_a_broker_that_joins_gets_its_share_and_nobody_more(self, held: int) -> None:
+        """What is promised and held is never more than allowed, and the new one has its part."""
+        crew = Crew(1, 1, most=100)
+        crew.put(1, *[b"v"] * held, partition=0)
+        messages = crew.take_all()
+        crew.move(1, 2)
+        most = [crew.promised]
+        for _ in range(20):
+            for message in messages[:10]:
+                message.finish()
+            messages = messages[10:]
+            crew.fleet.net.advance(0.1)
+            most.append(crew.promised)
+        crew.put(2, *[b"v"] * 60, partition=1)
+        crew.put(1, *[b"v"] * 60, partition=0)
+
+        assert max(most) <= 100
+        assert crew.promised == crew.core.in_flight >= 75
+        assert [len(crew.queue(number).channel.leases) > 0 for number in (1, 2)] == [True, True]
+
 
 class Crew:
     """A subscription core on a fleet."""
@@ -1074,7 +1093,7 @@ class Crew:
         self.cluster = self.fleet.cluster()
         config = SubscriptionConfig(max_in_flight=most)
         self.core = SubscriptionCore(
-            self.cluster, ("t", "work"), config, QueueMessage, _nothing, _nothing
+            self.cluster, ("t", "work"), config, Face(QueueMessage, _nothing, _nothing)
         )
         self.core.begin(self.fleet.net.now)
         self.fleet.net.pump()
@@ -1088,6 +1107,24 @@ class Crew:
     def queues(self) -> list[FleetQueuePuppet]:
         """All brokers."""
         return [self.queue(number) for number in sorted(self.fleet.puppets)]
+
+    def move(self, partition: int, number: int) -> None:
+        """Let a partition be led by another broker, and the client hear of it."""
+        self.topic.leaders[partition] = number
+        self.fleet.revision += 1
+        for puppet in self.fleet.puppets.values():
+            puppet.revision += 1
+        self.cluster.refresh(self.fleet.net.now)
+        self.fleet.net.advance(3)
+
+    @property
+    def promised(self) -> int:
+        """How many messages brokers may have delivered and not settled, by their own count."""
+        return sum(
+            sum(lease.bits.bit_count() for lease in queue.channel.leases.values())
+            + sum(one.granted - one.delivered for one in queue.channel.subscriptions.values())
+            for queue in self.queues()
+        )
 
     def put(self, number: int, *values: bytes, partition: int) -> None:
         """Store a batch at a broker, and let it arrive."""

@@ -13,7 +13,7 @@ from tinymq.aio.network import LoopNetwork, give, refuse
 from tinymq.client.core.config import SubscriptionConfig
 from tinymq.client.core.faces import SubscriptionFace, reason_of
 from tinymq.client.core.message import QueueMessage
-from tinymq.client.core.subscription import SubscriptionCore
+from tinymq.client.core.subscription import Face, SubscriptionCore
 from tinymq.errors import ClosedError, TinyMQError, UsageError
 
 #: Seconds of plain handlers in one turn of the loop.
@@ -89,7 +89,7 @@ class Subscription(SubscriptionFace):
         self._running = False
         self._closing: asyncio.Task[None] | None = None
         self._core = SubscriptionCore(
-            network.cluster, source, config, Message, self._wake, self._soon
+            network.cluster, source, config, Face(Message, self._wake, self._soon)
         )
         self._core.begin(network.seconds())
         network.stir()

@@ -17,7 +17,7 @@ from tinymq.client.core.config import SubscriptionConfig
 from tinymq.client.core.faces import SubscriptionFace, reason_of
 from tinymq.client.core.fork import Home
 from tinymq.client.core.message import QueueMessage
-from tinymq.client.core.subscription import SubscriptionCore
+from tinymq.client.core.subscription import Face, SubscriptionCore
 from tinymq.client.network import TwistedNetwork
 from tinymq.errors import ClosedError, TinyMQError, UsageError
 
@@ -141,7 +141,7 @@ class Subscription(SubscriptionFace):
         self._closing: Deferred[None] | None = None
         self._handled: list[Callable[[], None]] = []
         self._core = SubscriptionCore(
-            cluster, source, config, Message, self._serve, self._network.arm
+            cluster, source, config, Face(Message, self._serve, self._network.arm)
         )
         self._core.begin(self._seconds())
         self._network.arm()

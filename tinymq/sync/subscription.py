@@ -15,7 +15,7 @@ from tinymq.client.core.branch import Branch
 from tinymq.client.core.config import SubscriptionConfig
 from tinymq.client.core.faces import SubscriptionFace, reason_of
 from tinymq.client.core.message import QueueMessage, Slot
-from tinymq.client.core.subscription import SubscriptionCore
+from tinymq.client.core.subscription import Face, SubscriptionCore
 from tinymq.errors import ClosedError, DeadlineExceeded, TinyMQError, UsageError
 from tinymq.sync.keeper import Keeper
 from tinymq.sync.loop import Loop
@@ -127,7 +127,10 @@ class Subscription(SubscriptionFace):
         self._running = False
         self._left: Event | None = None
         self._core = SubscriptionCore(
-            self._loop.cluster, source, config, self._make, self._arrived.set, self._keeper.ring
+            self._loop.cluster,
+            source,
+            config,
+            Face(self._make, self._arrived.set, self._keeper.ring),
         )
         self._keeper.start()
         self._core.begin(self._loop.now())

@@ -23,7 +23,7 @@ from functools import partial
 from math import inf
 from typing import Any, Final, Protocol
 
-from tinymq.client.core.allowance import Allowance
+from tinymq.client.core.allowance import Allowance, Pool
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.connection import Connection
 from tinymq.client.core.hands import Bits, Hands
@@ -101,28 +101,28 @@ class Branch:
         trunk: The whole subscription.
         cluster: The brokers.
         broker: The number of this one.
-        number: Of this branch, among all of the client.
+        pool: The bound for all brokers.
 
     Attributes:
         broker: The number of the broker.
-        number: Of this branch.
+        number: Of this branch, among all of the client.
         phase: Where it stands.
         allowance: How much the broker may deliver.
         late: Messages whose settle came too late, so far.
         resting: Whether it is to take no more messages.
     """
 
-    def __init__(self, trunk: Trunk, cluster: Cluster, broker: int, number: int) -> None:
+    def __init__(self, trunk: Trunk, cluster: Cluster, broker: int, pool: Pool) -> None:
         self.broker = broker
-        self.number = number
+        self.number = next(cluster.numbers)
         self.phase = Phase.AWAY
-        self.allowance = Allowance()
+        self._hands = Hands()
+        self.allowance = Allowance(self._hands, pool, self.pump)
         self.late = 0
         self.resting = False
         self.settling = Settling(self._late)
         self._trunk = trunk
         self._cluster = cluster
-        self._hands = Hands()
         self._epoch = 0
         self._link: Link | None = None
         self._connection: Connection | None = None
@@ -223,6 +223,7 @@ class Branch:
         """Begin anew, with what is in the caller's hands."""
         if self.phase is not Phase.GONE:
             self.phase = Phase.AWAY
+        self.allowance.end()
         self._touch_at = inf
         self._connection = None
 
@@ -240,7 +241,7 @@ class Branch:
             return
         link.pushes[self.number] = self.pushed
         self._epoch += 1
-        credit = self.allowance.begin(self.held, self._hands.each)
+        credit = self.allowance.begin()
         # Without a deadline: what is let join after it would be joined and not know of it.
         request = self._trunk.request(self.number, credit)
         request.create = request.create and (not self._known or request.temporary)
@@ -279,6 +280,7 @@ class Branch:
     ) -> None:
         if reply is None:
             assert error is not None
+            self.allowance.end()
             self._later(error, now)
         else:
             self._failures = 0
@@ -313,7 +315,7 @@ class Branch:
     def _grant(self, now: float) -> None:
         """Let more be delivered, when it is worth a frame."""
         allowance = self.allowance
-        if allowance.grant(self.held, self._hands.each):
+        if allowance.grant():
             assert self._link is not None
             credit = Credit(subscription=self.number, granted=allowance.granted)
             self._post(self._link, credit, now)
@@ -462,6 +464,7 @@ class Branch:
             left(now)
             return
         self.rest()
+        self.allowance.end()
         self._left = left
         self._leave_until = until
         if self.phase is Phase.JOINED:
@@ -503,6 +506,7 @@ class Branch:
         if self.phase is Phase.GONE:
             return
         self.phase = Phase.GONE
+        self.allowance.close()
         self._leave_until = inf
         self._hands.lose_all()
         count = self.settling.give_up(error)

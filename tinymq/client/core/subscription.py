@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 
+from tinymq.client.core.allowance import Pool
 from tinymq.client.core.branch import Branch
 from tinymq.client.core.branches import Branches
 from tinymq.client.core.cluster import Cluster
@@ -36,6 +37,21 @@ _LOOK_S: Final = 1.0
 _MOVED: Final = (UnknownTopic, UnknownTopicId)
 
 
+class Face(NamedTuple):
+    """
+    What a subscription needs of its face.
+
+    Attributes:
+        make: Makes messages, of a subclass of `QueueMessage`.
+        wake: Called when `take` may have something, or an error.
+        soon: Called when `pump` is wanted at the end of the turn.
+    """
+
+    make: Maker
+    wake: Callable[[], None]
+    soon: Callable[[], None]
+
+
 class SubscriptionCore:
     """
     A subscription without I/O.
@@ -44,9 +60,8 @@ class SubscriptionCore:
         cluster: The brokers.
         source: Names of topic and channel.
         config: Settings.
-        make: Makes messages, a subclass of `QueueMessage`.
-        wake: Called when `take` may have something, or an error.
-        soon: Called when `pump` is wanted at the end of the turn.
+        face: Makes messages, and is told of them.
+        pool: What it shares with other subscriptions; its own if there are none.
 
     Attributes:
         topic: Name of the topic.
@@ -63,9 +78,8 @@ class SubscriptionCore:
         cluster: Cluster,
         source: tuple[str, str],
         config: SubscriptionConfig,
-        make: Maker,
-        wake: Callable[[], None],
-        soon: Callable[[], None],
+        face: Face,
+        pool: Pool | None = None,
     ) -> None:
         self.topic, channel = source
         self.channel = config.channel_of(channel)
@@ -75,11 +89,10 @@ class SubscriptionCore:
         self.draining = False
         self.delivered = 0
         self._cluster = cluster
-        self._make = make
-        self._wake = wake
-        self._soon = soon
+        self._make, self._wake, self._soon = face
         self._info: TopicInfo | None = None
-        self._branches = Branches(self, cluster, config, self._ended)
+        self._pool = pool or Pool(config.max_in_flight)
+        self._branches = Branches(self, cluster, config, self._pool, self._ended)
         self._line: deque[QueueMessage] = deque()
         self._dirty: set[Branch] = set()
         self._waiting: list[tuple[float, Told]] = []
@@ -306,6 +319,7 @@ class SubscriptionCore:
         for branch in dirty:
             branch.pump(now)
         self._branches.release(now)
+        self._pool.share_out(now)
         if self._drained and self.settled_all:
             calls, self._drained = self._drained, []
             for call in calls:
