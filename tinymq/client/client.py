@@ -26,6 +26,7 @@ from tinymq.client.core.fork import Home
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.parts import LinkWatch
 from tinymq.client.core.results import Result
+from tinymq.client.core.sources import Topics
 from tinymq.client.network import EndpointFor, TwistedNetwork
 from tinymq.client.producer import Producer
 from tinymq.client.subscription import Subscription
@@ -118,18 +119,21 @@ class Client:
         return consumer
 
     def subscription(
-        self, topic: str, channel: str, config: SubscriptionConfig | None = None
+        self, topic: Topics, channel: str, config: SubscriptionConfig | None = None
     ) -> Subscription:
         """
         Take messages of a channel, each of which is settled by itself.
 
         Args:
-            topic: Name of the topic.
+            topic: Name of the topic. Of several, ``["urgent", "normal"]``, a message
+                of the second is handed out only while none of the first is there;
+                ``{"urgent": 5, "normal": 1}`` lets them take turns by weight.
             channel: Name of the channel; it is made where there is none.
             config: Settings.
 
         Raises:
             ClosedError: The client was closed.
+            UsageError: The topics, or their weights, are wrong.
             ForkedError: This is another process.
         """
         self._check()

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine
-from inspect import iscoroutine
-from typing import Any, Final
+from collections.abc import AsyncIterator, Callable
 
-from twisted.internet.defer import CancelledError, Deferred, fail, succeed
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
-from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import SubscriptionConfig
-from tinymq.client.core.faces import SubscriptionFace, reason_of
+from tinymq.client.core.faces import SubscriptionFace
 from tinymq.client.core.fork import Home
+from tinymq.client.core.handling import Plan
 from tinymq.client.core.message import QueueMessage
-from tinymq.client.core.subscription import Face, SubscriptionCore
+from tinymq.client.core.sources import Topics, core_of
+from tinymq.client.core.subscription import Face
+from tinymq.client.handling import Handler, Run
 from tinymq.client.network import TwistedNetwork
 from tinymq.errors import ClosedError, TinyMQError, UsageError
-
-#: Seconds of plain handlers in one turn of the reactor, and calls between looks at the clock.
-_SLICE_S: Final = 0.01
-_LOOK: Final = 16
 
 
 class Message(QueueMessage):
@@ -67,10 +62,6 @@ class Message(QueueMessage):
         return waiting
 
 
-#: Takes a message; may return a Deferred or be a coroutine function.
-Handler = Callable[[Message], Deferred[Any] | Coroutine[Any, Any, Any] | object]
-
-
 class _Waiter:
     """One `next` that waits."""
 
@@ -79,19 +70,6 @@ class _Waiter:
     def __init__(self, deferred: Deferred[Message | None]) -> None:
         self.deferred = deferred
         self.timer: IDelayedCall | None = None
-
-
-class _Run:
-    """A handler at work."""
-
-    __slots__ = ("busy", "concurrency", "done", "handler", "manual")
-
-    def __init__(self, handler: Handler, concurrency: int, *, manual: bool) -> None:
-        self.handler = handler
-        self.concurrency = concurrency
-        self.manual = manual
-        self.done: Deferred[None] = Deferred()
-        self.busy: dict[Message, Deferred[Any]] = {}
 
 
 class Subscription(SubscriptionFace):
@@ -111,19 +89,17 @@ class Subscription(SubscriptionFace):
 
     Args:
         cluster: The brokers.
-        source: Names of topic and channel.
+        source: Topic or topics, and the name of the channel.
         config: Settings.
         clock: The reactor, and the network that wakes the cluster.
         home: The process in which the client was made.
         forget: Called when it is closed.
     """
 
-    _log = Logger()
-
     def __init__(
         self,
         cluster: Cluster,
-        source: tuple[str, str],
+        source: tuple[Topics, str],
         config: SubscriptionConfig,
         clock: tuple[IReactorTime, TwistedNetwork],
         home: Home,
@@ -131,19 +107,14 @@ class Subscription(SubscriptionFace):
     ) -> None:
         self.config = config
         self._reactor, self._network = clock
-        self._seconds = self._network.seconds
         self._home = home
         self._forget = forget
         self._waiters: deque[_Waiter] = deque()
         self._serving = False
-        self._feeding = False
-        self._run: _Run | None = None
+        self._run: Run | None = None
         self._closing: Deferred[None] | None = None
-        self._handled: list[Callable[[], None]] = []
-        self._core = SubscriptionCore(
-            cluster, source, config, Face(Message, self._serve, self._network.arm)
-        )
-        self._core.begin(self._seconds())
+        self._core = core_of(cluster, source, config, Face(Message, self.serve, self._network.arm))
+        self._core.begin(self.seconds())
         self._network.arm()
 
     # --- taking ----------------------------------------------------------------
@@ -175,7 +146,7 @@ class Subscription(SubscriptionFace):
             self._home.check()
         except TinyMQError as error:
             return fail(error)
-        self._core.ready_when(told, self._seconds())
+        self._core.ready_when(told, self.seconds())
         self._network.arm()
         return waiting
 
@@ -197,7 +168,7 @@ class Subscription(SubscriptionFace):
         """
         try:
             self._home.check()
-            message = None if self._waiters else self._take()
+            message = None if self._waiters else self.take()
         except TinyMQError as error:
             return fail(error)
         if message is not None:
@@ -236,19 +207,33 @@ class Subscription(SubscriptionFace):
     # --- handling --------------------------------------------------------------
 
     def run(
-        self, handler: Handler, *, concurrency: int = 1, manual: bool = False
+        self,
+        handler: Handler,
+        *,
+        concurrency: int = 1,
+        manual: bool = False,
+        batch: int | None = None,
+        threads: int = 0,
+        cancel_lost: bool = False,
     ) -> Deferred[None]:
         """
         Call a function with each message, until `close`.
 
         A message is finished when its handler has ended well, and comes again after
-        the channel's back-off when it has failed, unless the handler settled it.
+        the channel's back-off when it has failed, unless the handler settled it. It
+        may also raise `Reject`, or `Requeue` with another delay.
 
         Args:
-            handler: Takes a `Message`. It may be a coroutine function or return a
-                Deferred, and then the message is handled until that has ended.
-            concurrency: How many messages are handled at once at most.
+            handler: Takes a `Message`, or a list of them with `batch`. It may be a
+                coroutine function or return a Deferred, and then the message is
+                handled until that has ended.
+            concurrency: How many handlers are at work at once at most.
             manual: Whether the handler settles each message by itself, perhaps later.
+            batch: Give it a list of what is there, so many messages at most. What it
+                does not settle by itself is settled as a whole.
+            threads: Call it in so many threads, for it blocks. There it may settle
+                messages, but not wait for `Message.lost` and `Message.confirmed`.
+            cancel_lost: Cancel its Deferred or coroutine when its messages are lost.
 
         Returns:
             A Deferred that ends
@@ -259,105 +244,22 @@ class Subscription(SubscriptionFace):
             - with `ForkedError`, or `CancelledError`: what is being handled is
               cancelled then and given back, and nothing more is.
         """
-        if self._run is not None:
-            return fail(UsageError("the subscription has a handler already"))
-        if concurrency < 1:
-            return fail(UsageError(f"concurrency must be at least 1, not {concurrency!r}"))
         try:
+            if self._run is not None and not self._run.ended:
+                raise UsageError("the subscription has a handler already")
+            plan = Plan(
+                concurrency=concurrency,
+                manual=manual,
+                batch=batch,
+                threads=threads,
+                cancel_lost=cancel_lost,
+            )
             self._home.check()
+            self._run = run = Run(handler, plan, self, self._reactor)
         except TinyMQError as error:
             return fail(error)
-        run = self._run = _Run(handler, concurrency, manual=manual)
-        run.done = Deferred(self._halted)
-        self._serve()
+        self.serve()
         return run.done
-
-    def _feed(self) -> None:
-        """Give messages to the handler, as many as it takes at once, for a slice of time."""
-        run = self._run
-        if self._feeding or run is None:
-            return
-        self._feeding = True
-        try:
-            until = self._seconds() + _SLICE_S
-            count = 0
-            while self._run is run and len(run.busy) < run.concurrency:
-                count += 1
-                if count % _LOOK == 0 and self._seconds() >= until:
-                    self._network.later(self._serve)
-                    break
-                message = self._take()
-                if message is None:
-                    break
-                self._handle(run, message)
-        except TinyMQError as error:
-            self._end(None if isinstance(error, ClosedError) else error)
-        finally:
-            self._feeding = False
-
-    def _handle(self, run: _Run, message: Message) -> None:
-        try:
-            result = run.handler(message)
-        except Exception:  # noqa: BLE001 - anything may come out of it
-            self._failed(Failure(), message)  # type: ignore[no-untyped-call]
-            return
-        if iscoroutine(result):
-            result = Deferred.fromCoroutine(result)
-        if not isinstance(result, Deferred):
-            self._handled_well(run, message)
-            return
-        run.busy[message] = result
-        result.addCallbacks(
-            lambda _: self._handled_well(run, message), self._failed, errbackArgs=(message,)
-        )
-        result.addBoth(self._ended, run, message)
-
-    def _handled_well(self, run: _Run, message: Message) -> None:
-        if message.held and not run.manual:
-            message.finish()
-
-    def _failed(self, failure: Failure, message: Message) -> None:
-        error = failure.value
-        assert error is not None
-        if self._closing is not None and isinstance(error, CancelledError):
-            if message.held:
-                message.give_back()
-            return
-        self._log.failure(
-            "The handler of {topic}/{channel} failed at {message}",
-            failure,
-            topic=self.topic,
-            channel=self.channel,
-            message=message,
-        )
-        if message.held and message.lease:
-            message.requeue(reason=reason_of(error))
-
-    def _ended(self, _: object, run: _Run, message: Message) -> None:
-        run.busy.pop(message, None)
-        self._serve()
-        if not run.busy:
-            handled, self._handled = self._handled, []
-            for call in handled:
-                call()
-
-    def _end(self, error: TinyMQError | None) -> None:
-        """End `run`."""
-        run, self._run = self._run, None
-        if run is None or run.done.called:
-            return
-        if error is None:
-            run.done.callback(None)
-        else:
-            run.done.errback(error)
-
-    def _halted(self, _: Deferred[None]) -> None:
-        """`run` was cancelled."""
-        run, self._run = self._run, None
-        for message, result in tuple(run.busy.items()) if run is not None else ():
-            if message.held:
-                message.give_back()
-            result.cancel()
 
     # --- the end ---------------------------------------------------------------
 
@@ -378,7 +280,7 @@ class Subscription(SubscriptionFace):
         """
         if self._closing is None:
             self._closing = Deferred()
-            self._core.drain(self._seconds())
+            self._core.drain(self.seconds())
             self._finish(within_s)
         waiting: Deferred[None] = Deferred()
         self._closing.addCallback(_pass_to(waiting))
@@ -396,35 +298,55 @@ class Subscription(SubscriptionFace):
                 timer.cancel()
                 self._leave()
 
-        self._handled.append(handled)
+        run.when_idle(handled)
         self._network.arm()
 
     def _leave(self) -> None:
-        self._handled.clear()
-        run = self._run
-        for result in tuple(run.busy.values()) if run is not None else ():
-            result.cancel()
-        self._core.close(self._left, self._seconds())
+        if self._run is not None:
+            self._run.cancel()
+        self._core.close(self._left, self.seconds())
         self._network.arm()
 
     def _left(self) -> None:
         assert self._closing is not None
         self._forget(self)
-        self._end(self._core.failed)
+        if self._run is not None:
+            self._run.end(self._core.failed)
         self._closing.callback(None)
 
-    # --- inside ----------------------------------------------------------------
+    # --- for what calls handlers ----------------------------------------------------------------
 
-    def _take(self) -> Message | None:
-        message = self._core.take(self._seconds())
+    @property
+    def closing(self) -> bool:
+        """Whether it is about to end."""
+        return self._closing is not None
+
+    def seconds(self) -> float:
+        """The time."""
+        return self._network.seconds()
+
+    def again(self) -> None:
+        """Go on at the end of the turn."""
+        self._network.later(self.serve)
+
+    def take(self) -> Message | None:
+        """
+        Take a message, if one is there, before anybody who waits.
+
+        Raises:
+            TinyMQError: The subscription ended.
+        """
+        message = self._core.take(self.seconds())
         if message is None:
             return None
         assert isinstance(message, Message)
         if not message.lease:
-            self._core.more(self._seconds())
+            self._core.more(self.seconds())
         return message
 
-    def _serve(self) -> None:
+    # --- inside ----------------------------------------------------------------
+
+    def serve(self) -> None:
         """Give waiting calls what is ready, and then the handler."""
         if self._serving:
             return
@@ -432,7 +354,7 @@ class Subscription(SubscriptionFace):
         try:
             while self._waiters:
                 try:
-                    message = self._take()
+                    message = self.take()
                 except TinyMQError as error:
                     self._pop(self._waiters[0]).deferred.errback(error)
                     continue
@@ -441,7 +363,8 @@ class Subscription(SubscriptionFace):
                 self._pop(self._waiters[0]).deferred.callback(message)
         finally:
             self._serving = False
-        self._feed()
+        if self._run is not None and not self._run.ended:
+            self._run.feed()
 
     def _pop(self, waiter: _Waiter) -> _Waiter:
         self._waiters.remove(waiter)

@@ -120,8 +120,11 @@ class Branches:
         while self._idle and len(self._live) < most:
             broker = self._idle.popleft()
             self._live[broker] = Branch(self._trunk, self._cluster, broker, self._pool)
-        self.turn_at = min(self.turn_at, now + _TURN_S) if self._idle else inf
-        count = len(self._live)
+        more = len(self._live) > most
+        self.turn_at = min(self.turn_at, now + _TURN_S) if self._idle or more else inf
+        for branch in tuple(self)[most:]:
+            branch.rest()  # its turn comes again
+        count = min(most, len(self._live))
         for place, branch in enumerate(self):
             if not branch.resting:
                 share = most // count + (place < most % count)

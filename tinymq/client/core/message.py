@@ -12,6 +12,8 @@ from tinymq.errors import LeaseLost, TinyMQError, UsageError
 from tinymq.wire.messages import FINISH, GIVE_BACK, REJECT, REQUEUE
 from tinymq.wire.records import Headers, Record
 
+#: Stands for the delay that the channel's back-off has, as None does.
+DEFAULT_DELAY: Final = -1
 #: Most characters of a reason that travels.
 _REASON: Final = 1000
 
@@ -181,8 +183,8 @@ class QueueMessage:
         Let it come again, as after an error.
 
         Args:
-            delay_s: When; None means as the channel's back-off says, or at once if
-                it did not fail.
+            delay_s: When; None, or -1, means as the channel's back-off says, or at
+                once if it did not fail.
             reason: What went wrong, for the dead-letter topic.
             failure: Whether it failed, of which the channel allows so many.
 
@@ -191,7 +193,7 @@ class QueueMessage:
             UsageError: It was settled before, or the delay is negative.
         """
         facts: dict[str, Any] = {}
-        if delay_s is not None:
+        if delay_s is not None and delay_s != DEFAULT_DELAY:
             if delay_s < 0:
                 raise UsageError(f"a delay cannot be negative: {delay_s!r}")
             facts["d"] = round(delay_s * 1000)
@@ -267,6 +269,15 @@ class QueueMessage:
             self._confirmed.append(call)
 
     # --- told by its keeper ----------------------------------------------------
+
+    def keep_by(self, wrap: Callable[[Keeper], Keeper]) -> None:
+        """
+        Have it kept by somebody else.
+
+        Args:
+            wrap: Makes the new keeper of the old one.
+        """
+        self._keeper = wrap(self._keeper)
 
     def hand_out(self, now: float) -> None:
         """

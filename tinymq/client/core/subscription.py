@@ -150,6 +150,24 @@ class SubscriptionCore:
                 return message
         return None
 
+    @property
+    def most(self) -> int:
+        """How many messages may be in flight, of what `Pool` allows."""
+        return self._branches.most
+
+    @most.setter
+    def most(self, most: int) -> None:
+        self._branches.most = most
+
+    def resize(self, now: float) -> None:
+        """
+        Follow a new `most`.
+
+        Args:
+            now: The time.
+        """
+        self._branches.fill(now)
+
     def more(self, now: float) -> None:
         """
         Ask for more, after messages without leases were handed out.
