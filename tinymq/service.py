@@ -375,10 +375,11 @@ class BrokerService(Service):
             await deferLater(self._reactor, 0.01)
 
     async def _drain(self) -> None:
-        """Let what was taken reach the disk and be acknowledged."""
+        """Let what was taken reach the disk, and consumers settle what they have in hand."""
         until = self._reactor.seconds() + self._config.network.drain_seconds
         while self._reactor.seconds() < until:
             busy = any(connection.busy for connection in self.factory.connections)
+            busy = busy or self.broker.channels.in_flight > 0
             if not busy and self.broker.committer.idle:
                 return
             await deferLater(self._reactor, 0.02)

@@ -265,6 +265,11 @@ class Channels:
         wanted = Wanted(request.channel, request.start, request.temporary)
         self.broker.meta.ensure_channel(topic.name, wanted, ensured)
 
+    @property
+    def in_flight(self) -> int:
+        """Messages in the hands of consumers that are connected."""
+        return sum(each.consumer.in_flight for each in self._subscriptions.values())
+
     def used_leases(self) -> list[int]:
         """What the temporary channels live by that somebody subscribes to here."""
         channels = self.broker.meta.registry.channels

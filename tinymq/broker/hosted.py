@@ -26,7 +26,7 @@ from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Scheduler, Timer
 from tinymq.broker.subscription import Subscription
 from tinymq.broker.window import Window
-from tinymq.errors import CorruptBatch, UnknownTopicId, WireError
+from tinymq.errors import CorruptBatch, ShuttingDown, UnknownTopicId, WireError
 from tinymq.wire.messages import EARLIEST, LATEST
 
 if TYPE_CHECKING:
@@ -320,7 +320,9 @@ class Hosted:
         now = self._host.now()
         self.trim(now)
         self._pause(now)
-        if self.ledger.failure is None:
+        # A broker that stops gives nothing out, but takes what becomes of the rest.
+        stopping = isinstance(self._host.broker.refusing, ShuttingDown)
+        if self.ledger.failure is None and not stopping:
             self._giving.turn(now)
         self.burying.turn(now)
         self.written()

@@ -136,8 +136,8 @@ class Sources:
     """
     Several subscriptions.
 
-    The most messages in flight are split over them, by weight, so that one whose
-    messages nobody takes does not hold up the others.
+    The most messages in flight are split evenly over them, so that one whose messages
+    nobody takes does not hold up the others.
 
     Args:
         channel: The channel's name.
@@ -232,10 +232,9 @@ class Sources:
     def _split(self) -> None:
         whole = max(self._config.max_in_flight, len(self._sources))
         self.pool.most = whole
-        total = sum(source.weight for source in self._sources)
-        spare = whole - len(self._sources)
-        for source in self._sources:
-            source.core.most = 1 + spare * source.weight // total
+        count = len(self._sources)
+        for place, source in enumerate(self._sources):
+            source.core.most = whole // count + (place < whole % count)
 
     @property
     def _cores(self) -> list[SubscriptionCore]:
