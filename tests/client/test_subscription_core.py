@@ -1084,6 +1084,27 @@ class TestBrokers:
         assert [len(crew.queue(number).channel.leases) > 0 for number in (1, 2)] == [True, True]
 
 
+    def test_one_credit_serves_all_brokers(self) -> None:
+        """With steady traffic everywhere, no broker waits longer than a second for its turn."""
+        crew = Crew(1, 2, most=1)
+        for number in (1, 2):
+            crew.put(number, *[b"v"] * 50, partition=number - 1)
+        served: dict[int, list[float]] = {0: [0.0], 1: [0.0]}
+        for step in range(60):
+            for message in crew.take_all():
+                served[message.partition].append(step / 10)
+                message.finish()
+            assert crew.promised <= 1
+            crew.fleet.net.advance(0.1)
+        waits = [
+            later - sooner
+            for times in served.values()
+            for sooner, later in zip(times, [*times[1:], 6.0], strict=True)
+        ]
+
+        assert max(waits) <= 1
+
+
 class Crew:
     """A subscription core on a fleet."""
 

@@ -108,6 +108,7 @@ class Giving:
         for consumer in one.consumers:
             consumer.most = max(1, consumer.most)
         if deliveries:
+            self._hosted.served = self._broker.channels.turns
             self._sending.send(one, deliveries, now)
         # It may have passed over a piece in which there is nothing to give out.
         return bool(deliveries) or places.cursor > before

@@ -62,6 +62,7 @@ class Hosted:
     Attributes:
         queue: The channels.
         infos: What the MetaServer says of each.
+        served: In which of the broker's turns it gave something out last.
         subscriptions: Those who take messages here, by the name of their consumer.
     """
 
@@ -76,6 +77,7 @@ class Hosted:
         self._host = host
         self._stored = log
         self.subscriptions: dict[str, Subscription] = {}
+        self.served = 0
         self._start = 0
         self._timer: Timer | None = None
         self._timer_at = 0
