@@ -240,7 +240,7 @@ class TestSettling:
         worker.net.pump()
         message = worker.take()
         with pytest.raises(UsageError, match="negative"):
-            message.requeue(-1)
+            message.requeue(-2)
         message.finish()
 
         with pytest.raises(UsageError, match="settled before"):
@@ -1082,7 +1082,6 @@ class TestBrokers:
         assert max(most) <= 100
         assert crew.promised == crew.core.in_flight >= 75
         assert [len(crew.queue(number).channel.leases) > 0 for number in (1, 2)] == [True, True]
-
 
     def test_one_credit_serves_all_brokers(self) -> None:
         """With steady traffic everywhere, no broker waits longer than a second for its turn."""

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tinymq.client.lookup import Lookup
     from tinymq.client.lookup_consumer import LookupConsumer
     from tinymq.client.lookup_producer import LookupProducer, Stored
+    from tinymq.client.lookup_subscription import LookupSubscription
     from tinymq.client.producer import Producer
     from tinymq.client.subscription import Message, Subscription
 
@@ -49,6 +50,7 @@ _LAZY: Final = {
     "Lookup": "tinymq.client.lookup",
     "LookupConsumer": "tinymq.client.lookup_consumer",
     "LookupProducer": "tinymq.client.lookup_producer",
+    "LookupSubscription": "tinymq.client.lookup_subscription",
     "Message": "tinymq.client.subscription",
     "Producer": "tinymq.client.producer",
     "Stored": "tinymq.client.lookup_producer",
@@ -73,6 +75,7 @@ __all__ = [
     "LookupConfig",
     "LookupConsumer",
     "LookupProducer",
+    "LookupSubscription",
     "Mark",
     "Message",
     "Node",

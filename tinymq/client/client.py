@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred, fail, gatherResults, maybeDeferred
@@ -15,6 +16,7 @@ from tinymq.client.admin import Admin
 from tinymq.client.consumer import Consumer
 from tinymq.client.core.address import parse_url, url_from
 from tinymq.client.core.admin import operate
+from tinymq.client.core.allowance import Pool
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import (
     ClientConfig,
@@ -26,7 +28,8 @@ from tinymq.client.core.fork import Home
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.parts import LinkWatch
 from tinymq.client.core.results import Result
-from tinymq.client.core.sources import Topics
+from tinymq.client.core.sources import Topics, core_of
+from tinymq.client.core.subscription import Face, SubscriptionCore
 from tinymq.client.network import EndpointFor, TwistedNetwork
 from tinymq.client.producer import Producer
 from tinymq.client.subscription import Subscription
@@ -137,16 +140,34 @@ class Client:
             ForkedError: This is another process.
         """
         self._check()
+        settings = config or SubscriptionConfig()
         subscription = Subscription(
-            self._cluster,
-            (topic, channel),
-            config or SubscriptionConfig(),
+            partial(core_of, self._cluster, (topic, channel), settings),
+            settings,
             (self._reactor, self._network),
             self._home,
             self._subscriptions.discard,
         )
         self._subscriptions.add(subscription)
         return subscription
+
+    def part(
+        self, source: tuple[str, str], config: SubscriptionConfig, face: Face, pool: Pool
+    ) -> SubscriptionCore:
+        """
+        Make the part of a subscription that this cluster has in one to several.
+
+        Args:
+            source: Names of topic and channel.
+            config: Settings.
+            face: Makes messages, and is told of them.
+            pool: What all parts may have in flight.
+        """
+        return SubscriptionCore(self._cluster, source, config, face, pool)
+
+    def arm(self) -> None:
+        """Make sure that what is due is done, when others have asked for something."""
+        self._network.arm()
 
     def metadata(
         self, topics: Iterable[str], *, create: bool = False

@@ -4,28 +4,47 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from typing import Protocol
 
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import SubscriptionConfig
+from tinymq.client.core.directory import Node
 from tinymq.client.core.faces import SubscriptionFace
 from tinymq.client.core.fork import Home
 from tinymq.client.core.handling import Plan
 from tinymq.client.core.message import QueueMessage
-from tinymq.client.core.sources import Topics, core_of
+from tinymq.client.core.sources import Core
 from tinymq.client.core.subscription import Face
 from tinymq.client.handling import Handler, Run
-from tinymq.client.network import TwistedNetwork
 from tinymq.errors import ClosedError, TinyMQError, UsageError
 
 
-class Message(QueueMessage):
-    """A message of a channel; see `QueueMessage` for what it says and what becomes of it."""
+class Turns(Protocol):
+    """The clock of one cluster, or of several."""
 
-    __slots__ = ("_lost_waiting",)
+    def seconds(self) -> float:
+        """The time."""
+
+    def arm(self) -> None:
+        """Make sure that clusters are woken when they want to be."""
+
+    def later(self, call: Callable[[], None]) -> None:
+        """Call at the end of this turn of the reactor."""
+
+
+class Message(QueueMessage):
+    """
+    A message of a channel; see `QueueMessage` for what it says and what becomes of it.
+
+    Attributes:
+        node: The node that it came from, where nodes were found by `Lookup`.
+    """
+
+    __slots__ = ("_lost_waiting", "node")
     _lost_waiting: Deferred[None]
+    node: Node
 
     @property
     def lost(self) -> Deferred[None]:
@@ -88,8 +107,7 @@ class Subscription(SubscriptionFace):
         await subscription.run(bill, concurrency=10)
 
     Args:
-        cluster: The brokers.
-        source: Topic or topics, and the name of the channel.
+        core: Makes what takes messages.
         config: Settings.
         clock: The reactor, and the network that wakes the cluster.
         home: The process in which the client was made.
@@ -98,10 +116,9 @@ class Subscription(SubscriptionFace):
 
     def __init__(
         self,
-        cluster: Cluster,
-        source: tuple[Topics, str],
+        core: Callable[[Face], Core],
         config: SubscriptionConfig,
-        clock: tuple[IReactorTime, TwistedNetwork],
+        clock: tuple[IReactorTime, Turns],
         home: Home,
         forget: Callable[[Subscription], None],
     ) -> None:
@@ -113,7 +130,7 @@ class Subscription(SubscriptionFace):
         self._serving = False
         self._run: Run | None = None
         self._closing: Deferred[None] | None = None
-        self._core = core_of(cluster, source, config, Face(Message, self.serve, self._network.arm))
+        self._core = core(Face(Message, self.serve, self._network.arm))
         self._core.begin(self.seconds())
         self._network.arm()
 
