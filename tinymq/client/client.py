@@ -30,6 +30,7 @@ from tinymq.client.core.parts import LinkWatch
 from tinymq.client.core.results import Result
 from tinymq.client.core.sources import Topics, core_of
 from tinymq.client.core.subscription import Face, SubscriptionCore
+from tinymq.client.line import pass_to
 from tinymq.client.network import EndpointFor, TwistedNetwork
 from tinymq.client.producer import Producer
 from tinymq.client.subscription import Subscription
@@ -227,7 +228,7 @@ class Client:
         if self._closing is None:
             self._closing = Deferred.fromCoroutine(self._close())
         waiting: Deferred[None] = Deferred()
-        self._closing.addCallback(_pass_to(waiting))
+        self._closing.addCallback(pass_to(waiting))
         return waiting
 
     async def _close(self) -> None:
@@ -282,14 +283,6 @@ class Client:
         operate(self._cluster, name, arguments, done, self._network.seconds())
         self._network.arm()
         return waiting
-
-
-def _pass_to(waiting: Deferred[None]) -> Callable[[None], None]:
-    def passed(_: None) -> None:
-        if not waiting.called:
-            waiting.callback(None)
-
-    return passed
 
 
 def _joined(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from attrs import define
 from twisted.internet.defer import Deferred, fail
-from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from tinymq.client.core.config import ConsumerConfig
@@ -16,20 +15,13 @@ from tinymq.client.core.delivered import ConsumerBatch
 from tinymq.client.core.directory import Node
 from tinymq.client.core.fetching import MOVED
 from tinymq.client.core.starts import LATEST, At, Mark, Start, read_start
+from tinymq.client.line import Line
 from tinymq.client.lookup_readers import Reader, Readers
 from tinymq.errors import ClosedError, TinyMQError, WireError
 
 if TYPE_CHECKING:
     from tinymq.client.consumer import Consumer
     from tinymq.client.lookup import Lookup
-
-
-@define(eq=False)
-class _Waiter:
-    """One `next_batch` that waits."""
-
-    deferred: Deferred[ConsumerBatch | None]
-    timer: IDelayedCall | None = None
 
 
 @define(eq=False)
@@ -73,7 +65,7 @@ class LookupConsumer:
         self._since_ms = int(lookup.wall() * 1000)
         self._marks: dict[str, dict[int, Mark]] = {}
         self._line: deque[_Offer] = deque()
-        self._waiters: deque[_Waiter] = deque()
+        self._calls: Line[ConsumerBatch] = Line(lookup.reactor)
         self._closed = False
         self._readers: Readers[Consumer] = Readers(
             lookup, topic, lambda node, client: client.consumer(config), self._left
@@ -109,11 +101,7 @@ class LookupConsumer:
         """
         if self._closed:
             return fail(ClosedError("the consumer was closed"))
-        waiter = _Waiter(Deferred(self._cancelled))
-        self._waiters.append(waiter)
-        if timeout is not None:
-            later = self._lookup.reactor.callLater
-            waiter.timer = later(max(0.0, timeout), self._timed_out, waiter)
+        waiter = self._calls.join(timeout)
         self._serve()
         return waiter.deferred
 
@@ -138,9 +126,8 @@ class LookupConsumer:
         line, self._line = self._line, deque()
         for offer in line:
             offer.taken.callback(None)
-        while self._waiters:
-            waiter = self._pop(self._waiters[0])
-            waiter.deferred.errback(ClosedError("the consumer was closed"))
+        while self._calls:
+            self._calls.fail(ClosedError("the consumer was closed"))
 
     # --- inside ----------------------------------------------------------------
 
@@ -208,26 +195,10 @@ class LookupConsumer:
         return self._start
 
     def _serve(self) -> None:
-        while self._line and self._waiters:
+        while self._line and self._calls:
             offer = self._line.popleft()
-            waiter = self._pop(self._waiters[0])
             if offer.error is not None:
-                waiter.deferred.errback(offer.error)
+                self._calls.fail(offer.error)
             else:
-                waiter.deferred.callback(offer.batch)
+                self._calls.serve(offer.batch)
             offer.taken.callback(None)
-
-    def _pop(self, waiter: _Waiter) -> _Waiter:
-        self._waiters.remove(waiter)
-        if waiter.timer is not None and waiter.timer.active():
-            waiter.timer.cancel()
-        return waiter
-
-    def _timed_out(self, waiter: _Waiter) -> None:
-        self._pop(waiter).deferred.callback(None)
-
-    def _cancelled(self, deferred: Deferred[ConsumerBatch | None]) -> None:
-        for waiter in self._waiters:
-            if waiter.deferred is deferred:
-                self._pop(waiter)
-                return

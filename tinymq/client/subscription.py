@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
 from twisted.internet.defer import Deferred, fail, succeed
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.interfaces import IReactorTime
 
 from tinymq.client.core.config import SubscriptionConfig
 from tinymq.client.core.directory import Node
@@ -18,6 +17,7 @@ from tinymq.client.core.message import QueueMessage
 from tinymq.client.core.sources import Core
 from tinymq.client.core.subscription import Face
 from tinymq.client.handling import Handler, Run
+from tinymq.client.line import Line, fire, pass_to, teller
 from tinymq.errors import ClosedError, TinyMQError, UsageError
 
 
@@ -52,7 +52,7 @@ class Message(QueueMessage):
         waiting: Deferred[None] | None = getattr(self, "_lost_waiting", None)
         if waiting is None:
             waiting = self._lost_waiting = Deferred()
-            self.when_lost(lambda: _fire(self._lost_waiting))
+            self.when_lost(lambda: fire(self._lost_waiting))
         return waiting
 
     def confirmed(self) -> Deferred[None]:
@@ -69,26 +69,8 @@ class Message(QueueMessage):
         """
         waiting: Deferred[None] = Deferred()
 
-        def told(error: TinyMQError | None) -> None:
-            if waiting.called:
-                return  # cancelled
-            if error is None:
-                waiting.callback(None)
-            else:
-                waiting.errback(error)
-
-        self.when_confirmed(told)
+        self.when_confirmed(teller(waiting))
         return waiting
-
-
-class _Waiter:
-    """One `next` that waits."""
-
-    __slots__ = ("deferred", "timer")
-
-    def __init__(self, deferred: Deferred[Message | None]) -> None:
-        self.deferred = deferred
-        self.timer: IDelayedCall | None = None
 
 
 class Subscription(SubscriptionFace):
@@ -126,7 +108,7 @@ class Subscription(SubscriptionFace):
         self._reactor, self._network = clock
         self._home = home
         self._forget = forget
-        self._waiters: deque[_Waiter] = deque()
+        self._line: Line[Message] = Line(self._reactor)
         self._serving = False
         self._run: Run | None = None
         self._closing: Deferred[None] | None = None
@@ -151,19 +133,11 @@ class Subscription(SubscriptionFace):
         """
         waiting: Deferred[None] = Deferred()
 
-        def told(error: TinyMQError | None) -> None:
-            if waiting.called:
-                return  # cancelled
-            if error is None:
-                waiting.callback(None)
-            else:
-                waiting.errback(error)
-
         try:
             self._home.check()
         except TinyMQError as error:
             return fail(error)
-        self._core.ready_when(told, self.seconds())
+        self._core.ready_when(teller(waiting), self.seconds())
         self._network.arm()
         return waiting
 
@@ -185,17 +159,12 @@ class Subscription(SubscriptionFace):
         """
         try:
             self._home.check()
-            message = None if self._waiters else self.take()
+            message = None if self._line else self.take()
         except TinyMQError as error:
             return fail(error)
         if message is not None:
             return succeed(message)
-        waiting: Deferred[Message | None] = Deferred(self._cancelled)
-        waiter = _Waiter(waiting)
-        self._waiters.append(waiter)
-        if timeout is not None:
-            waiter.timer = self._reactor.callLater(max(0.0, timeout), self._timed_out, waiter)
-        return waiting
+        return self._line.join(timeout).deferred
 
     def __aiter__(self) -> AsyncIterator[Message]:
         return self
@@ -217,7 +186,7 @@ class Subscription(SubscriptionFace):
             `Message.confirmed` and `late` tell of those.
         """
         waiting: Deferred[None] = Deferred()
-        self._core.when_settled(lambda: _fire(waiting))
+        self._core.when_settled(lambda: fire(waiting))
         self._network.arm()
         return waiting
 
@@ -300,7 +269,7 @@ class Subscription(SubscriptionFace):
             self._core.drain(self.seconds())
             self._finish(within_s)
         waiting: Deferred[None] = Deferred()
-        self._closing.addCallback(_pass_to(waiting))
+        self._closing.addCallback(pass_to(waiting))
         return waiting
 
     def _finish(self, within_s: float) -> None:
@@ -369,43 +338,16 @@ class Subscription(SubscriptionFace):
             return
         self._serving = True
         try:
-            while self._waiters:
+            while self._line:
                 try:
                     message = self.take()
                 except TinyMQError as error:
-                    self._pop(self._waiters[0]).deferred.errback(error)
+                    self._line.fail(error)
                     continue
                 if message is None:
                     break
-                self._pop(self._waiters[0]).deferred.callback(message)
+                self._line.serve(message)
         finally:
             self._serving = False
         if self._run is not None and not self._run.ended:
             self._run.feed()
-
-    def _pop(self, waiter: _Waiter) -> _Waiter:
-        self._waiters.remove(waiter)
-        if waiter.timer is not None and waiter.timer.active():
-            waiter.timer.cancel()
-        return waiter
-
-    def _timed_out(self, waiter: _Waiter) -> None:
-        self._pop(waiter).deferred.callback(None)
-
-    def _cancelled(self, deferred: Deferred[Message | None]) -> None:
-        for waiter in self._waiters:
-            if waiter.deferred is deferred:
-                self._pop(waiter)
-                return
-
-
-def _fire(waiting: Deferred[None]) -> None:
-    if not waiting.called:
-        waiting.callback(None)
-
-
-def _pass_to(waiting: Deferred[None]) -> Callable[[None], None]:
-    def passed(_: None) -> None:
-        _fire(waiting)
-
-    return passed
