@@ -13,6 +13,7 @@ from tests.fakes.broker import BrokerDisk, BrokerFixture, HeldBackground, HeldSy
 from tests.fakes.taking import Taker
 from tinymq.broker.partition import Appended
 from tinymq.broker.subscription import ALL_BITS
+from tinymq.config import Config, SessionConfig
 from tinymq.errors import (
     ChannelExists,
     InvalidRequest,
@@ -939,3 +940,20 @@ def test_a_channel_that_stays_is_not_taken_for_a_temporary_one(broker: BrokerFix
     takes(broker)
     with pytest.raises(ChannelExists, match="temporary"):
         takes(broker, temporary=True)
+
+
+def test_how_long_a_session_may_be_away_is_a_setting(tmp_path: Path) -> None:
+    """What a client had in hand is given to others after the grace of the broker."""
+    config = Config(session=SessionConfig(grace_seconds=3))
+    broker = BrokerFixture(tmp_path, config=config)
+    broker.topic()
+    broker.produce(b"a")
+    away = takes(broker)
+    other = takes(broker)
+    away.connection.lose()
+    other.run(2.5)
+    before = other.values
+    other.run(2)  # and its back-off
+
+    assert before == []
+    assert other.values == [b"a"]

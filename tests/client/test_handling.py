@@ -390,6 +390,20 @@ class TestThreads:
         assert shelf.keeper.said == [(0, 1)]
         assert len(logged) == 1
 
+    def test_a_coroutine_function(self, logged: list[Any]) -> None:
+        """It would never be awaited there: that is said, and the message comes again."""
+        shelf = Shelf(b"a")
+
+        async def handle(message: QueueMessage) -> None:
+            raise AssertionError
+
+        run = self.begin(shelf, handle, threads=1)
+        shelf.clock.turn()
+        run.end(None)
+
+        assert shelf.keeper.said == [(0, 1)]
+        assert "not for threads" in str(logged[0]["log_failure"].value)
+
     def test_a_reactor_without_threads(self) -> None:
         """That is said at once."""
         with pytest.raises(UsageError, match="no threads"):

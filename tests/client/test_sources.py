@@ -131,8 +131,11 @@ def test_one_that_cannot_go_on_ends_all(scene: Scene) -> None:
     subscription = scene.client.subscription(["urgent", "missing"], "work")
     with pytest.raises(UnknownTopic):
         scene.broker.run(subscription.ready())
+    scene.put("urgent", 3)
     with pytest.raises(UnknownTopic):
         scene.broker.run(subscription.next())
+    scene.broker.advance(1)
+    assert subscription.in_flight == 0
     scene.broker.run(subscription.close())
     assert subscription.in_flight == 0
 

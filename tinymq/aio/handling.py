@@ -9,7 +9,7 @@ from inspect import isawaitable
 from threading import get_ident
 from typing import Any, Final, Protocol
 
-from tinymq.client.core.handling import Plan, Work
+from tinymq.client.core.handling import Plan, Work, call_in_thread
 from tinymq.client.core.message import QueueMessage
 from tinymq.errors import ClosedError
 
@@ -132,11 +132,7 @@ class Run:
         if self._pool is None:
             return self._handler(work.given)
         work.from_thread(self._in_loop)
-        return self._loop.run_in_executor(self._pool, self._in_thread, work)
-
-    def _in_thread(self, work: Work) -> None:
-        if not work.lost:
-            self._handler(work.given)
+        return self._loop.run_in_executor(self._pool, call_in_thread, self._handler, work)
 
     def _in_loop(self, call: Callable[[], None]) -> None:
         if get_ident() == self._thread:

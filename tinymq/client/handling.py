@@ -13,7 +13,7 @@ from twisted.internet.interfaces import IReactorFromThreads
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from tinymq.client.core.handling import Plan, Work
+from tinymq.client.core.handling import Plan, Work, call_in_thread
 from tinymq.client.core.message import QueueMessage
 from tinymq.errors import ClosedError, TinyMQError, UsageError
 
@@ -204,8 +204,7 @@ class Run:
 
     def _in_thread(self, work: Work, result: Deferred[None]) -> None:
         try:
-            if not work.lost:
-                self._handler(work.given)
+            call_in_thread(self._handler, work)
         except Exception:  # noqa: BLE001 - anything may come out of it
             failure = Failure()  # type: ignore[no-untyped-call]
             self._reactor.callFromThread(result.errback, failure)

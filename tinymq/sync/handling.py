@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Condition, Semaphore, get_ident
 from typing import Any, Protocol
 
-from tinymq.client.core.handling import Plan, Work
+from tinymq.client.core.handling import Plan, Work, call_in_thread
 from tinymq.client.core.message import QueueMessage
 from tinymq.errors import ClosedError, TinyMQError
 from tinymq.sync.loop import Loop
@@ -91,8 +91,7 @@ class Run:
         with self._rest:
             self._busy[work] = get_ident()
         try:
-            if not work.lost:
-                self._handler(work.given)
+            call_in_thread(self._handler, work)
         except Exception as error:  # noqa: BLE001 - anything may come out of it
             with self._loop.lock:
                 if work.failed(error):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from inspect import iscoroutine
 from typing import Any
 
 from attrs import frozen
@@ -175,6 +176,23 @@ class Work:
         """
         for message in self.messages:
             message.keep_by(lambda keeper: ThreadKeeper(keeper, call))
+
+
+def call_in_thread(handler: Callable[[Any], object], work: Work) -> None:
+    """
+    Call a handler in a thread of its own, unless its messages were lost on the way there.
+
+    Args:
+        handler: A plain function.
+        work: What it has in hand.
+
+    Raises:
+        UsageError: It is a coroutine function, which has no business there.
+    """
+    result = None if work.lost else handler(work.given)
+    if iscoroutine(result):
+        result.close()
+        raise UsageError("a coroutine function is not for threads: leave out threads=")
 
 
 def _settle(message: QueueMessage, error: BaseException) -> None:

@@ -283,6 +283,8 @@ class Sources:
             TinyMQError: The subscription ended.
         """
         if self.failed is not None:
+            for core in self._cores:
+                core.close(_nothing, now)  # nobody takes what comes from the others
             raise self.failed
         if self.closed:
             raise ClosedError("the subscription was closed")
@@ -343,8 +345,10 @@ class Sources:
         """
         if self.closed:
             told(ClosedError("the subscription was closed"))
-        elif not self._sources:
+            return
+        if not self._sources:
             self._waiting.append(told)
+            return
         left = len(self._sources)
 
         def joined(error: TinyMQError | None) -> None:
@@ -403,6 +407,10 @@ class Sources:
             return lambda ended: core.close(ended, now)
 
         _after(done, [closing(core) for core in self._cores])
+
+
+def _nothing() -> None:
+    """Nobody waits for it."""
 
 
 def _after(call: Callable[[], None], waits: list[Callable[[Callable[[], None]], None]]) -> None:
