@@ -953,6 +953,7 @@ def test_how_long_a_session_may_be_away_is_a_setting(tmp_path: Path) -> None:
     away.connection.lose()
     other.run(2.5)
     before = other.values
+    other.run(1)
     other.run(2)  # and its back-off
 
     assert before == []
