@@ -286,6 +286,25 @@ class TestSettling:
         assert one.is_lost
         assert worker.core.late == 1
 
+    def test_settles_of_several_kinds_that_are_late(self) -> None:
+        """Of messages of one lease that was lost none is confirmed, whatever was said of each."""
+        worker = Worker()
+        worker.puppet.put(b"a", b"b", b"c")
+        worker.net.pump()
+        (lease_id,) = worker.channel.leases
+        worker.puppet.take_back(lease_id, 0b111, tell=False)
+        told: list[Any] = []
+        one, two, three = worker.take_all()
+        for message in (one, two, three):
+            message.when_confirmed(told.append)
+        one.finish()
+        two.requeue()
+        three.reject()
+        worker.net.pump()
+
+        assert [type(each) for each in told] == [LeaseLost] * 3
+        assert worker.core.late == 3
+
     def test_long_frames_are_cut(self) -> None:
         """However much a turn settles, no frame is longer than a broker takes."""
         worker = Worker()

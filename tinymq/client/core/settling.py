@@ -171,7 +171,10 @@ class Settling:
             How many messages were settled too late.
         """
         self._flying.discard(frame)
-        late = {lease: int.from_bytes(bits, "little") for _, lease, bits in reply.late}
+        late: dict[int, int] = {}
+        for _, lease, bits in reply.late:
+            # Messages of one lease may have had several fates, with a row for each.
+            late[lease] = late.get(lease, 0) | int.from_bytes(bits, "little")
         count = 0
         for message in frame.messages:
             gone = late and late.get(message.lease, 0) >> message.bit & 1
