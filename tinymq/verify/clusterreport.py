@@ -7,7 +7,7 @@ from typing import Any, Final
 from attrs import define, field
 from typing_extensions import override
 
-from tinymq.verify.report import FORBIDDEN, Report
+from tinymq.verify.report import FORBIDDEN, WORK_FIGURES, WORK_FORBIDDEN, Report
 
 #: Words for the figures, in the order of the report.
 CLUSTER_FIGURES: Final = (
@@ -19,6 +19,7 @@ CLUSTER_FIGURES: Final = (
     ("surplus", "found without a receipt (allowed)"),
     ("topics", "topics acknowledged"),
     ("refused", "calls that failed (allowed)"),
+    *WORK_FIGURES,
     ("lost", "lost"),
     ("duplicated", "duplicated"),
     ("reordered", "reordered"),
@@ -26,6 +27,7 @@ CLUSTER_FIGURES: Final = (
     ("foreign", "never sent, or changed"),
     ("gap", "gaps in the offsets"),
     ("topics_lost", "topics lost"),
+    *WORK_FORBIDDEN,
 )
 
 #: Titles of the table, all but the first in seconds.

@@ -172,9 +172,9 @@ class Settling:
         """
         self._flying.discard(frame)
         late: dict[int, int] = {}
-        for _, lease, bits in reply.late:
+        for _, lease, row in reply.late:
             # Messages of one lease may have had several fates, with a row for each.
-            late[lease] = late.get(lease, 0) | int.from_bytes(bits, "little")
+            late[lease] = late.get(lease, 0) | int.from_bytes(row, "little")
         count = 0
         for message in frame.messages:
             gone = late and late.get(message.lease, 0) >> message.bit & 1
