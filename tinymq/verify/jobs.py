@@ -89,6 +89,17 @@ JOBS: Final = (
 )
 
 
+#: Partitions for each broker, and the channels of a cluster. Nothing is given up there.
+SHARE: Final = 2
+_LONG: Final = {**_LEASE, **_AGAIN, "attempts": 1_000_000}
+_SPARED: Final[Mapping[Act, int]] = {"requeue": 80, "give_back": 40, "hold": 5}
+CLUSTER_JOBS: Final = (
+    Job(topic=WORK[0], name="free", config=_LONG, acts=_SPARED),
+    Job(topic=WORK[0], name="keys", config={**_LONG, "order": "key"}, acts=_SPARED),
+    Job(topic=WORK[0], name="once", config={"delivery": "at_most_once"}, workers=1),
+)
+
+
 def key_of(mark: Mark) -> bytes:
     """Give the key that a record of this mark has."""
     return b"%d" % (mark.number % _KEYS)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from threading import Event
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tinymq.errors import ClosedError, LeaseLost, TinyMQError
+from tinymq.errors import DeadlineExceeded, LeaseLost, TinyMQError
 from tinymq.sync import SubscriptionConfig
 from tinymq.verify.jobs import JOBS, LOOSE, WORK, Act, Job, key_of
 from tinymq.verify.journal import Journal
@@ -51,6 +51,7 @@ class Worker:
         choose: Says what becomes of a message, and whether to wait for the
             confirmation of that.
         chance: Decides the rest.
+        told: Called with the partition of each message.
     """
 
     def __init__(
@@ -58,11 +59,14 @@ class Worker:
         book: Workbook,
         choose: Callable[[random.Random], tuple[Act, bool]],
         chance: random.Random,
+        told: Callable[[int], None] = lambda partition: None,
     ) -> None:
         self._book = book
+        self._told = told
         self._choose = choose
         self._chance = chance
         self._held: list[Message] = []
+        self._awaited: list[_Said] = []
 
     def until(self, stopping: Event) -> Callable[[Client], None]:
         """
@@ -78,6 +82,9 @@ class Worker:
                 while not stopping.is_set():
                     self._settle(self._take(subscription))
                     self._held = [each for each in self._held if not each.is_lost]
+                    # Messages of a broker that is away must not hold up those of others.
+                    self._look(0.0)
+                self._look(_CONFIRMED)
 
         return work
 
@@ -92,8 +99,8 @@ class Worker:
         return found
 
     def _settle(self, messages: Sequence[Message]) -> None:
-        awaited: list[_Said] = []
         for message in messages:
+            self._told(message.partition)
             mark = self._book.hand_out(message)
             if mark is None or not message.lease:
                 continue
@@ -108,9 +115,7 @@ class Worker:
                 self._book.late(*said)
                 continue
             if wanted and act != "hold":
-                awaited.append(said)
-        for said in awaited:
-            self._await(said)
+                self._awaited.append(said)
 
     def _say(self, message: Message, act: Act) -> None:
         if act == "finish":
@@ -124,17 +129,22 @@ class Worker:
         else:
             self._held.append(message)
 
-    def _await(self, said: _Said) -> None:
+    def _look(self, seconds: float) -> None:
+        """Take note of what was confirmed, and wait for each so long."""
+        self._awaited = [said for said in self._awaited if not self._known(said, seconds)]
+
+    def _known(self, said: _Said, seconds: float) -> bool:
         try:
-            said.message.confirmed(_CONFIRMED)
+            said.message.confirmed(seconds)
         except LeaseLost:
             self._book.late(*said)
-        except ClosedError:
-            raise
+        except DeadlineExceeded:
+            return False
         except TinyMQError:
-            return  # nobody knows
+            pass  # nobody knows
         else:
             self._book.confirm(*said)
+        return True
 
 
 class Works:
