@@ -1,9 +1,10 @@
 """
 What was delivered from channels, and what was said of it.
 
-Leases rise, so that of two deliveries of a message, in whatever threads, the one
-with the higher lease came later. A message in the hands of a consumer whose lease
-was lost meanwhile may be handed out late; that is no delivery.
+A message whose lease was lost may still be handed out by a client that has not
+heard of that yet, and a broker that was killed knows nothing of its last leases. So
+a message that is handed out after it was settled with confirmation is only
+suspicious: it is finished, and when that is confirmed too, it was delivered again.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Card:
         deliveries: How often it was handed out.
         tried: Finished or rejected so often, without having heard that it was late.
         closed: The lease in which that was confirmed; 0 when it was not.
+        suspicious: Whether it was handed out after that.
         rejected: Whether a rejection was confirmed.
         failed: How often it was let go, or returned as failed.
         attempts: The least number that its next delivery must have.
@@ -48,6 +50,7 @@ class Card:
     deliveries: int = 0
     tried: int = 0
     closed: int = 0
+    suspicious: bool = False
     rejected: bool = False
     failed: int = 0
     attempts: int = 1
@@ -136,14 +139,17 @@ class Workbook:
         self._last[line] = max(message.offset, before)
 
     def _again(self, card: Card, message: QueueMessage) -> None:
-        if card.closed:
-            self._find("returned", f"{message!r} was settled with confirmation before")
+        card.suspicious = bool(card.closed)
         if message.attempt < card.attempts or message.failures < card.failures:
             self._find(
                 "forgotten",
                 f"{message!r} has {message.failures} failures, and should be attempt "
                 f"{card.attempts} with {card.failures} at least",
             )
+
+    def is_suspicious(self, message: QueueMessage, mark: Mark) -> bool:
+        """Whether a message should not have come again, unless its lease is lost."""
+        return self.card(self.named(message.partition), mark).suspicious
 
     def begin(self, message: QueueMessage, mark: Mark, act: Act) -> None:
         """Note that something is being said of a message."""
@@ -166,10 +172,10 @@ class Workbook:
             self.confirmed += 1
             card = self._cards[self.named(message.partition), mark]
             if act in {"finish", "reject"}:
+                if card.closed not in {0, message.lease}:
+                    self._find("returned", f"{message!r} was settled with confirmation before")
                 card.closed = max(card.closed, message.lease)
                 card.rejected |= act == "reject"
-                if card.lease > card.closed:
-                    self._find("returned", f"{message!r} was delivered again and then confirmed")
             elif act == "requeue":
                 card.attempts = max(card.attempts, message.attempt + 1)
                 card.failures = max(card.failures, message.failures + 1)

@@ -107,6 +107,8 @@ class Worker:
             act, wanted = self._choose(self._chance)
             if act == "hold" and len(self._held) >= _HELD:
                 act = "finish"
+            if self._book.is_suspicious(message, mark):
+                act, wanted = "finish", True
             self._book.begin(message, mark, act)
             said = _Said(message, mark, act)
             try:
