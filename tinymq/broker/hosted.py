@@ -46,6 +46,10 @@ class Host(Protocol):
     def now(self) -> int:
         """Milliseconds since the epoch; no step of the wall clock moves it."""
 
+    @property
+    def resting(self) -> bool:
+        """Whether nothing is given out any more."""
+
     def next_lease(self) -> int:
         """Give out a lease id."""
 
@@ -318,7 +322,7 @@ class Hosted:
         now = self._host.now()
         self.trim(now)
         self._pause(now)
-        if self.ledger.failure is None:
+        if self.ledger.failure is None and not self._host.resting:
             self._giving.turn(now)
         self.burying.turn(now)
         self.written()
