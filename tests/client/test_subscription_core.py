@@ -8,7 +8,7 @@ import pytest
 
 from tests.client.fleet import Fleet
 from tests.client.puppet import CoreNetwork
-from tests.client.queueing import FleetQueuePuppet, QueuePuppet
+from tests.client.queueing import FleetQueuePuppet, PuppetLease, QueuePuppet
 from tinymq.client.core.address import Address
 from tinymq.client.core.config import SubscriptionConfig
 from tinymq.client.core.message import QueueMessage
@@ -284,6 +284,25 @@ class TestSettling:
         assert one.is_lost
         assert worker.core.late == 1
 
+    def test_settles_of_several_kinds_that_are_late(self) -> None:
+        """Of messages of one lease that was lost none is confirmed, whatever was said of each."""
+        worker = Worker()
+        worker.puppet.put(b"a", b"b", b"c")
+        worker.net.pump()
+        (lease_id,) = worker.channel.leases
+        worker.puppet.take_back(lease_id, 0b111, tell=False)
+        told: list[Any] = []
+        one, two, three = worker.take_all()
+        for message in (one, two, three):
+            message.when_confirmed(told.append)
+        one.finish()
+        two.requeue()
+        three.reject()
+        worker.net.pump()
+
+        assert [type(each) for each in told] == [LeaseLost] * 3
+        assert worker.core.late == 3
+
     def test_long_frames_are_cut(self) -> None:
         """However much a turn settles, no frame is longer than a broker takes."""
         worker = Worker()
@@ -380,6 +399,46 @@ class TestOrder:
 
         assert [message.value for message in worker.take_all()] == [b"b"]
         assert worker.channel.offsets("give back") == [0, 2]
+
+    @pytest.mark.parametrize("order", ["none", "key", "strict"])
+    def test_what_comes_meanwhile(self, order: str) -> None:
+        """It is not handed out before the broker knows what comes again, and takes it back."""
+        worker = self.begin(order)
+        worker.puppet.put(b"a", b"b")
+        worker.net.pump()
+        worker.puppet.mute.add(MessageType.SETTLE)
+        worker.take().requeue()
+        worker.net.pump()
+        worker.puppet.put(b"c")
+        worker.net.pump()
+        early = [message.value for message in worker.take_all()]
+        worker.puppet.mute.clear()
+        worker.net.advance(worker.cluster.config.request_timeout_s + 5)
+        later = [message.value for message in worker.take_all()]
+
+        assert (early, later) == (([b"b", b"c"], []) if order == "none" else ([], [b"c"]))
+
+    def test_what_comes_behind_what_was_lost_on_its_way(self) -> None:
+        """When a link is back, what it lost is given back before more is handed out."""
+        worker = self.begin("strict")
+        worker.puppet.put(b"a")
+        worker.net.pump()
+        worker.take().finish()
+        worker.net.pump()
+        (subscription,) = worker.channel.subscriptions
+        worker.channel.leases[7] = PuppetLease(0, 1, 1, subscription)
+        worker.net.cut()
+        worker.puppet.mute.add(MessageType.SETTLE)
+        worker.net.advance(10)
+        worker.puppet.put(b"b", b"c")
+        worker.net.pump()
+        early = worker.take_all()
+        worker.puppet.mute.clear()
+        worker.net.advance(worker.cluster.config.request_timeout_s + 5)
+
+        assert early == []
+        assert worker.channel.offsets("give back") == [1]
+        assert worker.take().value == b"b"
 
 
 class TestCredit:

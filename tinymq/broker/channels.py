@@ -52,6 +52,7 @@ class Channels:
         self._subscriptions: dict[str, Subscription] = {}
         self._marked: dict[Hosted, None] = {}
         self._timer: Timer | None = None
+        self._resting = False
         self._epoch = 0
         self._next_lease: Callable[[], int] | None = None
         #: Why the channels of a partition are not here, by its key.
@@ -91,6 +92,20 @@ class Channels:
         if self._next_lease is None:
             self._next_lease = lease_ids(self.epoch)
         return self._next_lease()
+
+    def rest(self) -> None:
+        """Give nothing out any more; what is in flight can be settled."""
+        self._resting = True
+
+    @property
+    def resting(self) -> bool:
+        """Whether nothing is given out any more."""
+        return self._resting
+
+    @property
+    def in_flight(self) -> int:
+        """How many messages those who are connected have in hand."""
+        return sum(each.consumer.in_flight for each in self._subscriptions.values())
 
     # --- partitions ------------------------------------------------------------------
 
@@ -268,11 +283,6 @@ class Channels:
 
         wanted = Wanted(request.channel, request.start, request.temporary)
         self.broker.meta.ensure_channel(topic.name, wanted, ensured)
-
-    @property
-    def in_flight(self) -> int:
-        """Messages in the hands of consumers that are connected."""
-        return sum(each.consumer.in_flight for each in self._subscriptions.values())
 
     def used_leases(self) -> list[int]:
         """What the temporary channels live by that somebody subscribes to here."""

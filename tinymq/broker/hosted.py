@@ -26,7 +26,7 @@ from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Scheduler, Timer
 from tinymq.broker.subscription import Subscription
 from tinymq.broker.window import Window
-from tinymq.errors import CorruptBatch, ShuttingDown, UnknownTopicId, WireError
+from tinymq.errors import CorruptBatch, UnknownTopicId, WireError
 from tinymq.wire.messages import EARLIEST, LATEST
 
 if TYPE_CHECKING:
@@ -42,6 +42,10 @@ class Host(Protocol):
 
     def now(self) -> int:
         """Milliseconds since the epoch; no step of the wall clock moves it."""
+
+    @property
+    def resting(self) -> bool:
+        """Whether nothing is given out any more."""
 
     def next_lease(self) -> int:
         """Give out a lease id."""
@@ -322,9 +326,7 @@ class Hosted:
         now = self._host.now()
         self.trim(now)
         self._pause(now)
-        # A broker that stops gives nothing out, but takes what becomes of the rest.
-        stopping = isinstance(self._host.broker.refusing, ShuttingDown)
-        if self.ledger.failure is None and not stopping:
+        if self.ledger.failure is None and not self._host.resting:
             self._giving.turn(now)
         self.burying.turn(now)
         self.written()

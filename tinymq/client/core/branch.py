@@ -17,6 +17,7 @@ lost on its way and is given back, and what it does not know is lost.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from functools import partial
@@ -136,6 +137,9 @@ class Branch:
         self._lease_s = inf
         self._handler_s: float | None = None
         self._touched: list[QueueMessage] = []
+        #: In an order that is kept, what came while the broker did not know of all returns,
+        #: each with their number then: it may stand behind what comes again.
+        self._kept: deque[tuple[int, list[QueueMessage]]] = deque()
         self._leave_until = inf
         self._left: Callable[[float], None] | None = None
 
@@ -351,7 +355,14 @@ class Branch:
         for part in arrival.missing:
             self._missing(part, arrival.wrong)
         self.allowance.received += arrival.total
-        self._trunk.ready(arrival.messages)
+        self._kept.append((self.settling.returns, arrival.messages))
+        self._let_out()
+
+    def _let_out(self) -> None:
+        """Let what cannot overtake anything be handed out."""
+        known = inf if self._order == "none" else self.settling.returned
+        while self._kept and self._kept[0][0] <= known:
+            self._trunk.ready(self._kept.popleft()[1])
 
     def _missing(self, part: Bits, wrong: CorruptBatch | None) -> None:
         """What cannot be read failed: it comes again, or to the dead-letter topic in the end."""
@@ -384,6 +395,7 @@ class Branch:
                     self._failures = 0
                 else:
                     self._untold(frame, error, now)
+                self._let_out()
                 self._trunk.settled(self)
 
             request = Settle(subscription=self.number, rows=frame.rows)

@@ -15,7 +15,7 @@ from attrs import define
 
 from tinymq.client.core.message import QueueMessage, lost
 from tinymq.errors import TinyMQError
-from tinymq.wire.messages import TOUCH, SettleReply, SettleRow
+from tinymq.wire.messages import GIVE_BACK, REQUEUE, TOUCH, SettleReply, SettleRow
 
 #: All that is left of a lease.
 WHOLE: Final = -1
@@ -47,9 +47,11 @@ class SettleFrame:
 
     Attributes:
         shares: What is in it.
+        first: The number of the first return that may be in it; see `Settling.returned`.
     """
 
     shares: dict[_Key, dict[int, _Share]]
+    first: int
 
     @property
     def rows(self) -> list[SettleRow]:
@@ -78,10 +80,16 @@ class Settling:
 
     Args:
         late: Called with a lease and bits that the broker says are not held.
+
+    Attributes:
+        returns: How often something was said that makes messages come again.
     """
 
     def __init__(self, late: Callable[[int, int], None]) -> None:
         self._late = late
+        self.returns = 0
+        #: The number of the first return that may be among what was not sent.
+        self._first = 1
         self._pending: dict[_Key, dict[int, _Share]] = {}
         self._flying: set[SettleFrame] = set()
 
@@ -95,6 +103,18 @@ class Settling:
         """Whether everything was confirmed."""
         return not self._pending and not self._flying
 
+    @property
+    def returned(self) -> int:
+        """
+        How many returns, from the first on, the broker knows of.
+
+        What it delivered before it knew may stand behind what comes again.
+        """
+        firsts = [frame.first for frame in self._flying]
+        return (
+            min([self._first, *firsts] if self._pending else firsts, default=self.returns + 1) - 1
+        )
+
     def add(self, message: QueueMessage, verb: int, facts: dict[str, Any]) -> None:
         """
         Take what became of a message.
@@ -106,6 +126,7 @@ class Settling:
         """
         reason, failure = facts.get("x", ""), facts.get("f", True)
         key = (message.partition, verb, facts.get("d"), reason, failure)
+        self._note(verb)
         share = self._share(self._pending, key, message.lease)
         share.bits |= 1 << message.bit
         share.messages.append(message)
@@ -120,6 +141,7 @@ class Settling:
             lease: The lease.
             bits: Which of its messages, or `WHOLE`.
         """
+        self._note(verb)
         share = self._share(self._pending, (partition, verb, None, "", True), lease)
         share.bits |= bits
 
@@ -140,6 +162,7 @@ class Settling:
     def take(self) -> list[SettleFrame]:
         """Take the frames to be sent, at least one; each must come back to one of the next."""
         pending, self._pending = self._pending, {}
+        first, self._first = self._first, self.returns + 1
         frames: list[SettleFrame] = []
         shares: dict[_Key, dict[int, _Share]] = {}
         count = size = 0
@@ -149,13 +172,13 @@ class Settling:
                 needed = _LEASE + share.bits.bit_length() // 8
                 needed += (_ROW + 4 * len(key[3])) if fresh else 0
                 if count >= _MOST or (count and size + needed > _BYTES):
-                    frames.append(SettleFrame(shares))
+                    frames.append(SettleFrame(shares, first))
                     shares, count, size = {}, 0, 0
                 shares.setdefault(key, {})[lease] = share
                 count += 1
                 size += needed
         if shares or not frames:
-            frames.append(SettleFrame(shares))
+            frames.append(SettleFrame(shares, first))
         self._flying.update(frames)
         return frames
 
@@ -171,7 +194,10 @@ class Settling:
             How many messages were settled too late.
         """
         self._flying.discard(frame)
-        late = {lease: int.from_bytes(bits, "little") for _, lease, bits in reply.late}
+        late: dict[int, int] = {}
+        for _, lease, row in reply.late:
+            # Messages of one lease may have had several fates, with a row for each.
+            late[lease] = late.get(lease, 0) | int.from_bytes(row, "little")
         count = 0
         for message in frame.messages:
             gone = late and late.get(message.lease, 0) >> message.bit & 1
@@ -189,6 +215,7 @@ class Settling:
             frame: From `take`.
         """
         self._flying.discard(frame)
+        self._first = min(self._first, frame.first)
         for key, leases in frame.shares.items():
             if key[1] == TOUCH:
                 continue  # the next ones say the same
@@ -219,7 +246,7 @@ class Settling:
         Returns:
             How many messages that concerned.
         """
-        frames = [SettleFrame(self._pending), *self._flying]
+        frames = [SettleFrame(self._pending, self._first), *self._flying]
         self._pending, self._flying = {}, set()
         count = 0
         for frame in frames:
@@ -227,6 +254,10 @@ class Settling:
                 message.confirm(error)
                 count += 1
         return count
+
+    def _note(self, verb: int) -> None:
+        if verb in (REQUEUE, GIVE_BACK):
+            self.returns += 1
 
     def _share(self, shares: dict[_Key, dict[int, _Share]], key: _Key, lease: int) -> _Share:
         leases = shares.get(key)
