@@ -11,10 +11,10 @@ from typing import Any, Final, Self
 
 from typing_extensions import override
 
-from tinymq.client.core.branch import Branch
 from tinymq.client.core.config import SubscriptionConfig
 from tinymq.client.core.faces import SubscriptionFace, reason_of
-from tinymq.client.core.message import QueueMessage, Slot
+from tinymq.client.core.held import HeldLease
+from tinymq.client.core.message import QueueMessage
 from tinymq.client.core.subscription import SubscriptionCore
 from tinymq.errors import ClosedError, DeadlineExceeded, TinyMQError, UsageError
 from tinymq.sync.keeper import Keeper
@@ -77,9 +77,14 @@ class Message(QueueMessage):
             super().touch()
 
     @override
-    def _settle(self, verb: int, facts: dict[str, Any]) -> None:
+    def finish(self) -> None:
         with self._lock:
-            super()._settle(verb, facts)
+            super().finish()
+
+    @override
+    def settle(self, verb: int, facts: dict[str, Any]) -> None:
+        with self._lock:
+            super().settle(verb, facts)
 
 
 #: Takes a message.
@@ -329,10 +334,8 @@ class Subscription(SubscriptionFace):
 
     # --- inside ----------------------------------------------------------------
 
-    def _make(
-        self, topic: str, partition: int, record: Record, slot: Slot, branch: Branch
-    ) -> Message:
-        message = Message(topic, partition, record, slot, branch)
+    def _make(self, record: Record, lease: HeldLease, now: float) -> Message:
+        message = Message(record, lease, now)
         message._lock = self._loop.lock  # noqa: SLF001 - its own class
         return message
 

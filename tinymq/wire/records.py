@@ -217,17 +217,37 @@ class RecordBatch:
 
     def __iter__(self) -> Iterator[Record]:
         """Make the records as they are asked for, without a line of Python for each."""
+        return self.columns(self.offsets, self.values)(0, self.header.records)
+
+    def columns(
+        self, offsets: Sequence[int], values: list[bytes | None]
+    ) -> Callable[[int, int], Iterator[Record]]:
+        """
+        Open all columns, and return what makes records of a part of them.
+
+        Args:
+            offsets: Of this batch.
+            values: Of this batch.
+
+        Returns:
+            Takes the place of a first record and the one behind a last.
+        """
         times = self._column(Column.TIMES)
-        rows = zip(
-            self.offsets,
-            repeat(self.header.max_timestamp),
-            self.keys,
-            self.values,
-            self.headers,
-            times if type(times) is list else repeat(times),
-            strict=False,  # every column was found to have one item for each record
-        )
-        return map(_new_record, rows)
+        timestamp, keys, headers = self.header.max_timestamp, self.keys, self.headers
+
+        def records(low: int, high: int) -> Iterator[Record]:
+            rows = zip(
+                offsets[low:high],
+                repeat(timestamp),
+                keys[low:high],
+                values[low:high],
+                headers[low:high],
+                times[low:high] if type(times) is list else repeat(times),
+                strict=False,  # every column was found to have one item for each record
+            )
+            return map(_new_record, rows)
+
+        return records
 
     def _column(self, column: Column) -> Any:
         span = self._spans[column]

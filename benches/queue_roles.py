@@ -1,0 +1,88 @@
+"""Roles of the work queue with the client with Deferreds, `tinymq.client`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from benches.deferred import run_client
+from benches.tasks import Figures, Gate, Task, after_warming, ages, throughput
+from tinymq.client import Client, Message, Subscription, SubscriptionConfig
+
+#: The channel of every run.
+CHANNEL = "bench"
+
+
+def _subscribe(client: Client, task: Task) -> Subscription:
+    config = SubscriptionConfig(max_in_flight=task.options["window"])
+    return client.subscription(task.topic, CHANNEL, config)
+
+
+async def _handled(subscription: Subscription, handler: Any, done: Deferred[None]) -> None:
+    """Run a handler until it says that all is done, and until all settles are confirmed."""
+    running = subscription.run(handler, concurrency=subscription.config.max_in_flight)
+    running.addErrback(done.errback)
+    await done
+    await subscription.settled()
+
+
+def consume(task: Task, gate: Gate) -> Figures:
+    """Settle each message alone, as it comes out of a plain function."""
+
+    async def body(client: Client) -> Figures:
+        done: Deferred[None] = Deferred()
+        seen = 0
+
+        def handle(message: Message) -> None:
+            nonlocal seen
+            seen += message.value is not None
+            if seen == task.count:
+                done.callback(None)
+
+        began = gate.ready()
+        await _handled(_subscribe(client, task), handle, done)
+        return throughput(task, gate, began)
+
+    return run_client(body, task)
+
+
+def coroutine(task: Task, gate: Gate) -> Figures:
+    """Settle each message alone, as it comes out of a coroutine function."""
+
+    async def body(client: Client) -> Figures:
+        done: Deferred[None] = Deferred()
+        seen = 0
+
+        async def handle(message: Message) -> None:
+            nonlocal seen
+            seen += message.value is not None
+            if seen == task.count:
+                done.callback(None)
+
+        began = gate.ready()
+        await _handled(_subscribe(client, task), handle, done)
+        return throughput(task, gate, began)
+
+    return run_client(body, task)
+
+
+def latency(task: Task, gate: Gate) -> Figures:
+    """Take what comes, tell how old it is, and finish it at once."""
+
+    async def body(client: Client) -> Figures:
+        done: Deferred[None] = Deferred()
+        taken: list[float] = []
+
+        def handle(message: Message) -> None:
+            taken.extend(ages([message.value]))
+            if len(taken) == task.count:
+                done.callback(None)
+
+        subscription = _subscribe(client, task)
+        await subscription.ready()
+        began = gate.ready()
+        await _handled(subscription, handle, done)
+        return throughput(task, gate, began) | after_warming(task, taken)
+
+    return run_client(body, task)
