@@ -16,14 +16,15 @@ from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import SubscriptionConfig
 from tinymq.client.core.faces import SubscriptionFace, reason_of
 from tinymq.client.core.fork import Home
-from tinymq.client.core.message import QueueMessage
+from tinymq.client.core.message import QueueMessage, Standing
 from tinymq.client.core.subscription import SubscriptionCore
 from tinymq.client.network import TwistedNetwork
+from tinymq.client.stepping import begun
 from tinymq.errors import ClosedError, TinyMQError, UsageError
 
-#: Seconds of plain handlers in one turn of the reactor, and calls between looks at the clock.
+#: Seconds of handlers in one turn of the reactor.
 _SLICE_S: Final = 0.01
-_LOOK: Final = 16
+_HELD: Final = Standing.HELD
 
 
 class Message(QueueMessage):
@@ -272,37 +273,49 @@ class Subscription(SubscriptionFace):
         self._serve()
         return run.done
 
-    def _feed(self) -> None:
+    def _feed(self) -> None:  # noqa: C901 - the hot loop in one piece
         """Give messages to the handler, as many as it takes at once, for a slice of time."""
         run = self._run
         if self._feeding or run is None:
             return
         self._feeding = True
+        seconds, core, handler = self._seconds, self._core, run.handler
+        now = seconds()
+        until = now + _SLICE_S
         try:
-            until = self._seconds() + _SLICE_S
-            count = 0
+            # Nothing here costs more for a plain function than it must: it is the hot loop.
             while self._run is run and len(run.busy) < run.concurrency:
-                count += 1
-                if count % _LOOK == 0 and self._seconds() >= until:
-                    self._network.later(self._serve)
-                    break
-                message = self._take()
+                message: Any = core.take(now)
                 if message is None:
                     break
-                self._handle(run, message)
+                if not message.lease:
+                    core.more(now)
+                try:
+                    result = handler(message)
+                except Exception:  # noqa: BLE001 - anything may come out of it
+                    self._failed(Failure(), message)  # type: ignore[no-untyped-call]
+                else:
+                    if result is not None:
+                        self._go_on(run, message, result)
+                    elif message.standing is _HELD and not run.manual:
+                        message.finish()
+                now = seconds()
+                if now >= until:
+                    self._network.later(self._serve)
+                    break
         except TinyMQError as error:
             self._end(None if isinstance(error, ClosedError) else error)
         finally:
             self._feeding = False
 
-    def _handle(self, run: _Run, message: Message) -> None:
-        try:
-            result = run.handler(message)
-        except Exception:  # noqa: BLE001 - anything may come out of it
-            self._failed(Failure(), message)  # type: ignore[no-untyped-call]
-            return
+    def _go_on(self, run: _Run, message: Message, result: object) -> None:
+        """Wait for a handler that has not ended, if so it is."""
         if iscoroutine(result):
-            result = Deferred.fromCoroutine(result)
+            try:
+                result = begun(result)
+            except Exception:  # noqa: BLE001 - anything may come out of it
+                self._failed(Failure(), message)  # type: ignore[no-untyped-call]
+                return
         if not isinstance(result, Deferred):
             self._handled_well(run, message)
             return
