@@ -86,3 +86,21 @@ def latency(task: Task, gate: Gate) -> Figures:
         return throughput(task, gate, began) | after_warming(task, taken)
 
     return run_client(body, task)
+
+
+def ranges(task: Task, gate: Gate) -> Figures:
+    """Take batches, look at their values, and settle each as a whole."""
+
+    async def body(client: Client) -> Figures:
+        subscription = _subscribe(client, task)
+        seen = 0
+        began = gate.ready()
+        while seen < task.count:
+            batch = await subscription.next_batch(task.options["window"])
+            assert batch is not None
+            seen += len(batch.values)
+            batch.finish()
+        await subscription.settled()
+        return throughput(task, gate, began)
+
+    return run_client(body, task)

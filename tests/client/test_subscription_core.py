@@ -10,6 +10,7 @@ from tests.client.fleet import Fleet
 from tests.client.puppet import CoreNetwork
 from tests.client.queueing import FleetQueuePuppet, QueuePuppet
 from tinymq.client.core.address import Address
+from tinymq.client.core.bundle import QueueBatch
 from tinymq.client.core.config import SubscriptionConfig
 from tinymq.client.core.message import QueueMessage
 from tinymq.client.core.subscription import SubscriptionCore
@@ -57,7 +58,7 @@ class Worker:
             self.cluster,
             ("t", "work"),
             SubscriptionConfig(**config),
-            QueueMessage,
+            (QueueMessage, QueueBatch),
             self.wake,
             self.soon,
         )
@@ -1074,7 +1075,7 @@ class Crew:
         self.cluster = self.fleet.cluster()
         config = SubscriptionConfig(max_in_flight=most)
         self.core = SubscriptionCore(
-            self.cluster, ("t", "work"), config, QueueMessage, _nothing, _nothing
+            self.cluster, ("t", "work"), config, (QueueMessage, QueueBatch), _nothing, _nothing
         )
         self.core.begin(self.fleet.net.now)
         self.fleet.net.pump()

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from tinymq.aio.network import LoopNetwork, give, refuse
+from tinymq.client.core.bundle import QueueBatch
 from tinymq.client.core.config import SubscriptionConfig
 from tinymq.client.core.faces import SubscriptionFace, reason_of
 from tinymq.client.core.message import QueueMessage
@@ -89,7 +90,7 @@ class Subscription(SubscriptionFace):
         self._running = False
         self._closing: asyncio.Task[None] | None = None
         self._core = SubscriptionCore(
-            network.cluster, source, config, Message, self._wake, self._soon
+            network.cluster, source, config, (Message, QueueBatch), self._wake, self._soon
         )
         self._core.begin(network.seconds())
         network.stir()

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tinymq.client.lookup_consumer import LookupConsumer
     from tinymq.client.lookup_producer import LookupProducer, Stored
     from tinymq.client.producer import Producer
-    from tinymq.client.subscription import Message, Subscription
+    from tinymq.client.subscription import Message, MessageBatch, Subscription
 
 _LAZY: Final = {
     "Admin": "tinymq.client.admin",
@@ -49,6 +49,7 @@ _LAZY: Final = {
     "LookupConsumer": "tinymq.client.lookup_consumer",
     "LookupProducer": "tinymq.client.lookup_producer",
     "Message": "tinymq.client.subscription",
+    "MessageBatch": "tinymq.client.subscription",
     "Producer": "tinymq.client.producer",
     "Stored": "tinymq.client.lookup_producer",
     "Subscription": "tinymq.client.subscription",
@@ -74,6 +75,7 @@ __all__ = [
     "LookupProducer",
     "Mark",
     "Message",
+    "MessageBatch",
     "Node",
     "PartlySent",
     "Position",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
 from inspect import iscoroutine
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from tinymq.client.core.bundle import QueueBatch
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import SubscriptionConfig
 from tinymq.client.core.faces import SubscriptionFace, reason_of
@@ -39,7 +41,7 @@ class Message(QueueMessage):
         waiting: Deferred[None] | None = getattr(self, "_lost_waiting", None)
         if waiting is None:
             waiting = self._lost_waiting = Deferred()
-            self.when_lost(lambda: _fire(self._lost_waiting))
+            self.when_lost(partial(_fire, waiting))
         return waiting
 
     def confirmed(self) -> Deferred[None]:
@@ -54,18 +56,48 @@ class Message(QueueMessage):
             - with `ConnectionLost`, `DeadlineExceeded` or `ClosedError` when the
               subscription ended and nobody knows.
         """
-        waiting: Deferred[None] = Deferred()
+        return _confirmed(self)
 
-        def told(error: TinyMQError | None) -> None:
-            if waiting.called:
-                return  # cancelled
-            if error is None:
-                waiting.callback(None)
-            else:
-                waiting.errback(error)
 
-        self.when_confirmed(told)
+class MessageBatch(QueueBatch):
+    """Messages of a channel that are settled together; see `QueueBatch`."""
+
+    __slots__ = ("_lost_waiting",)
+    _lost_waiting: Deferred[None]
+
+    @property
+    def lost(self) -> Deferred[None]:
+        """Fires when some of it is not yours any more without your doing; always the same one."""
+        waiting: Deferred[None] | None = getattr(self, "_lost_waiting", None)
+        if waiting is None:
+            waiting = self._lost_waiting = Deferred()
+            self.when_lost(partial(_fire, waiting))
         return waiting
+
+    def confirmed(self) -> Deferred[None]:
+        """
+        Wait until the brokers have written down what became of all messages.
+
+        Returns:
+            A Deferred that ends as that of `Message.confirmed` does; with `LeaseLost`
+            when some messages were lost before.
+        """
+        return _confirmed(self)
+
+
+def _confirmed(what: Message | MessageBatch) -> Deferred[None]:
+    waiting: Deferred[None] = Deferred()
+
+    def told(error: TinyMQError | None) -> None:
+        if waiting.called:
+            return  # cancelled
+        if error is None:
+            waiting.callback(None)
+        else:
+            waiting.errback(error)
+
+    what.when_confirmed(told)
+    return waiting
 
 
 #: Takes a message; may return a Deferred or be a coroutine function.
@@ -73,12 +105,13 @@ Handler = Callable[[Message], Deferred[Any] | Coroutine[Any, Any, Any] | object]
 
 
 class _Waiter:
-    """One `next` that waits."""
+    """One `next` that waits, or one `next_batch` for so many messages."""
 
-    __slots__ = ("deferred", "timer")
+    __slots__ = ("deferred", "most", "timer")
 
-    def __init__(self, deferred: Deferred[Message | None]) -> None:
+    def __init__(self, deferred: Deferred[Any], most: int | None) -> None:
         self.deferred = deferred
+        self.most = most
         self.timer: IDelayedCall | None = None
 
 
@@ -142,7 +175,7 @@ class Subscription(SubscriptionFace):
         self._closing: Deferred[None] | None = None
         self._handled: list[Callable[[], None]] = []
         self._core = SubscriptionCore(
-            cluster, source, config, Message, self._serve, self._network.arm
+            cluster, source, config, (Message, MessageBatch), self._serve, self._network.arm
         )
         self._core.begin(self._seconds())
         self._network.arm()
@@ -196,15 +229,39 @@ class Subscription(SubscriptionFace):
               ended the subscription;
             - with `ClosedError`, `ForkedError`, or `CancelledError`.
         """
+        return self._next(None, timeout)
+
+    def next_batch(
+        self, most: int = 1000, timeout: float | None = None
+    ) -> Deferred[MessageBatch | None]:
+        """
+        Get the next messages together: the fast way.
+
+        Args:
+            most: How many at most; as many as are here, but at least one.
+            timeout: Seconds to wait for one; None waits for ever.
+
+        Returns:
+            A Deferred that ends
+
+            - with a `MessageBatch`, which is yours until you settle it;
+            - with None when `timeout` has passed;
+            - with the errors of `next`, or `UsageError` when `most` is less than 1.
+        """
+        if most < 1:
+            return fail(UsageError(f"a batch has at least 1 message, not {most!r}"))
+        return self._next(most, timeout)
+
+    def _next(self, most: int | None, timeout: float | None) -> Deferred[Any]:
         try:
             self._home.check()
-            message = None if self._waiters else self._take()
+            found = None if self._waiters else self._take(most)
         except TinyMQError as error:
             return fail(error)
-        if message is not None:
-            return succeed(message)
-        waiting: Deferred[Message | None] = Deferred(self._cancelled)
-        waiter = _Waiter(waiting)
+        if found is not None:
+            return succeed(found)
+        waiting: Deferred[Any] = Deferred(self._cancelled)
+        waiter = _Waiter(waiting, most)
         self._waiters.append(waiter)
         if timeout is not None:
             waiter.timer = self._reactor.callLater(max(0.0, timeout), self._timed_out, waiter)
@@ -428,14 +485,13 @@ class Subscription(SubscriptionFace):
 
     # --- inside ----------------------------------------------------------------
 
-    def _take(self) -> Message | None:
-        message = self._core.take(self._seconds())
-        if message is None:
-            return None
-        assert isinstance(message, Message)
-        if not message.lease:
-            self._core.more(self._seconds())
-        return message
+    def _take(self, most: int | None) -> Message | MessageBatch | None:
+        now = self._seconds()
+        found: Any
+        found = self._core.take(now) if most is None else self._core.take_many(most, now)
+        if found is not None and not found.lease:
+            self._core.more(now)
+        return found  # type: ignore[no-any-return]
 
     def _serve(self) -> None:
         """Give waiting calls what is ready, and then the handler."""
@@ -445,13 +501,13 @@ class Subscription(SubscriptionFace):
         try:
             while self._waiters:
                 try:
-                    message = self._take()
+                    found = self._take(self._waiters[0].most)
                 except TinyMQError as error:
                     self._pop(self._waiters[0]).deferred.errback(error)
                     continue
-                if message is None:
+                if found is None:
                     break
-                self._pop(self._waiters[0]).deferred.callback(message)
+                self._pop(self._waiters[0]).deferred.callback(found)
         finally:
             self._serving = False
         self._feed()
@@ -465,7 +521,7 @@ class Subscription(SubscriptionFace):
     def _timed_out(self, waiter: _Waiter) -> None:
         self._pop(waiter).deferred.callback(None)
 
-    def _cancelled(self, deferred: Deferred[Message | None]) -> None:
+    def _cancelled(self, deferred: Deferred[Any]) -> None:
         for waiter in self._waiters:
             if waiter.deferred is deferred:
                 self._pop(waiter)

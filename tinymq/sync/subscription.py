@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 
 from typing_extensions import override
 
+from tinymq.client.core.bundle import QueueBatch
 from tinymq.client.core.config import SubscriptionConfig
 from tinymq.client.core.faces import SubscriptionFace, reason_of
 from tinymq.client.core.held import HeldLease
@@ -132,7 +133,12 @@ class Subscription(SubscriptionFace):
         self._running = False
         self._left: Event | None = None
         self._core = SubscriptionCore(
-            self._loop.cluster, source, config, self._make, self._arrived.set, self._keeper.ring
+            self._loop.cluster,
+            source,
+            config,
+            (self._make, QueueBatch),
+            self._arrived.set,
+            self._keeper.ring,
         )
         self._keeper.start()
         self._core.begin(self._loop.now())

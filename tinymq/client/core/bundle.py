@@ -80,6 +80,11 @@ class QueueBatch:
         return self._parts[0].lease.topic
 
     @property
+    def lease(self) -> int:
+        """The first lease that it is of; 0 when the brokers have settled it already."""
+        return self._parts[0].lease.lease_id
+
+    @property
     def values(self) -> list[bytes | None]:
         """The value of each message; None is a tombstone."""
         return values_in(span for part in self._parts for span in part.spans)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Makes a message: what was published, the lease that it is in, the time.
 Maker = Callable[[Record, "HeldLease", float], QueueMessage]
+#: Makes a batch: its messages by lease, what makes a message, the time.
+BatchMaker = Callable[[list["Part"], Maker, float], "QueueBatch"]
 
 
 class Holder(Protocol):

@@ -12,7 +12,7 @@ from tinymq.client.core.branches import Branches
 from tinymq.client.core.bundle import QueueBatch
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import SubscriptionConfig
-from tinymq.client.core.held import HeldLease, Maker, Part
+from tinymq.client.core.held import BatchMaker, HeldLease, Maker, Part
 from tinymq.client.core.message import QueueMessage
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.errors import (
@@ -42,7 +42,8 @@ class SubscriptionCore:
         cluster: The brokers.
         source: Names of topic and channel.
         config: Settings.
-        make: Makes messages, a subclass of `QueueMessage`.
+        make: Makes messages and batches of the face: subclasses of `QueueMessage` and
+            `QueueBatch`, or what makes them.
         wake: Called when `take` may have something, or an error.
         soon: Called when `pump` is wanted at the end of the turn.
 
@@ -61,7 +62,7 @@ class SubscriptionCore:
         cluster: Cluster,
         source: tuple[str, str],
         config: SubscriptionConfig,
-        make: Maker,
+        make: tuple[Maker, BatchMaker],
         wake: Callable[[], None],
         soon: Callable[[], None],
     ) -> None:
@@ -72,7 +73,7 @@ class SubscriptionCore:
         self.draining = False
         self.delivered = 0
         self._cluster = cluster
-        self._make = make
+        self._make, self._make_batch = make
         self._wake = wake
         self._soon = soon
         self._info: TopicInfo | None = None
@@ -162,7 +163,7 @@ class SubscriptionCore:
             if left:
                 parts.append(lease.part(most))
                 most -= min(left, most)
-        return QueueBatch(parts, self._make, now) if parts else None
+        return self._make_batch(parts, self._make, now) if parts else None
 
     def more(self, now: float) -> None:
         """
