@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from twisted.internet import reactor as any_reactor
 from twisted.internet.defer import Deferred
 
 from benches.deferred import run_client
 from benches.tasks import Figures, Gate, Task, after_warming, ages, throughput
 from tinymq.client import Client, Message, Subscription, SubscriptionConfig
 
-#: The channel of every run.
-CHANNEL = "bench"
+_reactor: Any = any_reactor
 
 
 def _subscribe(client: Client, task: Task) -> Subscription:
     config = SubscriptionConfig(max_in_flight=task.options["window"])
-    return client.subscription(task.topic, CHANNEL, config)
+    return client.subscription(task.topic, task.options["channel"], config)
 
 
 async def _handled(subscription: Subscription, handler: Any, done: Deferred[None]) -> None:
@@ -27,7 +27,7 @@ async def _handled(subscription: Subscription, handler: Any, done: Deferred[None
     await subscription.settled()
 
 
-def consume(task: Task, gate: Gate) -> Figures:
+def function(task: Task, gate: Gate) -> Figures:
     """Settle each message alone, as it comes out of a plain function."""
 
     async def body(client: Client) -> Figures:
@@ -65,6 +65,31 @@ def coroutine(task: Task, gate: Gate) -> Figures:
         return throughput(task, gate, began)
 
     return run_client(body, task)
+
+
+def eights(task: Task, gate: Gate) -> Figures:
+    """Settle each message alone, no more than eight in a turn of the reactor."""
+
+    async def body(client: Client) -> Figures:
+        subscription = _subscribe(client, task)
+        began = gate.ready()
+        for number in range(1, task.count + 1):
+            message = await subscription.next()
+            assert message is not None
+            message.finish()
+            if number % 8 == 0:
+                await _turn()
+        await subscription.settled()
+        return throughput(task, gate, began)
+
+    return run_client(body, task)
+
+
+def _turn() -> Deferred[None]:
+    """Wait for the next turn of the reactor."""
+    turned: Deferred[None] = Deferred()
+    _reactor.callLater(0, turned.callback, None)
+    return turned
 
 
 def latency(task: Task, gate: Gate) -> Figures:
