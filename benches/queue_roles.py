@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 from twisted.internet import reactor as any_reactor
@@ -19,9 +20,12 @@ def _subscribe(client: Client, task: Task) -> Subscription:
     return client.subscription(task.topic, task.options["channel"], config)
 
 
-async def _handled(subscription: Subscription, handler: Any, done: Deferred[None]) -> None:
+async def _handled(
+    subscription: Subscription, handler: Any, done: Deferred[None], *, manual: bool = False
+) -> None:
     """Run a handler until it says that all is done, and until all settles are confirmed."""
-    running = subscription.run(handler, concurrency=subscription.config.max_in_flight)
+    most = subscription.config.max_in_flight
+    running = subscription.run(handler, concurrency=most, manual=manual)
     running.addErrback(done.errback)
     await done
     await subscription.settled()
@@ -68,28 +72,34 @@ def coroutine(task: Task, gate: Gate) -> Figures:
 
 
 def eights(task: Task, gate: Gate) -> Figures:
-    """Settle each message alone, no more than eight in a turn of the reactor."""
+    """Settle each message alone, eight in each turn of the reactor."""
 
     async def body(client: Client) -> Figures:
-        subscription = _subscribe(client, task)
+        done: Deferred[None] = Deferred()
+        waiting: deque[Message] = deque()
+        settled = 0
+
+        def turn() -> None:
+            nonlocal settled
+            count = min(8, len(waiting))
+            for _ in range(count):
+                waiting.popleft().finish()
+            settled += count
+            if settled == task.count:
+                done.callback(None)
+            elif count:
+                _reactor.callLater(0, turn)
+
+        def handle(message: Message) -> None:
+            waiting.append(message)
+            if len(waiting) == 1:
+                _reactor.callLater(0, turn)
+
         began = gate.ready()
-        for number in range(1, task.count + 1):
-            message = await subscription.next()
-            assert message is not None
-            message.finish()
-            if number % 8 == 0:
-                await _turn()
-        await subscription.settled()
+        await _handled(_subscribe(client, task), handle, done, manual=True)
         return throughput(task, gate, began)
 
     return run_client(body, task)
-
-
-def _turn() -> Deferred[None]:
-    """Wait for the next turn of the reactor."""
-    turned: Deferred[None] = Deferred()
-    _reactor.callLater(0, turned.callback, None)
-    return turned
 
 
 def latency(task: Task, gate: Gate) -> Figures:

@@ -128,7 +128,7 @@ def _read(bench: Bench, subject: Subject, topic: str, size: int) -> Figures:
     return outcome.figures[0] | {"server_us": outcome.cpu / count * 1e6}
 
 
-def _consumed(  # noqa: PLR0913 - all of it makes the run what it is
+def _consumed(
     bench: Bench, subject: Subject, way: Way, topic: str, count: int, size: int
 ) -> Figures:
     server, channel = bench.server(subject), bench.unused("channel")
