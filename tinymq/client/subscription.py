@@ -175,7 +175,7 @@ class Subscription(SubscriptionFace):
         self._closing: Deferred[None] | None = None
         self._handled: list[Callable[[], None]] = []
         self._core = SubscriptionCore(
-            cluster, source, config, (Message, MessageBatch), self._serve, self._network.arm
+            cluster, source, config, (Message, MessageBatch), self._serve, self._soon
         )
         self._core.begin(self._seconds())
         self._network.arm()
@@ -492,6 +492,9 @@ class Subscription(SubscriptionFace):
         if found is not None and not found.lease:
             self._core.more(now)
         return found  # type: ignore[no-any-return]
+
+    def _soon(self) -> None:
+        self._network.stir(self._core.pump)
 
     def _serve(self) -> None:
         """Give waiting calls what is ready, and then the handler."""
