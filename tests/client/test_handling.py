@@ -17,9 +17,10 @@ from tests.client.test_subscription import Scene, Work, logged
 from tinymq.client import Message, Reject, Requeue
 from tinymq.client.core.handling import Plan, ThreadKeeper
 from tinymq.client.core.handling import Work as InHand
-from tinymq.client.core.message import QueueMessage, Slot
+from tinymq.client.core.message import QueueMessage
 from tinymq.client.handling import Run
 from tinymq.errors import LeaseLost, UnknownTopic, UsageError
+from tinymq.wire.messages import FINISH
 from tinymq.wire.records import Record
 
 __all__ = ["logged"]
@@ -248,6 +249,8 @@ class Threaded(Clock):
 class Keeper:
     """Keeps messages, and notes what is said of them."""
 
+    topic, partition, lease_id, base, attempt, failures = "t", 0, 7, 0, 1, 0
+
     def __init__(self) -> None:
         self.said: list[tuple[int, int]] = []
         self.threads: set[int] = set()
@@ -258,12 +261,13 @@ class Keeper:
         self.threads.add(threading.get_ident())
         message.confirm(None)
 
+    def finish(self, message: QueueMessage) -> None:
+        """Note it."""
+        self.settle(message, FINISH, {})
+
     def touch(self, message: QueueMessage) -> None:
         """Note it."""
         self.said.append((message.offset, -1))
-
-    def taken(self) -> None:
-        """Do nothing."""
 
 
 class Shelf:
@@ -278,13 +282,9 @@ class Shelf:
         self.left = list(self.messages)
         self.run: Run | None = None
 
-    def take(self) -> QueueMessage | None:
+    def take(self, now: float) -> QueueMessage | None:
         """Take one."""
-        if not self.left:
-            return None
-        message = self.left.pop(0)
-        message.hand_out(0)
-        return message
+        return self.left.pop(0) if self.left else None
 
     def seconds(self) -> float:
         """The time."""
@@ -299,8 +299,7 @@ class Shelf:
 
 
 def _message(offset: int, value: bytes, keeper: Keeper) -> QueueMessage:
-    record = Record(offset, 0, None, value, (), None)
-    return QueueMessage("t", 0, record, Slot(7, offset, 1, 0), keeper)
+    return QueueMessage(Record(offset, 0, None, value, (), None), keeper, 0)
 
 
 class TestThreads:
@@ -308,7 +307,8 @@ class TestThreads:
 
     def begin(self, shelf: Shelf, handler: Any, **options: Any) -> Run:
         """Let a handler run."""
-        shelf.run = Run(handler, Plan(**options), shelf, shelf.clock)
+        rooms: Any = (shelf, shelf.clock)
+        shelf.run = Run(handler, Plan(**options), shelf, rooms)
         shelf.run.feed()
         return shelf.run
 
@@ -406,8 +406,10 @@ class TestThreads:
 
     def test_a_reactor_without_threads(self) -> None:
         """That is said at once."""
+        shelf = Shelf()
+        rooms: Any = (shelf, Clock())
         with pytest.raises(UsageError, match="no threads"):
-            Run(print, Plan(threads=1), Shelf(), Clock())
+            Run(print, Plan(threads=1), shelf, rooms)
 
     def test_a_settle_that_crosses_a_loss(self) -> None:
         """A message that was lost before the reactor's thread heard of it is left alone."""

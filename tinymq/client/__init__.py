@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tinymq.client.lookup_producer import LookupProducer, Stored
     from tinymq.client.lookup_subscription import LookupSubscription
     from tinymq.client.producer import Producer
-    from tinymq.client.subscription import Message, Subscription
+    from tinymq.client.subscription import Message, MessageBatch, Subscription
 
 _LAZY: Final = {
     "Admin": "tinymq.client.admin",
@@ -52,6 +52,7 @@ _LAZY: Final = {
     "LookupProducer": "tinymq.client.lookup_producer",
     "LookupSubscription": "tinymq.client.lookup_subscription",
     "Message": "tinymq.client.subscription",
+    "MessageBatch": "tinymq.client.subscription",
     "Producer": "tinymq.client.producer",
     "Stored": "tinymq.client.lookup_producer",
     "Subscription": "tinymq.client.subscription",
@@ -78,6 +79,7 @@ __all__ = [
     "LookupSubscription",
     "Mark",
     "Message",
+    "MessageBatch",
     "Node",
     "PartlySent",
     "Position",

@@ -14,12 +14,14 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from tinymq.client.core.handling import Plan, Work, call_in_thread
-from tinymq.client.core.message import QueueMessage
+from tinymq.client.core.message import QueueMessage, Standing
+from tinymq.client.core.sources import Core
+from tinymq.client.stepping import begun
 from tinymq.errors import ClosedError, TinyMQError, UsageError
 
-#: Seconds of plain handlers in one turn of the reactor, and calls between looks at the clock.
+#: Seconds of handlers in one turn of the reactor.
 _SLICE_S: Final = 0.01
-_LOOK: Final = 16
+_HELD: Final = Standing.HELD
 
 #: Takes a message, or a list; may return a Deferred or be a coroutine function.
 Handler = Callable[[Any], Deferred[Any] | Coroutine[Any, Any, Any] | object]
@@ -40,9 +42,6 @@ class Source(Protocol):
     def closing(self) -> bool:
         """Whether it is about to end."""
 
-    def take(self) -> QueueMessage | None:
-        """Take a message, if one is there."""
-
     def seconds(self) -> float:
         """The time."""
 
@@ -61,7 +60,7 @@ class Run:
         handler: Takes a message, or a list of them.
         plan: How it is called.
         source: Where messages come from.
-        reactor: Where threads hand back what they have done.
+        rooms: Whose messages they are, and the reactor to which threads hand back.
 
     Raises:
         UsageError: There are to be threads, and the reactor has none.
@@ -72,11 +71,14 @@ class Run:
 
     _log = Logger()
 
-    def __init__(self, handler: Handler, plan: Plan, source: Source, reactor: Any) -> None:
+    def __init__(
+        self, handler: Handler, plan: Plan, source: Source, rooms: tuple[Core, Any]
+    ) -> None:
         self.done: Deferred[None] = Deferred(self._halted)
         self._handler = handler
         self._plan = plan
         self._source = source
+        self._core, reactor = rooms
         self._busy: dict[Work, Deferred[Any]] = {}
         self._feeding = self._ended = False
         self._idle: list[Callable[[], None]] = []
@@ -152,39 +154,69 @@ class Run:
             return
         self._feeding = True
         try:
-            until = self._source.seconds() + _SLICE_S
-            count = 0
-            while not self._ended and len(self._busy) < self._plan.at_once:
-                count += 1
-                if count % _LOOK == 0 and self._source.seconds() >= until:
-                    self._source.again()
-                    break
-                work = self._next()
-                if work is None:
-                    break
-                self._begin(work)
+            self._feed(self._source.seconds())
         except TinyMQError as error:
             self.end(None if isinstance(error, ClosedError) else error)
         finally:
             self._feeding = False
 
-    def _next(self) -> Work | None:
-        messages: list[QueueMessage] = []
+    def _feed(self, now: float) -> None:
+        until = now + _SLICE_S
+        seconds, core, plan = self._source.seconds, self._core, self._plan
+        alone = plan.batch is None and not plan.threads
+        handler = self._handler
+        # Nothing here costs more for a plain function than it must: it is the hot loop.
+        while not self._ended and len(self._busy) < plan.at_once:
+            message: Any = core.take(now)
+            if message is None:
+                break
+            if not message.lease:
+                core.more(now)
+            if not alone:
+                self._begin(self._more(message, now))
+            else:
+                try:
+                    result = handler(message)
+                except Exception:  # noqa: BLE001 - anything may come out of it
+                    self._failed(Failure(), Work([message], plan))  # type: ignore[no-untyped-call]
+                else:
+                    if result is not None:
+                        self._go_on(Work([message], plan), result)
+                    elif message.standing is _HELD and not plan.manual:
+                        message.finish()
+            now = seconds()
+            if now >= until:
+                self._source.again()
+                break
+
+    def _more(self, first: QueueMessage, now: float) -> Work:
+        """Take more messages for a batch."""
+        messages = [first]
         while len(messages) < (self._plan.batch or 1):
-            message = self._source.take()
+            message = self._core.take(now)
             if message is None:
                 break
             messages.append(message)
-        return Work(messages, self._plan) if messages else None
+        if not first.lease:
+            self._core.more(now)
+        return Work(messages, self._plan)
 
     def _begin(self, work: Work) -> None:
         try:
             result = self._called(work)
         except Exception:  # noqa: BLE001 - anything may come out of it
             self._failed(Failure(), work)  # type: ignore[no-untyped-call]
-            return
+        else:
+            self._go_on(work, result)
+
+    def _go_on(self, work: Work, result: object) -> None:
+        """Wait for a handler that has not ended, if so it is."""
         if iscoroutine(result):
-            result = Deferred.fromCoroutine(result)
+            try:
+                result = begun(result)
+            except Exception:  # noqa: BLE001 - anything may come out of it
+                self._failed(Failure(), work)  # type: ignore[no-untyped-call]
+                return
         if not isinstance(result, Deferred):
             work.ended()
             return
@@ -194,7 +226,7 @@ class Run:
         result.addCallbacks(lambda _: work.ended(), self._failed, errbackArgs=(work,))
         result.addBoth(self._over, work)
 
-    def _called(self, work: Work) -> Any:
+    def _called(self, work: Work) -> object:
         if self._pool is None:
             return self._handler(work.given)
         work.from_thread(self._in_reactor)

@@ -21,14 +21,16 @@ class Waiter(Generic[T]):
     Attributes:
         deferred: What it returned.
         since: When it began to wait.
+        most: How many things it waits for at most, or None.
         timer: Ends it, or looks after it.
     """
 
-    __slots__ = ("deferred", "since", "timer")
+    __slots__ = ("deferred", "most", "since", "timer")
 
-    def __init__(self, deferred: Deferred[T | None], since: float) -> None:
+    def __init__(self, deferred: Deferred[T | None], since: float, most: int | None) -> None:
         self.deferred = deferred
         self.since = since
+        self.most = most
         self.timer: IDelayedCall | None = None
 
 
@@ -47,14 +49,21 @@ class Line(Generic[T]):
     def __bool__(self) -> bool:
         return bool(self._waiters)
 
-    def join(self, timeout: float | None) -> Waiter[T]:
+    @property
+    def wanted(self) -> int | None:
+        """How many things the first waits for at most, or None."""
+        return self._waiters[0].most
+
+    def join(self, timeout: float | None, most: int | None = None) -> Waiter[T]:
         """
         Let one more call wait; it ends with None after the time, and when it is cancelled.
 
         Args:
             timeout: Seconds; None waits for ever.
+            most: How many things it waits for at most.
         """
-        waiter: Waiter[T] = Waiter(Deferred(self._cancelled), self._reactor.seconds())
+        now = self._reactor.seconds()
+        waiter: Waiter[T] = Waiter(Deferred(self._cancelled), now, most)
         self._waiters.append(waiter)
         if timeout is not None:
             waiter.timer = self._reactor.callLater(max(0.0, timeout), self.serve, None, waiter)

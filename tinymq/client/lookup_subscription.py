@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 from twisted.logger import Logger
 from typing_extensions import override
 
-from tinymq.client.core.branch import Branch
 from tinymq.client.core.config import SubscriptionConfig
 from tinymq.client.core.directory import Node
 from tinymq.client.core.fork import Home
-from tinymq.client.core.message import Slot
+from tinymq.client.core.held import HeldLease
 from tinymq.client.core.sources import Sources
 from tinymq.client.core.subscription import Face, SubscriptionCore
 from tinymq.client.lookup_readers import Reader, Readers
-from tinymq.client.subscription import Message, Subscription
+from tinymq.client.subscription import Message, MessageBatch, Subscription
 from tinymq.wire.records import Record
 
 if TYPE_CHECKING:
@@ -36,6 +35,10 @@ class _Turns:
     def seconds(self) -> float:
         """The time."""
         return self._reactor.seconds()
+
+    def stir(self, drain: Callable[[float], None]) -> None:
+        """Call something at the end of this turn of the reactor."""
+        self._reactor.callLater(0, lambda: drain(self.seconds()))
 
     def arm(self) -> None:
         """Make sure that every client is woken when it wants to be."""
@@ -102,13 +105,13 @@ class LookupSubscription(Subscription):
     # --- nodes -----------------------------------------------------------------
 
     def _make(self, node: Node, client: Client) -> SubscriptionCore:
-        face = Face(partial(self._message, node), self._sources.woken, client.arm)
+        make = partial(self._message, node)
+        face = Face(make, self._sources.woken, client.arm, MessageBatch)
         return client.part((self._topic, self._name), self.config, face, self._sources.pool)
 
-    def _message(
-        self, node: Node, topic: str, partition: int, record: Record, slot: Slot, branch: Branch
-    ) -> Message:
-        message = Message(topic, partition, record, slot, branch)
+    @staticmethod
+    def _message(node: Node, record: Record, lease: HeldLease, now: float) -> Message:
+        message = Message(record, lease, now)
         message.node = node
         return message
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.interfaces import IReactorTime
 
+from tinymq.client.core.bundle import QueueBatch
 from tinymq.client.core.config import SubscriptionConfig
 from tinymq.client.core.directory import Node
 from tinymq.client.core.faces import SubscriptionFace
@@ -26,6 +28,9 @@ class Turns(Protocol):
 
     def seconds(self) -> float:
         """The time."""
+
+    def stir(self, drain: Callable[[float], None]) -> None:
+        """Call something at the end of this turn of the reactor, once."""
 
     def arm(self) -> None:
         """Make sure that clusters are woken when they want to be."""
@@ -52,7 +57,7 @@ class Message(QueueMessage):
         waiting: Deferred[None] | None = getattr(self, "_lost_waiting", None)
         if waiting is None:
             waiting = self._lost_waiting = Deferred()
-            self.when_lost(lambda: fire(self._lost_waiting))
+            self.when_lost(partial(fire, waiting))
         return waiting
 
     def confirmed(self) -> Deferred[None]:
@@ -67,10 +72,39 @@ class Message(QueueMessage):
             - with `ConnectionLost`, `DeadlineExceeded` or `ClosedError` when the
               subscription ended and nobody knows.
         """
-        waiting: Deferred[None] = Deferred()
+        return _confirmed(self)
 
-        self.when_confirmed(teller(waiting))
+
+class MessageBatch(QueueBatch):
+    """Messages of a channel that are settled together; see `QueueBatch`."""
+
+    __slots__ = ("_lost_waiting",)
+    _lost_waiting: Deferred[None]
+
+    @property
+    def lost(self) -> Deferred[None]:
+        """Fires when some of it is not yours any more without your doing; always the same one."""
+        waiting: Deferred[None] | None = getattr(self, "_lost_waiting", None)
+        if waiting is None:
+            waiting = self._lost_waiting = Deferred()
+            self.when_lost(partial(fire, waiting))
         return waiting
+
+    def confirmed(self) -> Deferred[None]:
+        """
+        Wait until the brokers have written down what became of all messages.
+
+        Returns:
+            A Deferred that ends as that of `Message.confirmed` does; with `LeaseLost`
+            when some messages were lost before.
+        """
+        return _confirmed(self)
+
+
+def _confirmed(what: Message | MessageBatch) -> Deferred[None]:
+    waiting: Deferred[None] = Deferred()
+    what.when_confirmed(teller(waiting))
+    return waiting
 
 
 class Subscription(SubscriptionFace):
@@ -108,11 +142,11 @@ class Subscription(SubscriptionFace):
         self._reactor, self._network = clock
         self._home = home
         self._forget = forget
-        self._line: Line[Message] = Line(self._reactor)
+        self._line: Line[Any] = Line(self._reactor)
         self._serving = False
         self._run: Run | None = None
         self._closing: Deferred[None] | None = None
-        self._core = core(Face(Message, self.serve, self._network.arm))
+        self._core = core(Face(Message, self.serve, self._soon, MessageBatch))
         self._core.begin(self.seconds())
         self._network.arm()
 
@@ -157,14 +191,38 @@ class Subscription(SubscriptionFace):
               ended the subscription;
             - with `ClosedError`, `ForkedError`, or `CancelledError`.
         """
+        return self._next(None, timeout)
+
+    def next_batch(
+        self, most: int = 1000, timeout: float | None = None
+    ) -> Deferred[MessageBatch | None]:
+        """
+        Get the next messages together: the fast way.
+
+        Args:
+            most: How many at most; as many as are here, but at least one.
+            timeout: Seconds to wait for one; None waits for ever.
+
+        Returns:
+            A Deferred that ends
+
+            - with a `MessageBatch`, which is yours until you settle it;
+            - with None when `timeout` has passed;
+            - with the errors of `next`, or `UsageError` when `most` is less than 1.
+        """
+        if most < 1:
+            return fail(UsageError(f"a batch has at least 1 message, not {most!r}"))
+        return self._next(most, timeout)
+
+    def _next(self, most: int | None, timeout: float | None) -> Deferred[Any]:
         try:
             self._home.check()
-            message = None if self._line else self.take()
+            found = None if self._line else self._take(most)
         except TinyMQError as error:
             return fail(error)
-        if message is not None:
-            return succeed(message)
-        return self._line.join(timeout).deferred
+        if found is not None:
+            return succeed(found)
+        return self._line.join(timeout, most).deferred
 
     def __aiter__(self) -> AsyncIterator[Message]:
         return self
@@ -241,7 +299,7 @@ class Subscription(SubscriptionFace):
                 cancel_lost=cancel_lost,
             )
             self._home.check()
-            self._run = run = Run(handler, plan, self, self._reactor)
+            self._run = run = Run(handler, plan, self, (self._core, self._reactor))
         except TinyMQError as error:
             return fail(error)
         self.serve()
@@ -322,15 +380,20 @@ class Subscription(SubscriptionFace):
         Raises:
             TinyMQError: The subscription ended.
         """
-        message = self._core.take(self.seconds())
-        if message is None:
-            return None
-        assert isinstance(message, Message)
-        if not message.lease:
-            self._core.more(self.seconds())
-        return message
+        return self._take(None)  # type: ignore[return-value]
 
     # --- inside ----------------------------------------------------------------
+
+    def _take(self, most: int | None) -> Message | MessageBatch | None:
+        now = self.seconds()
+        found: Any
+        found = self._core.take(now) if most is None else self._core.take_many(most, now)
+        if found is not None and not found.lease:
+            self._core.more(now)
+        return found  # type: ignore[no-any-return]
+
+    def _soon(self) -> None:
+        self._network.stir(self._core.pump)
 
     def serve(self) -> None:
         """Give waiting calls what is ready, and then the handler."""
@@ -340,13 +403,13 @@ class Subscription(SubscriptionFace):
         try:
             while self._line:
                 try:
-                    message = self.take()
+                    found = self._take(self._line.wanted)
                 except TinyMQError as error:
                     self._line.fail(error)
                     continue
-                if message is None:
+                if found is None:
                     break
-                self._line.serve(message)
+                self._line.serve(found)
         finally:
             self._serving = False
         if self._run is not None and not self._run.ended:

@@ -10,11 +10,11 @@ from typing import Any, Final, Self
 
 from typing_extensions import override
 
-from tinymq.client.core.branch import Branch
 from tinymq.client.core.config import SubscriptionConfig
 from tinymq.client.core.faces import SubscriptionFace
 from tinymq.client.core.handling import Plan, Work
-from tinymq.client.core.message import QueueMessage, Slot
+from tinymq.client.core.held import HeldLease
+from tinymq.client.core.message import QueueMessage
 from tinymq.client.core.sources import Topics, core_of
 from tinymq.client.core.subscription import Face
 from tinymq.errors import ClosedError, DeadlineExceeded, TinyMQError, UsageError
@@ -79,9 +79,14 @@ class Message(QueueMessage):
             super().touch()
 
     @override
-    def _settle(self, verb: int, facts: dict[str, Any]) -> None:
+    def finish(self) -> None:
         with self._lock:
-            super()._settle(verb, facts)
+            super().finish()
+
+    @override
+    def settle(self, verb: int, facts: dict[str, Any]) -> None:
+        with self._lock:
+            super().settle(verb, facts)
 
 
 class Subscription(SubscriptionFace):
@@ -314,10 +319,8 @@ class Subscription(SubscriptionFace):
 
     # --- inside ----------------------------------------------------------------
 
-    def _make(
-        self, topic: str, partition: int, record: Record, slot: Slot, branch: Branch
-    ) -> Message:
-        message = Message(topic, partition, record, slot, branch)
+    def _make(self, record: Record, lease: HeldLease, now: float) -> Message:
+        message = Message(record, lease, now)
         message._lock = self._loop.lock  # noqa: SLF001 - its own class
         return message
 

@@ -228,6 +228,45 @@ class ThreadKeeper:
         self._keeper = keeper
         self._call = call
 
+    @property
+    def topic(self) -> str:
+        """Name of the topic."""
+        return self._keeper.topic
+
+    @property
+    def partition(self) -> int:
+        """Number of the partition."""
+        return self._keeper.partition
+
+    @property
+    def lease_id(self) -> int:
+        """Its number; 0 when the broker has settled the message already."""
+        return self._keeper.lease_id
+
+    @property
+    def base(self) -> int:
+        """The offset of its first bit."""
+        return self._keeper.base
+
+    @property
+    def attempt(self) -> int:
+        """The number of this delivery."""
+        return self._keeper.attempt
+
+    @property
+    def failures(self) -> int:
+        """How often its messages failed before."""
+        return self._keeper.failures
+
+    def finish(self, message: QueueMessage) -> None:
+        """
+        Settle a message for good, if it was not lost meanwhile.
+
+        Args:
+            message: The message.
+        """
+        self._call(lambda: None if message.is_lost else self._keeper.finish(message))
+
     def settle(self, message: QueueMessage, verb: int, facts: dict[str, Any]) -> None:
         """
         Tell the broker soon what became of a message, if it was not lost meanwhile.
@@ -256,7 +295,3 @@ class ThreadKeeper:
     def _touch(self, message: QueueMessage) -> None:
         if message.held:
             self._keeper.touch(message)
-
-    def taken(self) -> None:
-        """Note that a message without a lease was handed out."""
-        self._keeper.taken()

@@ -8,16 +8,19 @@ message is handed out next is decided when one is asked for, and not before.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 from attrs import define
 
 from tinymq.client.core.allowance import Pool
+from tinymq.client.core.bundle import QueueBatch
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import SubscriptionConfig
 from tinymq.client.core.message import QueueMessage
 from tinymq.client.core.subscription import Face, SubscriptionCore, Told
 from tinymq.errors import ClosedError, TinyMQError, UsageError
+
+T = TypeVar("T")
 
 #: What a subscription takes from: a topic, several by rank, or several by weight.
 Topics: TypeAlias = str | Sequence[str] | Mapping[str, int]
@@ -54,6 +57,9 @@ class Core(Protocol):
 
     def take(self, now: float) -> QueueMessage | None:
         """Take the next message, if one is ready."""
+
+    def take_many(self, most: int, now: float) -> QueueBatch | None:
+        """Take the next messages together, if some are ready."""
 
     def more(self, now: float) -> None:
         """Ask for more, after messages without leases were handed out."""
@@ -282,35 +288,59 @@ class Sources:
         Raises:
             TinyMQError: The subscription ended.
         """
+        self._check(now)
+        if self._ranked:
+            return self._first(lambda core: core.take(now))
+        return self._fair(lambda core: core.take(now), lambda _: 1)
+
+    def take_many(self, most: int, now: float) -> QueueBatch | None:
+        """
+        Take the next messages of one topic together, if some are ready.
+
+        Args:
+            most: How many at most.
+            now: The time.
+
+        Raises:
+            TinyMQError: The subscription ended.
+        """
+        self._check(now)
+        if self._ranked:
+            return self._first(lambda core: core.take_many(most, now))
+        return self._fair(lambda core: core.take_many(most, now), len)
+
+    def _first(self, take: Callable[[SubscriptionCore], T | None]) -> T | None:
+        for core in self._cores:
+            found = take(core) if core.waiting else None
+            if found is not None:
+                return found
+        return None
+
+    def _fair(
+        self, take: Callable[[SubscriptionCore], T | None], size: Callable[[T], int]
+    ) -> T | None:
+        """Take from the one that is furthest behind, of those where something is there."""
+        there = [source for source in self._sources if source.core.waiting]
+        while there:
+            best = max(there, key=lambda source: source.due + source.weight)
+            found = take(best.core)
+            if found is None:
+                there.remove(best)
+                continue
+            count = size(found)
+            for source in there:
+                source.due += source.weight * count
+            best.due -= sum(source.weight for source in there) * count
+            return found
+        return None
+
+    def _check(self, now: float) -> None:
         if self.failed is not None:
             for core in self._cores:
                 core.close(_nothing, now)  # nobody takes what comes from the others
             raise self.failed
         if self.closed:
             raise ClosedError("the subscription was closed")
-        return self._first(now) if self._ranked else self._fair(now)
-
-    def _first(self, now: float) -> QueueMessage | None:
-        for core in self._cores:
-            message = core.take(now) if core.waiting else None
-            if message is not None:
-                return message
-        return None
-
-    def _fair(self, now: float) -> QueueMessage | None:
-        """Take from the one that is furthest behind, of those where something is there."""
-        there = [source for source in self._sources if source.core.waiting]
-        while there:
-            best = max(there, key=lambda source: source.due + source.weight)
-            message = best.core.take(now)
-            if message is None:
-                there.remove(best)
-                continue
-            for source in there:
-                source.due += source.weight
-            best.due -= sum(source.weight for source in there)
-            return message
-        return None
 
     def more(self, now: float) -> None:
         """
