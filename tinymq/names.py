@@ -21,6 +21,10 @@ RULE: Final = (
 
 #: Stands in a channel's name between its group and the instance whose channel it is.
 INSTANCE: Final = "@"
+#: Channels whose names begin so are the brokers' own.
+OWN_CHANNELS: Final = "tinymq."
+#: The channel on a dead-letter topic that knows which dead letters are still there.
+DEAD_LETTERS: Final = f"{OWN_CHANNELS}dlq"
 
 _ALLOWED: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _SHOWN: Final = 40
@@ -99,6 +103,25 @@ def instance_of(channel: str) -> str:
         channel: The channel's name.
     """
     return channel.partition(INSTANCE)[2]
+
+
+def users_channel(name: str) -> str:
+    """
+    Return the name of a channel if it can be a user's.
+
+    Args:
+        name: A valid name.
+
+    Raises:
+        InvalidName: It is kept for the brokers' own channels.
+    """
+    if name.startswith(OWN_CHANNELS):
+        raise InvalidName(
+            f"{_shown(name)} is a channel of the brokers' own: names that begin with "
+            f"{OWN_CHANNELS} are theirs",
+            length=len(name),
+        )
+    return name
 
 
 def valid_host(host: str) -> bool:

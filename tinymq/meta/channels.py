@@ -11,12 +11,13 @@ from typing import Final
 
 import attrs
 
-from tinymq.channelpolicy import ChannelPolicy, Given
+from tinymq.channelpolicy import ChannelPolicy
+from tinymq.dotted import Given
 from tinymq.errors import ChannelExists, InvalidName, InvalidRequest, Overloaded
 from tinymq.meta.entries import Compare, Delete, Put
 from tinymq.meta.membership import Membership
 from tinymq.meta.registry import ChannelInfo, Pause, Start, Topic, channel_key
-from tinymq.names import valid_channel, valid_name
+from tinymq.names import users_channel, valid_channel, valid_name
 
 #: Where a channel begins whose creator does not say.
 DEFAULT_START: Final = "earliest"
@@ -84,7 +85,7 @@ class Channels(Membership):
             ChannelExists: It exists and differs; the data says in which field.
             Overloaded: The topic has as many channels as it may have.
         """
-        owner, name = self.registry.topic(valid_name(topic)), valid_channel(name)
+        owner, name = self.registry.topic(valid_name(topic)), users_channel(valid_channel(name))
         policy = ChannelPolicy.from_mapping(settings or {})
         _check_policy(owner, policy)
         default = "latest" if temporary else DEFAULT_START
@@ -128,7 +129,7 @@ class Channels(Membership):
             ChannelExists: It is to be temporary, and the one there is stays.
         """
         owner = self.registry.topic(valid_name(topic))
-        existing = self.registry.channels_of(owner.id).get(valid_channel(name))
+        existing = self.registry.channels_of(owner.id).get(users_channel(valid_channel(name)))
         if existing is None or not self._is_left(existing):
             return self.create_channel(topic, name, None, start, temporary=temporary)
         if temporary:
@@ -173,7 +174,7 @@ class Channels(Membership):
             UnknownTopic, UnknownChannel: There is no such channel.
             InvalidRequest: A setting is unknown or wrong.
         """
-        channel = self.describe_channel(topic, name)
+        channel = self.describe_channel(topic, users_channel(valid_channel(name)))
         owner = self.registry.topic(topic)
         policy = channel.policy.altered(settings)
         _check_policy(owner, policy)
@@ -213,7 +214,8 @@ class Channels(Membership):
             UnknownTopic, UnknownChannel: There is no such channel.
             InvalidRequest: It would end before it begins.
         """
-        channel, now = self.describe_channel(topic, name), self._now_ms()
+        channel = self.describe_channel(topic, users_channel(valid_channel(name)))
+        now = self._now_ms()
         if until_ms is not None and until_ms <= now:
             raise InvalidRequest("until_ms lies in the past", field="until_ms")
         pause = None
@@ -239,7 +241,7 @@ class Channels(Membership):
         Raises:
             UnknownTopic, UnknownChannel: There is no such channel.
         """
-        channel = self.describe_channel(topic, name)
+        channel = self.describe_channel(topic, users_channel(valid_channel(name)))
         if channel.temporary and not dry_run:
             self._store.revoke(channel.lease)
         elif not dry_run:
