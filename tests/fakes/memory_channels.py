@@ -127,14 +127,14 @@ class MemoryChannels:
         config: dict[str, Any],
         start: Any,
         *,
-        temporary: bool | None,
+        temporary: bool,
         dry_run: bool,
     ) -> dict[str, Any]:
         created = (topic, name) not in self.found
         if created:
             policy = ChannelPolicy.from_mapping(config)
             start = start or ("latest" if temporary else "earliest")
-            self.make(topic, name, policy=policy, start=start, temporary=bool(temporary))
+            self.make(topic, name, policy=policy, start=start, temporary=temporary)
         channel = self.find(topic, name).facts()
         if created and dry_run:
             del self.found[topic, name]

@@ -163,8 +163,8 @@ CHANNELS: Final[dict[str, Operation]] = table(
             CHANNEL_START,
             Parameter(
                 "temporary",
-                optional(boolean),
-                default=None,
+                boolean,
+                default=False,
                 text="Whether it goes when nobody subscribes to it for a while; it begins at the "
                 "latest message then, if start is not given.",
             ),

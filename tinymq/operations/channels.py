@@ -52,7 +52,7 @@ class Channels(Leaders):
         config: dict[str, Any],
         start: Start | None,
         *,
-        temporary: bool | None,
+        temporary: bool,
         dry_run: bool,
     ) -> Result:
         """Make a channel; one that exists with the same settings is no error."""
@@ -60,7 +60,7 @@ class Channels(Leaders):
         owner = self.find(topic)
         existed = name in self._registry.channels_of(owner.id)
         channel = self._meta.create_channel(
-            topic, name, config, start, temporary=temporary, dry_run=dry_run
+            topic, name, config, start, temporary=temporary or None, dry_run=dry_run
         )
         told = {"created": not existed, "dry_run": dry_run}
         if dry_run:

@@ -30,7 +30,7 @@ class ChannelCalls(ABC, Generic[R]):
         config: Mapping[str, Any] | None = None,
         start: str | int | None = None,
         *,
-        temporary: bool | None = None,
+        temporary: bool = False,
         dry_run: bool = False,
     ) -> R:
         """
