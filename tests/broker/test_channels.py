@@ -14,7 +14,9 @@ from tests.fakes.broker import BrokerDisk, BrokerFixture, HeldBackground, HeldSy
 from tests.fakes.taking import Taker
 from tinymq.broker.partition import Appended
 from tinymq.broker.subscription import ALL_BITS
+from tinymq.config import Config, SessionConfig
 from tinymq.errors import (
+    ChannelExists,
     InvalidRequest,
     Overloaded,
     UnknownChannel,
@@ -896,6 +898,70 @@ def test_a_seek_brings_messages_back_and_can_be_undone(broker: BrokerFixture) ->
 async def given_back(answer: Awaitable[Any]) -> Any:
     """Wait for something."""
     return await answer
+
+
+# --- temporary channels, and instances ---------------------------------------------
+
+
+def test_those_with_one_instance_share_and_others_get_everything(broker: BrokerFixture) -> None:
+    """Within a group the same id is unicast, and different ids are broadcast."""
+    shared = [takes(broker, channel="cache@1", credit=1) for _ in range(2)]
+    other = takes(broker, channel="cache@2")
+    broker.produce(b"a", b"b")
+    for taker in (*shared, other):
+        taker.run()
+
+    assert sorted(value or b"" for taker in shared for value in taker.values) == [b"a", b"b"]
+    assert other.values == [b"a", b"b"]
+
+
+def test_instances_of_a_group_have_one_dead_letter_topic(broker: BrokerFixture) -> None:
+    """What an instance's channel gives up goes where that of its group goes."""
+    broker.produce(b"a")
+    for number in range(2):
+        taker = takes(broker, channel=f"cache@{number}")
+        taker.reject(*taker.take(), reason="no")
+        taker.run(1)
+
+    (grave,) = broker.broker.partitions_of(broker.meta.describe("t.cache.dead"))
+    assert grave.log.end_offset == 2
+
+
+def test_a_temporary_channel_is_told_to_be_in_use(broker: BrokerFixture) -> None:
+    """The broker says what its subscribed temporary channels live by, and of no others."""
+    taker = takes(broker, temporary=True)
+    takes(broker, channel="stays")
+    lease = broker.meta.describe_channel("t", "c").lease
+    used = broker.broker.channels.used_leases()
+    taker.unsubscribe()
+
+    assert used == [lease]
+    assert broker.broker.channels.used_leases() == []
+
+
+def test_a_channel_that_stays_is_not_taken_for_a_temporary_one(broker: BrokerFixture) -> None:
+    """Who wants a temporary channel is told when the one there is durable."""
+    takes(broker)
+    with pytest.raises(ChannelExists, match="temporary"):
+        takes(broker, temporary=True)
+
+
+def test_how_long_a_session_may_be_away_is_a_setting(tmp_path: Path) -> None:
+    """What a client had in hand is given to others after the grace of the broker."""
+    config = Config(session=SessionConfig(grace_seconds=3))
+    broker = BrokerFixture(tmp_path, config=config)
+    broker.topic()
+    broker.produce(b"a")
+    away = takes(broker)
+    other = takes(broker)
+    away.connection.lose()
+    other.run(2.5)
+    before = other.values
+    other.run(1)
+    other.run(2)  # and its back-off
+
+    assert before == []
+    assert other.values == [b"a"]
 
 
 # --- nobody waits for the slow ------------------------------------------------------

@@ -85,7 +85,8 @@ class Holding:
     def _channels(self) -> Iterator[tuple[str, Subscribers]]:
         """Those that hold something back: neither what is temporary, nor the broker's own."""
         for name, one in self._hosted.queue.channels.items():
-            temporary = getattr(one.channel.policy, "temporary", False)
+            info = self._hosted.infos.get(name)
+            temporary = info is not None and info.temporary
             if not temporary and not name.startswith(_OWN):
                 yield name, one
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from random import random
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from twisted.logger import Logger
 from typing_extensions import override
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from tinymq.meta.registry import ChannelInfo
     from tinymq.storage.log import Log
 
-#: Milliseconds for which leases are kept for a session whose link was lost.
-GRACE_MS: Final = 10_000
-
 
 class Host(Protocol):
     """What the channels of a partition ask of those of the broker."""
@@ -48,6 +45,10 @@ class Host(Protocol):
 
     def now(self) -> int:
         """Milliseconds since the epoch; no step of the wall clock moves it."""
+
+    @property
+    def resting(self) -> bool:
+        """Whether nothing is given out any more."""
 
     def next_lease(self) -> int:
         """Give out a lease id."""
@@ -105,6 +106,11 @@ class Hosted:
         """The partition's number."""
         return self.partition.index
 
+    @property
+    def _grace_ms(self) -> int:
+        """Milliseconds for which leases are kept for a session whose link was lost."""
+        return self._host.broker.config.session.grace_seconds * 1000
+
     def mark(self) -> None:
         """Let it have its turn."""
         self._host.mark(self)
@@ -148,7 +154,7 @@ class Hosted:
                     end=end,
                 )
             one = self.queue.open(name, infos[name].policy, places)
-            one.channel.custody.restarted(now, GRACE_MS)
+            one.channel.custody.restarted(now, self._grace_ms)
             one.note(now, end)
             self.infos[name] = infos[name]
 
@@ -282,7 +288,7 @@ class Hosted:
             subscription: It takes messages here.
         """
         one = self.queue.channels[subscription.channel]
-        one.lost(subscription.consumer, self._host.now(), GRACE_MS)
+        one.lost(subscription.consumer, self._host.now(), self._grace_ms)
         self._forget(subscription)
         self.mark()
 
@@ -333,7 +339,7 @@ class Hosted:
         self.holding.turn(now)
         self.trim(now)
         self._pause(now)
-        if self.ledger.failure is None:
+        if self.ledger.failure is None and not self._host.resting:
             self._giving.turn(now)
         self.burying.turn(now)
         self.written()

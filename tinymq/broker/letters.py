@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from tinymq.broker.channel.places import Doom, Mark
 from tinymq.limits import MIB
+from tinymq.names import group_of
 from tinymq.wire.records import Headers, encode_batch
 
 #: Headers of a dead letter begin so.
@@ -300,7 +301,7 @@ def dead_letter_topic(topic: str, channel: str, given: str) -> str:
         channel: The channel's.
         given: What the policy says, maybe nothing.
     """
-    return given or _named(f"{topic}.{channel}", _DEAD)
+    return given or _named(f"{topic}.{group_of(channel)}", _DEAD)
 
 
 def parking_topic(topic: str) -> str:
