@@ -216,7 +216,11 @@ class Channels:
         Args:
             topic_id: The topic's id.
         """
-        return [each for key, each in sorted(self._hosted.items()) if key[0] == topic_id]
+        topic = self.broker.meta.registry.topics.get(topic_id)
+        if topic is None:
+            return [each for key, each in sorted(self._hosted.items()) if key[0] == topic_id]
+        found = (self._hosted.get((topic_id, index)) for index in range(topic.partitions))
+        return [each for each in found if each is not None]
 
     def all_hosted(self) -> list[Hosted]:
         """Return the channels of all partitions that are here."""

@@ -17,6 +17,8 @@ from tinymq.stats import ClientSnapshot
 _SLOW_MS: Final = 1_000
 #: One that holds its oldest message for so long, and finished none meanwhile, is slow.
 _STUCK_MS: Final = 10_000
+#: Of what it did in less time nobody can say that it is slow.
+_STEADY_MS: Final = 5_000
 #: Slow consumers that are named.
 _NAMED: Final = 3
 
@@ -63,10 +65,8 @@ class Members:
         for each in self._found.get((topic_id, channel), ()):
             consumer = each.consumer
             signs["members"] += 1
-            if consumer.in_flight and consumer.in_flight >= consumer.credit.window:
-                signs["at_limit"] += 1
-            elif consumer.credit.left <= 0:
-                signs["no_credit"] += 1
+            if not consumer.credit.usable(consumer.in_flight):
+                signs["at_limit" if consumer.in_flight else "no_credit"] += 1
             if consumer.in_flight and len(signs["slow"]) < _NAMED:
                 row = self._present(each)
                 if row["slow"]:
@@ -99,17 +99,26 @@ class Members:
             "finished_s": finished_s,
             "absent_until_ms": None,
         }
-        return {**row, **self._slow(row, oldest, self._channels.client_of(subscription))}
+        lately = consumer.pace.rates(self._now, (consumer.finished,), _STEADY_MS)
+        client = self._channels.client_of(subscription)
+        slow = self._slow(client, oldest, consumer.in_flight, lately[0] if lately else None)
+        return {**row, **slow}
 
-    def _slow(self, row: Row, oldest: int | None, client: ClientSnapshot | None) -> Row:
+    def _slow(
+        self,
+        client: ClientSnapshot | None,
+        oldest: int | None,
+        in_flight: int,
+        finished_s: float | None,
+    ) -> Row:
         """Say in what a consumer is slow: its link takes no bytes, or its handler is long."""
         if client is not None and client.slow_since_ms is not None:
             since = moment(client.slow_since_ms, self._now)
             text = f"takes no bytes since {since}; {_size(client.buffered)} wait for it"
             return {"slow_since_ms": client.slow_since_ms, "slow": text}
-        age, finished_s = row["oldest_ms"], row["finished_s"]
-        if age is not None and age >= _SLOW_MS and finished_s is not None:
-            holds = f"and holds {number(row['in_flight'])}"
+        age = 0 if oldest is None else self._now - oldest
+        if age >= _SLOW_MS and finished_s is not None:
+            holds = f"and holds {number(in_flight)}"
             if 0 < finished_s < 1000 / _SLOW_MS:
                 text = f"takes {1 / finished_s:.1f} s a message {holds}"
                 return {"slow_since_ms": oldest, "slow": text}
