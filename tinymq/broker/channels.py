@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Final
 from twisted.logger import Logger
 
 from tinymq.broker.channel.lease import epoch_of, lease_ids
+from tinymq.broker.holding import Holding
 from tinymq.broker.hosted import Hosted
 from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Timer
 from tinymq.broker.subscription import MOST_HELD, Gone, Link, Subscription, row_of
 from tinymq.errors import StateError, TinyMQError, WireError
+from tinymq.names import users_channel
 from tinymq.wire.messages import Subscribe, SubscribeReply
 
 if TYPE_CHECKING:
@@ -199,6 +201,20 @@ class Channels:
         if hosted is not None:
             hosted.mark()
 
+    def unopened(self, partition: Partition) -> str | None:
+        """
+        Say why the channels of a partition are not here, None if there are none or they are.
+
+        Args:
+            partition: The partition.
+        """
+        return self._unopened.get(partition.key)
+
+    def holdings(self) -> list[Holding]:
+        """Return what channels hold back from retention, the most bytes first."""
+        found = (hosted.holding for hosted in self._hosted.values())
+        return sorted(found, key=lambda each: each.bytes, reverse=True)
+
     def hosted(self, topic_id: bytes, index: int) -> Hosted | None:
         """
         Find the channels of a partition.
@@ -208,6 +224,10 @@ class Channels:
             index: The partition's number.
         """
         return self._hosted.get((topic_id, index))
+
+    def all(self) -> list[Hosted]:
+        """Return the channels of all partitions that are here."""
+        return [*self._hosted.values()]
 
     def hosted_of(self, topic_id: bytes) -> list[Hosted]:
         """
@@ -294,6 +314,7 @@ class Channels:
         """
         registry = self.broker.meta.registry
         topic = registry.topic_of(request.topic_id)
+        users_channel(request.channel)
         if request.channel in registry.channels_of(topic.id) or not request.create:
             self._subscribe(request, session, link, done)
             return

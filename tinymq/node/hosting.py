@@ -8,12 +8,12 @@ from typing import Final, TypeVar
 from twisted.internet.defer import Deferred
 
 from tinymq.broker.broker import Broker
-from tinymq.broker.burying import dead_letter_topic
 from tinymq.broker.channel.counts import figures
 from tinymq.broker.channel.lease import Lost
 from tinymq.broker.channel.queue import Subscribers
 from tinymq.broker.channel.steering import UNDO_MS
 from tinymq.broker.hosted import Hosted
+from tinymq.broker.letters import dead_letter_topic
 from tinymq.errors import WireError
 from tinymq.node.channels import ChannelRow, SeekRow
 from tinymq.node.members import Members

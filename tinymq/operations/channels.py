@@ -6,12 +6,13 @@ import fnmatch
 from bisect import bisect_right
 from typing import Any, Final
 
-from tinymq.broker.burying import dead_letter_topic
+from tinymq.broker.letters import dead_letter_topic
 from tinymq.catalog import PUBLIC
 from tinymq.catalog.channels import CHANNEL_NAME, CHANNEL_START, WHOSE
 from tinymq.errors import InvalidRequest, NothingToUndo, StateError
 from tinymq.figures.channels import SUMMED, Facts, merge, standing, sum_up
 from tinymq.meta.registry import ChannelInfo, Start, Topic
+from tinymq.names import OWN_CHANNELS, users_channel
 from tinymq.node.channels import SEEK_SUMS, ChannelRows
 from tinymq.operation import Operation, Result, table
 from tinymq.operations.base import Answers, only_one
@@ -160,7 +161,8 @@ class Channels(Leaders):
             for topic_id in owners
             if topic_id in registry.topics
             for name in registry.channels_of(topic_id)
-            if not pattern or fnmatch.fnmatchcase(name, pattern)
+            if not name.startswith(OWN_CHANNELS)
+            and (not pattern or fnmatch.fnmatchcase(name, pattern))
         )
 
     async def _describe_channel(self, topic: Topic, channel: ChannelInfo) -> Result:
@@ -256,7 +258,7 @@ class Channels(Leaders):
     async def _seek(
         self, topic: str, name: str, partition: int | None, to: str, at: int, *, dry_run: bool
     ) -> Result:
-        owner, _ = self._find_channel(topic, name)
+        owner, _ = self._find_channel(topic, users_channel(name))
         await self._need_channel(owner, name, partition, "moved")
         answers = await self._ask_leaders(
             owner, "node.channel_seek", partition, name=name, to=to, at=at, dry_run=dry_run
@@ -291,7 +293,7 @@ class Channels(Leaders):
         self, topic: str, name: str, partition: int | None, *, dry_run: bool
     ) -> Result:
         """Take back what the last seek or emptying did, while its window is open."""
-        owner, channel = self._find_channel(topic, name)
+        owner, channel = self._find_channel(topic, users_channel(name))
         await self._need_channel(owner, name, partition, "taken back")
         answers = await self._ask_leaders(
             owner, "node.channel_undo_seek", partition, name=name, dry_run=dry_run

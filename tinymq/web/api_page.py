@@ -18,6 +18,8 @@ _TITLES: Final = {
     "channel": "Channels",
     "inflight": "In flight",
     "messages": "Messages",
+    "message": "Messages",
+    "dlq": "Dead letters",
     "broker": "Brokers",
     "client": "Clients",
     "cluster": "Cluster",

@@ -30,8 +30,11 @@ HARMLESS: Final = frozenset(
         "client.list",
         "cluster.watch",
         "inflight.list",
+        "dlq.list",
+        "dlq.messages",
         "lookup.find",
         "lookup.list",
+        "message.life",
         "topic.info",
         "topic.list",
     }
