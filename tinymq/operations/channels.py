@@ -11,13 +11,17 @@ from tinymq.catalog.channels import CHANNEL_NAME, CHANNEL_START, WHOSE
 from tinymq.errors import InvalidRequest, NothingToUndo, StateError
 from tinymq.meta.registry import ChannelInfo, Start, Topic
 from tinymq.node.channels import SEEK_SUMS, SUMMED, ChannelRows
-from tinymq.operation import Operation, Result, table
+from tinymq.operation import Operation, Parameter, Result, table
 from tinymq.operations.base import Answers, only_one
 from tinymq.operations.leaders import Leaders, listed
+from tinymq.wire.fields import text
 
 #: What only its broker can tell of a channel on a partition.
 _TOLD: Final = (*SUMMED, "consumers", "floor", "cursor", "end", "paused")
 _MAYBE: Final = ("next_due_ms", "undo_until_ms", "why")
+
+#: Most characters of a channel as the store holds it.
+_STORED: Final = 65_536
 
 #: Topic and name, by which lists are in order.
 _Place = tuple[str, str]
@@ -62,6 +66,15 @@ class Channels(Leaders):
         self._meta.ensure_channel(topic, name, start)
         await self._spread(self.find(topic))
         return {"revision": self._revision}
+
+    async def keep_channel(self, topic_id: str, name: str, stored: str) -> Result:
+        """Take back a channel that a broker elsewhere knows, after a backup was restored."""
+        self._check_running()
+        try:
+            kept = self._meta.keep_channel(bytes.fromhex(topic_id), name, stored.encode())
+        except (KeyError, TypeError, ValueError):
+            raise InvalidRequest("that is no channel", field="stored") from None
+        return {"kept": kept}
 
     async def alter_channel(
         self, topic: str, name: str, config: dict[str, Any], *, dry_run: bool
@@ -321,5 +334,16 @@ CHANNEL_OPERATIONS: Final[dict[str, Operation]] = table(
         True,
         (WHOSE, CHANNEL_NAME, CHANNEL_START),
         Channels.ensure_channel,
+    ),
+    Operation(
+        "meta.keep_channel",
+        "cluster",
+        True,
+        (
+            Parameter("topic_id", text(32)),
+            CHANNEL_NAME,
+            Parameter("stored", text(_STORED)),
+        ),
+        Channels.keep_channel,
     ),
 )
