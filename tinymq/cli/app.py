@@ -27,6 +27,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "tinymq.cli.channel:channel",
         "List, make, change, steer and remove channels of topics.",
     ),
+    "dlq": (
+        "tinymq.cli.dlq:dlq",
+        "List dead letters, send them back, drop or export them.",
+    ),
     "pub": ("tinymq.cli.pub:pub", "Publish stdin, its lines, or a value."),
     "consume": ("tinymq.cli.read:consume", "Write the values of a topic to stdout."),
     "peek": ("tinymq.cli.read:peek", "Look at a few records."),
