@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from twisted.logger import Logger
 
-from tinymq.broker.channel.places import UNMARKED, Doom
+from tinymq.broker.channel.places import Doom
 from tinymq.broker.channel.queue import Subscribers
 from tinymq.broker.graves import RESERVED_IDS, already, bring
 from tinymq.broker.letters import (
@@ -396,7 +396,7 @@ class Round:
             channel=self._name,
             target=dead_letter_topic(partition.topic.name, self._name, given),
         )
-        mark = places.marks.get(offset, UNMARKED)
+        mark = places.marks.of(offset)
         headers, target = origin.address(
             known.headers, doom, mark, self._client(doom.who), gone=message is None
         )

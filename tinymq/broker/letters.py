@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from tinymq.broker.channel.places import Doom, Mark
+from tinymq.broker.channel.marks import Mark
+from tinymq.broker.channel.places import Doom
 from tinymq.limits import MIB
 from tinymq.wire.records import Headers, encode_batch
 

@@ -33,6 +33,7 @@ from tinymq.broker.channel.entries import (
     Entry,
 )
 from tinymq.broker.channel.places import Places
+from tinymq.broker.channel.reviving import recall, revive
 from tinymq.broker.channel.seeking import seek, take_back
 
 _MOVES: Final[dict[int, Callable[..., None]]] = {
@@ -53,8 +54,8 @@ _MOVES: Final[dict[int, Callable[..., None]]] = {
     PAUSE: Places.pause,
     POLICY: Places.alter,
     ONE: Places.finish_one,
-    REVIVE: Places.revive,
-    RECALL: Places.recall,
+    REVIVE: revive,
+    RECALL: recall,
 }
 
 
