@@ -192,6 +192,23 @@ def hosted_letter(broker: BrokerFixture, before: Headers) -> Headers:
     return headers(broker, DEAD)[0]
 
 
+def test_when_a_message_was_made_stays(broker: BrokerFixture) -> None:
+    """A dead letter keeps the time that its producer gave; one that has none gets none."""
+    topic = broker.meta.describe("t").id
+    for times in (None, [7]):
+        batch = encode_batch([b"a"], times=times)
+        broker.broker.produce(topic, 0, batch, lambda _: None)
+        broker.clock.advance(0)
+    taker = takes(broker)
+    taker.reject(*taker.take())
+    taker.run()
+    log = broker.partition(DEAD).log
+    chunk = log.read(0, 1 << 20, 2)
+    assert chunk is not None
+
+    assert [RecordBatch(data, header).times for header, data in split(chunk.data)] == [[None], [7]]
+
+
 @pytest.mark.parametrize(
     ("topic", "channel"), [("t", "c"), ("t" * 199, "c" * 199), ("t" * 200, "d")]
 )

@@ -372,8 +372,10 @@ class Round:
                 while offset >= behind and (stored := next(batches, None)) is not None:
                     header, data = stored
                     batch, behind = RecordBatch(data, header), header.next_offset
-                    rows = zip(batch.offsets, batch.keys, batch.values, batch.headers, strict=True)
-                    found = {at: Letter(key, value, told) for at, key, value, told in rows}
+                    found = {
+                        each.offset: Letter(each.key, each.value, each.headers, each.created)
+                        for each in batch
+                    }
                 yield offset, found.get(offset)
 
     def _letter(
@@ -420,6 +422,7 @@ def _pieces(letters: Iterator[_Numbered]) -> Iterator[_Piece]:
             (part[-1].target, part[-1].partition) == (each.target, each.partition)
             and part[-1].number + 1 == each.number
             and (each.partition is not None or part[-1].letter.key == each.letter.key)
+            and (part[-1].letter.created is None) == (each.letter.created is None)
         )
         full = size + each.letter.size > BATCH_BYTES or len(part) >= MOST_TOGETHER
         if part and (full or not together):

@@ -60,11 +60,20 @@ MOST_TOGETHER: Final = 1000
 
 
 class Letter(NamedTuple):
-    """A message on its way."""
+    """
+    A message on its way.
+
+    Attributes:
+        key: Its key.
+        value: Its value.
+        headers: Its headers.
+        created: When its producer says that it was made, or None.
+    """
 
     key: bytes | None
     value: bytes | None
     headers: Headers
+    created: int | None = None
 
     @property
     def size(self) -> int:
@@ -337,10 +346,12 @@ def encoded(letters: Sequence[Letter]) -> bytes:
     Encode letters as one batch.
 
     Args:
-        letters: At least one.
+        letters: At least one; all of them say when they were made, or none does.
     """
+    times = [letter.created for letter in letters if letter.created is not None]
     return encode_batch(
         [letter.value for letter in letters],
         keys=[letter.key for letter in letters],
         headers=[letter.headers for letter in letters],
+        times=times if len(times) == len(letters) else None,
     )
