@@ -117,8 +117,8 @@ class Partition:
         self.counters = Counters()
         #: What its channels did, once there are some.
         self.ledger: Ledger | None = None
-        #: Why publishing is refused here: a channel is as long as it may be.
-        self.full: WireError | None = None
+        #: Why publishing is refused here, by cause.
+        self.refusals: dict[str, WireError] = {}
         #: Who is told when the high watermark rises or the partition goes away.
         self.watchers: set[Callable[[], None]] = set()
         #: Where it says that its figures changed; the broker's set once it is open.
@@ -145,6 +145,11 @@ class Partition:
     def high_watermark(self) -> int:
         """Offset behind the last visible record."""
         return self.log.synced_offset if self.synced_policy else self.log.written_offset
+
+    @property
+    def full(self) -> WireError | None:
+        """Why publishing is refused here, as when a channel is as long as it may be."""
+        return next(iter(self.refusals.values()), None)
 
     @property
     def epoch(self) -> int:

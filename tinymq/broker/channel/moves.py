@@ -18,6 +18,7 @@ from tinymq.broker.channel.entries import (
     DOOM,
     FINISH,
     LEASE,
+    NAMED,
     ONE,
     PASS,
     PAUSE,
@@ -35,6 +36,11 @@ from tinymq.broker.channel.entries import (
 from tinymq.broker.channel.places import Places
 from tinymq.broker.channel.reviving import recall, revive
 from tinymq.broker.channel.seeking import seek, take_back
+
+
+def _nothing(places: Places, now: int, who: str, *facts: object) -> None:
+    """Change nothing: the entry is for people."""
+
 
 _MOVES: Final[dict[int, Callable[..., None]]] = {
     LEASE: Places.lease,
@@ -54,6 +60,7 @@ _MOVES: Final[dict[int, Callable[..., None]]] = {
     PAUSE: Places.pause,
     POLICY: Places.alter,
     ONE: Places.finish_one,
+    NAMED: _nothing,
     REVIVE: revive,
     RECALL: recall,
 }

@@ -141,7 +141,9 @@ class Places:
     @property
     def floor(self) -> int:
         """The offset below which everything is settled, so that nothing of it is needed."""
-        lowest = [self.cursor]
+        # What is settled ahead is passed with the next delivery, which may never come.
+        start, end = next(iter(self.ahead), (self.cursor, self.cursor))
+        lowest = [end if start <= self.cursor else self.cursor]
         lowest += (
             lease.base + (lease.bits & -lease.bits).bit_length() - 1
             for lease in self.leases.values()
@@ -175,7 +177,7 @@ class Places:
             bits = (1 << -bits) - 1
         self._claim(base, bits)
         history = NEW if not deliveries else History(deliveries, failures, alone != 0)
-        self.leases[lease_id] = Lease(lease_id, who, base, bits, history, now + term)
+        self.leases[lease_id] = Lease(lease_id, who, base, bits, history, now + term, now)
         self.losses.issued(self.newest_lease, lease_id)
         self.newest_lease = max(self.newest_lease, lease_id)
         holder = self.holders.get(who)
@@ -228,11 +230,13 @@ class Places:
 
     # --- coming back ---------------------------------------------------------
 
-    def finish(self, now: int, who: str, lease_id: int, bits: int = WHOLE) -> None:
-        """Settle messages in flight."""
+    def finish(self, now: int, who: str, lease_id: int, bits: int = WHOLE, lost: int = 0) -> None:
+        """Settle messages in flight; to the loss of their holder, if that did not ask for it."""
         lease = self.leases.get(lease_id)
         if lease is not None:
-            self.settle(lease, bits)
+            hit = self.settle(lease, bits)
+            if lost:
+                self.losses.add(lease_id, hit)
 
     def finish_one(self, now: int, who: str, lease_id: int, bit: int) -> None:
         """Settle a single message in flight."""
@@ -293,8 +297,9 @@ class Places:
         deliveries: int,
         failures: int,
         alone: int,
+        *said: str,
     ) -> None:
-        """Let messages in flight be ready again."""
+        """Let messages in flight be ready again; what is said of it is for people."""
         base, hit = self._leave(lease_id, bits, lost)
         if failures:
             self._mark_failed(now, base, hit)
@@ -313,8 +318,9 @@ class Places:
         failures: int,
         alone: int,
         delay: int,
+        *said: str,
     ) -> None:
-        """Let messages in flight come back later."""
+        """Let messages in flight come back later; what is said of it is for people."""
         base, hit = self._leave(lease_id, bits, lost)
         if not hit:
             return

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from tinymq.broker.channel.entries import (
     BURY,
     DISCARD,
+    DOOM,
     PASS,
     PAUSE,
     POLICY,
@@ -22,10 +23,11 @@ from tinymq.broker.channel.history import Stretch
 from tinymq.broker.channel.lease import MOST_SPANNED, Lost
 from tinymq.broker.channel.picking import fresh
 from tinymq.broker.channel.places import Doom
-from tinymq.broker.channel.runs import Run, Runs, runs_in
+from tinymq.broker.channel.runs import Run, Runs, cut, runs_in
 from tinymq.broker.channel.seeking import difference
 from tinymq.broker.channel.state import Channel
-from tinymq.channelpolicy import ChannelPolicy, Given
+from tinymq.channelpolicy import ChannelPolicy
+from tinymq.dotted import Given
 
 #: Milliseconds in which a seek can be taken back.
 UNDO_MS: Final = 600_000
@@ -256,6 +258,40 @@ class Steering:
                 counts = (history.deliveries, history.failures)
                 self._channel.move(now, "", (DISCARD, first, behind, reason, *counts))
                 self._channel.counters.given_up += behind - first
+
+    def abandon(self, end: int, most: int, reason: str, now: int) -> list[Lost]:
+        """
+        Give up the oldest messages below an offset, also those in flight.
+
+        Args:
+            end: The offset.
+            most: Give up so many at a time, and those in flight with them.
+            reason: One word for the dead-letter topic.
+            now: The time.
+
+        Returns:
+            Who is to be told what it lost.
+        """
+        places = self._channel.places
+        kept = places.order.parked if places.order is not None else ()
+        found = [*places.ready, *kept, *places.waits(0, end), *fresh(places, end)]
+        chosen: list[Stretch] = []
+        for start, behind, history in sorted(found):
+            stop = min(behind, end, start + most)
+            if stop > start:
+                chosen.append((start, stop, history))
+                most -= stop - start
+        self._discard(chosen, reason, now)
+        lost: list[Lost] = []
+        for lease in list(places.leases.values()):
+            hit = cut(lease.base, lease.bits, 0, end)
+            if hit:
+                counts = (lease.history.deliveries + 1, lease.history.failures)
+                entry = (DOOM, lease.lease_id, hit, 1, *counts, reason, "")
+                lost.append(Lost(lease.holder, lease.lease_id, hit))
+                self._channel.move(now, lease.holder, entry)
+                self._channel.counters.given_up += hit.bit_count()
+        return lost
 
     def excess(self, end: int) -> int:
         """
