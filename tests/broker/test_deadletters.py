@@ -485,6 +485,24 @@ def test_a_letter_that_came_back_is_counted_when_it_dies_again(broker: BrokerFix
     assert told["loops"] == 1
 
 
+def test_coming_back_is_a_part_of_a_messages_life(broker: BrokerFixture) -> None:
+    """Its life line says when it was sent back, and how often."""
+    taker = rejects(broker, b"a")
+    for _ in range(2):
+        ask(broker, "dlq.redrive", target=DEAD)
+        taker.run()
+        taker.reject(*taker.take(), reason="no")
+        taker.run()
+    told = broker.operate("message.life", topic="t", partition=0, offset=0)
+    events = [each["what"] for each in told["events"]]
+    texts = [each["text"] for each in told["events"] if each["what"] == "revived"]
+
+    once = ["delivered", "rejected", "dead_lettered"]
+    assert events == [*once, "revived", *once, "revived", *once]
+    back = "sent back from the dead-letter topic"
+    assert texts == [back, f"{back}, 2 times by now"]
+
+
 def test_letters_go_to_another_topic_as_they_were(broker: BrokerFixture) -> None:
     """Without what the broker wrote on them, but for how often they were sent."""
     broker.topic("other")

@@ -120,12 +120,16 @@ class Burying:
         for name, one in tuple(self._hosted.queue.channels.items()):
             if one.channel.places.doomed and not self._is_busy(name, one):
                 found = self._rounds[name] = Round(self._broker, self._hosted, name, one)
-                found.begin(partial(self._ended, name, found))
+                found.begin(partial(self._ended, name, found), self._taken)
 
     def _is_busy(self, name: str, one: Subscribers) -> bool:
         """Whether a channel's dead letters are on their way; the next ones wait for them."""
         under_way = self._rounds.get(name)
         return name in self._later or (under_way is not None and under_way.one is one)
+
+    def _taken(self, target: str) -> None:
+        """Hear that a topic takes dead letters."""
+        self.kept.pop(target, None)
 
     def _ended(self, name: str, ended: Round, target: str, error: Exception | None) -> None:
         if self._rounds.get(name) is not ended:
@@ -133,7 +137,6 @@ class Burying:
         del self._rounds[name]
         if error is None:
             self._pauses.pop(name, None)
-            self.kept.pop(target, None)
             self._hosted.mark()
             return
         why = error.text if isinstance(error, WireError) else str(error)
@@ -184,14 +187,15 @@ class Round:
         self._left: dict[int, Doom] = {}
         self._pieces: Iterator[_Piece] = iter(())
 
-    def begin(self, ended: Ended) -> None:
+    def begin(self, ended: Ended, taken: Callable[[str], None]) -> None:
         """
         Begin.
 
         Args:
             ended: Called once, maybe before this returns.
+            taken: Called with each topic that took some.
         """
-        self._tell = ended
+        self._tell, self._taken = ended, taken
         dooms = self.one.steering.dead_letters()
         self._left = {doom.base: doom for doom in dooms}
         self._pieces = _pieces(self._numbered(dooms))
@@ -314,6 +318,7 @@ class Round:
             if error is not None:
                 self._end(error)
                 return
+            self._taken(piece.target)
             self._buried(piece)
             self._go_on()
 
