@@ -18,6 +18,7 @@ from tinymq.broker.letters import Facts, dead_letter_topic, facts_of, parking_to
 from tinymq.broker.ports import Letters
 from tinymq.errors import InvalidName, InvalidRequest, OutOfOrderSequence, UnknownTopic, WireError
 from tinymq.names import valid_name
+from tinymq.node import deadletters as looking
 from tinymq.wire.batch import split
 from tinymq.wire.records import Headers, RecordBatch, encode_batch
 
@@ -413,6 +414,34 @@ def test_pages_follow_each_other(broker: BrokerFixture) -> None:
         after = told["after"]
 
     assert seen == [(partition, offset) for partition in range(3) for offset in range(2)]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 4, 9])
+@pytest.mark.parametrize("looked", [1, 3, 5])
+def test_a_look_is_bounded(
+    broker: BrokerFixture, monkeypatch: pytest.MonkeyPatch, looked: int, limit: int
+) -> None:
+    """However much one answer looks at, no letter is left out and none comes twice."""
+    monkeypatch.setattr(looking, "MOST_LOOKED", looked)
+    for number in range(7):
+        rejects(broker, b"%d" % number, channel="c")
+    seen, after = list[str](), ""
+    for _ in range(10):
+        told = ask(broker, "dlq.messages", target=DEAD, limit=limit, after=after)
+        seen += (row["preview"] for row in told["messages"])
+        after = told["after"] or ""
+        if not told["more"]:
+            break
+    plan, steps = 0, ""
+    for _ in range(10):
+        told = ask(broker, "dlq.redrive", target=DEAD, limit=limit, after=steps, dry_run=True)
+        plan += told["done"]
+        steps = told["after"] or ""
+        if not told["more"]:
+            break
+
+    assert seen == [str(number) for number in range(7)]
+    assert plan == 7
 
 
 def test_a_topic_without_dead_letters_says_so(broker: BrokerFixture) -> None:

@@ -181,7 +181,8 @@ class Round:
         self._name = name
         self.one = one
         self.stopped = False
-        self._target = ""
+        topic, given = hosted.partition.topic.name, one.channel.policy.dead_letter
+        self._target = dead_letter_topic(topic, name, given)
         #: Whether there is a step to make, and whether one is being made.
         self._due = self._going = False
         self._left: dict[int, Doom] = {}

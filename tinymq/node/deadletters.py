@@ -165,6 +165,8 @@ class DeadLetters(Records):
         choice: dict[str, Any],
         offsets: list[tuple[int, int]] | None,
         limit: int,
+        *,
+        groups: bool,
     ) -> Result:
         """Look at the dead letters of some partitions, from a place on in each."""
         chosen = Choice(**choice)
@@ -175,7 +177,7 @@ class DeadLetters(Records):
             only = None
             if offsets is not None:
                 only = Runs((at, at + 1) for where, at in offsets if where == index)
-            view = _View(hosted, one, chosen, limit)
+            view = _View(hosted, one, chosen, limit, groups=groups)
             view.look(start, only, effort)
             rows.append(view.told())
         return {"partitions": rows}
@@ -318,12 +320,16 @@ class _View:
         one: The channel that knows which are still there.
         choice: Which are meant.
         limit: Most of them.
+        groups: Whether all the others are counted, too, as far as they are looked at.
     """
 
-    def __init__(self, hosted: Hosted, one: Subscribers, choice: Choice, limit: int) -> None:
+    def __init__(
+        self, hosted: Hosted, one: Subscribers, choice: Choice, limit: int, *, groups: bool
+    ) -> None:
         self._hosted = hosted
         self._choice = choice
         self._limit = limit
+        self._all = groups
         self._one = one
         self._found: list[Result] = []
         self._groups: Counter[tuple[str, str, str, str]] = Counter()
@@ -348,8 +354,10 @@ class _View:
             for low, high in runs:
                 at = max(low, start)
                 while at < high:
+                    if self._next is not None and not self._all:
+                        return
                     if self._scanned >= MOST_LOOKED or left <= 0 or effort.left <= 0:
-                        self._next = at
+                        self._more(at)
                         return
                     seen = look(
                         self._hosted.partition, at, min(high - at, 500), _READ_BYTES, effort
@@ -372,7 +380,12 @@ class _View:
             self._found.append(_letter(record, facts, written_ms))
             self._covered = self._scanned
         elif len(self._found) == self._limit:
-            self._next = self._next or record.offset
+            self._more(record.offset)
+
+    def _more(self, offset: int) -> None:
+        """Note where the next page begins, the first time."""
+        if self._next is None:
+            self._next = offset
 
     def told(self) -> Result:
         """What was seen."""
@@ -477,6 +490,7 @@ DEAD_LETTER_OPERATIONS: Final[dict[str, Operation]] = table(
             Parameter("choice", mapping, default={}),
             Parameter("offsets", optional(array(_PLACE, MOST_STEP)), default=None),
             Parameter("limit", integer(1, MOST_STEP)),
+            Parameter("groups", boolean, default=False),
         ),
         DeadLetters.letters,
     ),
