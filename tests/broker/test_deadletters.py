@@ -423,8 +423,12 @@ def test_a_look_is_bounded(
 ) -> None:
     """However much one answer looks at, no letter is left out and none comes twice."""
     monkeypatch.setattr(looking, "MOST_LOOKED", looked)
+    taker = takes(broker)
     for number in range(7):
-        rejects(broker, b"%d" % number, channel="c")
+        broker.produce(b"%d" % number)
+        taker.run()
+        taker.reject(*taker.take())
+        taker.run()
     seen, after = list[str](), ""
     for _ in range(10):
         told = ask(broker, "dlq.messages", target=DEAD, limit=limit, after=after)
