@@ -8,6 +8,7 @@ the last of a name counts, and all of them together are the message's way.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
@@ -45,6 +46,8 @@ _OURS: Final = frozenset(
 #: Headers by which a producer wants a message to come later, or not too late: a dead letter
 #: is neither delayed nor does it expire.
 TIMED: Final = frozenset((f"{ORIGIN}delay", f"{ORIGIN}ttl", f"{ORIGIN}expires"))
+
+_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 #: In so many dead-letter topics a message may be; then it is parked.
 MOST_HOPS: Final = 5
@@ -249,7 +252,7 @@ def facts_of(headers: Headers) -> Facts:
         return int(found) if found.isdigit() and len(found) < 19 else None
 
     topic_id = text(TOPIC_ID)
-    hexes = len(topic_id) == 32 and all(each in "0123456789abcdef" for each in topic_id)
+    hexes = _ID.fullmatch(topic_id) is not None
     return Facts(
         topic=text(TOPIC),
         topic_id=bytes.fromhex(topic_id) if hexes else None,
