@@ -32,6 +32,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "Show messages in flight, and settle some of them.",
     ),
     "lag": ("tinymq.cli.lag:lag", "Show how far channels are behind."),
+    "dlq": (
+        "tinymq.cli.dlq:dlq",
+        "List dead letters, send them back, drop or export them.",
+    ),
     "pub": ("tinymq.cli.pub:pub", "Publish stdin, its lines, or a value."),
     "consume": (
         "tinymq.cli.read:consume",

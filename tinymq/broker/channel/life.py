@@ -25,6 +25,8 @@ from tinymq.broker.channel.entries import (
     NAMED,
     ONE,
     PASS,
+    RECALL,
+    REVIVE,
     SEEK,
     SKIP,
     TAKE,
@@ -139,6 +141,8 @@ class Life:
             SEEK: self._seek,
             UNDO: self._undone,
             NAMED: self._named,
+            REVIVE: self._revived,
+            RECALL: self._recalled,
         }
 
     def read(self, value: bytes) -> None:
@@ -309,6 +313,18 @@ class Life:
         if base == self._doom and self.state == "given_up":
             self._tell("dead_lettered")
             self._end("settled")
+
+    def _recalled(self, base: int) -> None:
+        if base == self._doom and self.state == "given_up":
+            self._tell("revived", "it could not be sent where it was to go", attempt=0)
+            self._end("ready")
+
+    def _revived(self, base: int, bits: Any, redriven: int) -> None:
+        if self.state == "settled" and _has(base, bits_of(bits), self._offset):
+            times = "" if redriven == 1 else f", {redriven} times by now"
+            self._tell("revived", f"sent back from the dead-letter topic{times}", attempt=0)
+            self._attempt = 0
+            self._end("ready")
 
     # --- steering ---------------------------------------------------------------------
 
