@@ -402,6 +402,11 @@ class Hosted:
         self.mark()
 
     @property
+    def now(self) -> int:
+        """The channels' time."""
+        return self._host.now()
+
+    @property
     def scheduler(self) -> Scheduler:
         """Gives the time that passes."""
         return self._host.broker.scheduler
