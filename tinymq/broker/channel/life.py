@@ -43,6 +43,8 @@ State: TypeAlias = Literal["new", "ready", "in_flight", "waiting", "parked", "gi
 #: Happenings that are kept of one message; the latest.
 MOST_KEPT: Final = 500
 
+#: An integer in an entry has no more bits than this.
+_NARROW: Final = 64
 _UNSETTLED: Final = ("new", "ready", "in_flight", "waiting", "parked")
 _AT_REST: Final = ("new", "ready", "waiting", "parked")
 
@@ -161,9 +163,12 @@ class Life:
             of_lease, others = self._of_lease, self._others
             for entry in entries:
                 kind = entry[0]
-                if kind == LEASE and entry[2] <= offset:
-                    self._given(*entry[1:])
-                    lease_id = self._lease
+                if kind == LEASE:
+                    # Nearly all are of other messages, so this is found out at once.
+                    bits, beyond = entry[3], offset - entry[2]
+                    if beyond >= 0 and (type(bits) is bytes or beyond < max(-bits, _NARROW)):
+                        self._given(*entry[1:])
+                        lease_id = self._lease
                 elif kind in of_lease:
                     if entry[1] == lease_id:
                         of_lease[kind](*entry[1:])
