@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
@@ -67,6 +67,8 @@ class Window:
         self._partition = partition
         self._pieces: list[_Piece] = []
         self._opened: OrderedDict[int, Opened] = OrderedDict()
+        #: Messages below the start of the log that are there all the same, each as a batch.
+        self.kept: Mapping[int, Stored] = {}
         #: Whether to raise `ColdPiece` instead of waiting for the disk,
         self._hasty = False
         #: but for the piece that begins here: what was fetched may be gone again.
@@ -159,6 +161,11 @@ class Window:
             end: None is found that begins here or behind.
         """
         end = min(end, self._partition.high_watermark)
+        start = self._partition.log.start_offset
+        if offset < start and self.kept:
+            first = min((each for each in self.kept if offset <= each < end), default=start)
+            if first < start:
+                return self.kept[first]
         while offset < end:
             piece = self._piece(offset)
             if piece.end <= offset:

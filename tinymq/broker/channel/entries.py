@@ -31,6 +31,8 @@ POLICY: Final = 15
 ONE: Final = 16
 #: What a consumer's client calls itself; changes nothing.
 NAMED: Final = 20
+#: A message that was copied into the ledger; of the partition, not of a channel.
+KEEP: Final = 21
 
 #: A kind, and what belongs to it.
 Entry: TypeAlias = tuple[Any, ...]

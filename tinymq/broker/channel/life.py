@@ -9,7 +9,7 @@ holds the message, and where it is between leases.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgpack
@@ -325,8 +325,8 @@ class Life:
         if start <= self._offset < end and self.state in _AT_REST:
             self._settled("skipped", "it is not there, or matches no filter")
 
-    def _trimmed(self, start: int) -> None:
-        if self._offset < start and self.state in _UNSETTLED:
+    def _trimmed(self, start: int, spared: Sequence[int] = ()) -> None:
+        if self._offset < start and self._offset not in spared and self.state in _UNSETTLED:
             self._settled("removed", "retention or a purge took it from the log")
 
     def _passed(self, cursor: int) -> None:
