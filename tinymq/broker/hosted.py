@@ -22,6 +22,7 @@ from tinymq.broker.channel.places import Places
 from tinymq.broker.channel.queue import LedgerRecord, Queue, Subscribers
 from tinymq.broker.channel.surviving import cut_back
 from tinymq.broker.giving import Giving
+from tinymq.broker.glimpse import Aging
 from tinymq.broker.holding import Holding
 from tinymq.broker.ledger import History, Ledger, records_in
 from tinymq.broker.partition import Partition
@@ -81,12 +82,15 @@ class Hosted:
         history = History(storage.history_seconds * 1000, storage.history_bytes)
         self.ledger = Ledger(partition, log, self._records, self._snapshots, host.now, history)
         self.window = Window(partition)
+        self.aging = Aging(partition)
         self._host = host
         self._stored = log
         self.subscriptions: dict[str, Subscription] = {}
         self._start = 0
         self._timer: Timer | None = None
         self._timer_at = 0
+        #: When something was given out last; who waited longer comes first.
+        self.gave_at = 0
         self._giving = Giving(host.broker, self)
         self.burying = Burying(host.broker, self)
         self.stragglers = Stragglers(host.broker, self)
@@ -151,6 +155,7 @@ class Hosted:
                 )
             one = self.queue.open(name, infos[name].policy, places)
             one.channel.custody.restarted(now, GRACE_MS)
+            one.note(now, end)
             self.infos[name] = infos[name]
 
     def follow(self, infos: Mapping[str, ChannelInfo]) -> list[Subscription]:
@@ -190,7 +195,8 @@ class Hosted:
         found = EARLIEST if start == "earliest" else LATEST
         offset = start if isinstance(start, int) else self.partition.offset_at(found)[0]
         low, high = self.partition.log.start_offset, self.partition.high_watermark
-        self.queue.make(info.name, info.policy, max(low, min(offset, high)), self._host.now())
+        now = self._host.now()
+        self.queue.make(info.name, info.policy, max(low, min(offset, high)), now).note(now, high)
 
     def close_channel(self, name: str) -> list[Subscription]:
         """
@@ -206,6 +212,7 @@ class Hosted:
                 self._tell_all(one, subscription)
             self._forget(subscription)
         self.queue.close(name)
+        self.aging.forget(name)
         self.infos.pop(name, None)
         return gone
 
@@ -367,6 +374,13 @@ class Hosted:
         self.stragglers.forget(below)
         self._start = -1
         self.mark()
+
+    def note(self) -> int:
+        """Look how far each channel is, and return how many there are."""
+        now, high = self._host.now(), self.partition.high_watermark
+        for one in self.queue.channels.values():
+            one.note(now, high)
+        return len(self.queue.channels)
 
     # --- time --------------------------------------------------------------------------
 

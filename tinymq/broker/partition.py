@@ -248,6 +248,24 @@ class Partition:
         )
         self._waiting.insert(place, (following, found, answer))
 
+    def when_visible(self, done: Callable[[WireError | None], None]) -> None:
+        """
+        Call something when all that is staged now is as safe as the topic promises.
+
+        Args:
+            done: Called once, maybe before this returns, with what keeps it from being so.
+        """
+        end, failure = self.log.end_offset, self.failure
+        if failure is not None or end <= self.high_watermark:
+            done(failure)
+            return
+        found = Appended(end, -1, duplicate=True, volatile=self.volatile)
+
+        def answer(told: Appended | WireError) -> None:
+            done(told if isinstance(told, WireError) else None)
+
+        self._waiting.append((end, found, answer))
+
     def _open_epoch(self) -> None:
         if self.epochs is not None:
             try:

@@ -25,6 +25,8 @@ from tinymq.broker.channel.entries import (
     NAMED,
     ONE,
     PASS,
+    RECALL,
+    REVIVE,
     SEEK,
     SKIP,
     TAKE,
@@ -134,6 +136,8 @@ class Life:
             TAKE: self._taken,
             DISCARD: self._discarded,
             BURY: self._buried,
+            RECALL: self._recalled,
+            REVIVE: self._revived,
             SKIP: self._skipped,
             TRIM: self._trimmed,
             PASS: self._passed,
@@ -314,6 +318,16 @@ class Life:
         if base == self._doom and self.state == "given_up":
             self._tell("dead_lettered")
             self._end("settled")
+
+    def _recalled(self, base: int) -> None:
+        if base == self._doom and self.state == "given_up":
+            self._tell("revived", "nobody takes its dead letters", attempt=0)
+            self._end("ready")
+
+    def _revived(self, base: int, bits: Any, redriven: int) -> None:
+        if _has(base, bits_of(bits), self._offset) and self.state in {"settled", None}:
+            self._tell("revived", f"sent back from the dead letters ({redriven})", attempt=0)
+            self._end("ready")
 
     # --- steering ---------------------------------------------------------------------
 

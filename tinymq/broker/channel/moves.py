@@ -23,6 +23,8 @@ from tinymq.broker.channel.entries import (
     PASS,
     PAUSE,
     POLICY,
+    RECALL,
+    REVIVE,
     SEEK,
     SKIP,
     TAKE,
@@ -58,6 +60,8 @@ _MOVES: Final[dict[int, Callable[..., None]]] = {
     POLICY: Places.alter,
     ONE: Places.finish_one,
     NAMED: _nothing,
+    REVIVE: Places.revive,
+    RECALL: Places.recall,
 }
 
 
