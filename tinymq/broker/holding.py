@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from twisted.logger import Logger
 
 from tinymq.errors import Overloaded
+from tinymq.names import OWN_CHANNELS
 
 if TYPE_CHECKING:
     from tinymq.broker.broker import Broker
@@ -26,8 +27,6 @@ _MOST_GIVEN_UP: Final = 500
 #: Why they are, and why producers are refused.
 _REASON: Final = "retention"
 _CAUSE: Final = "hold"
-#: Channels that no user can make, such as that of dead letters.
-_OWN: Final = "tinymq."
 
 
 class Held(NamedTuple):
@@ -86,7 +85,7 @@ class Holding:
         """Yield who may hold something back: neither what is temporary, nor the broker's own."""
         for name, one in self._hosted.queue.channels.items():
             temporary = getattr(one.channel.policy, "temporary", False)
-            if not temporary and not name.startswith(_OWN):
+            if not temporary and not name.startswith(OWN_CHANNELS):
                 yield name, one
 
     def _floor(self) -> tuple[int, str] | None:
