@@ -84,7 +84,7 @@ class Holding:
     def holders(self) -> Iterator[tuple[str, Subscribers]]:
         """Yield who may hold something back: neither what is temporary, nor the broker's own."""
         for name, one in self._hosted.queue.channels.items():
-            temporary = getattr(one.channel.policy, "temporary", False)
+            temporary = getattr(self._hosted.infos.get(name), "temporary", False)
             if not temporary and not name.startswith(OWN_CHANNELS):
                 yield name, one
 

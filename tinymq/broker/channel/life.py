@@ -136,8 +136,6 @@ class Life:
             TAKE: self._taken,
             DISCARD: self._discarded,
             BURY: self._buried,
-            RECALL: self._recalled,
-            REVIVE: self._revived,
             SKIP: self._skipped,
             TRIM: self._trimmed,
             PASS: self._passed,
@@ -145,6 +143,8 @@ class Life:
             SEEK: self._seek,
             UNDO: self._undone,
             NAMED: self._named,
+            REVIVE: self._revived,
+            RECALL: self._recalled,
         }
 
     def read(self, value: bytes) -> None:
@@ -321,12 +321,14 @@ class Life:
 
     def _recalled(self, base: int) -> None:
         if base == self._doom and self.state == "given_up":
-            self._tell("revived", "nobody takes its dead letters", attempt=0)
+            self._tell("revived", "it could not be sent where it was to go", attempt=0)
             self._end("ready")
 
     def _revived(self, base: int, bits: Any, redriven: int) -> None:
-        if _has(base, bits_of(bits), self._offset) and self.state in {"settled", None}:
-            self._tell("revived", f"sent back from the dead letters ({redriven})", attempt=0)
+        if self.state == "settled" and _has(base, bits_of(bits), self._offset):
+            times = "" if redriven == 1 else f", {redriven} times by now"
+            self._tell("revived", f"sent back from the dead-letter topic{times}", attempt=0)
+            self._attempt = 0
             self._end("ready")
 
     # --- steering ---------------------------------------------------------------------
