@@ -206,6 +206,18 @@ class Channels:
         if hosted is not None:
             hosted.mark()
 
+    def purged(self, partition: Partition, below: int) -> None:
+        """
+        Let channels hear that people took messages away, whoever wants them.
+
+        Args:
+            partition: Its log may start elsewhere now.
+            below: All below this offset is gone.
+        """
+        hosted = self._hosted.get(partition.key)
+        if hosted is not None:
+            hosted.purged(below)
+
     def unopened(self, partition: Partition) -> str | None:
         """
         Say why the channels of a partition are not here, None if there are none or they are.

@@ -27,6 +27,7 @@ from tinymq.broker.holding import Holding
 from tinymq.broker.ledger import History, Ledger, records_in
 from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Scheduler, Timer
+from tinymq.broker.stragglers import KEPT_KEY, Stragglers
 from tinymq.broker.subscription import Subscription
 from tinymq.broker.window import Window
 from tinymq.errors import CorruptBatch, UnknownTopicId, WireError
@@ -100,6 +101,8 @@ class Hosted:
         self.gave_at = 0
         self._giving = Giving(host.broker, self)
         self.burying = Burying(host.broker, self)
+        self.stragglers = Stragglers(host.broker, self)
+        self.window.kept = self.stragglers.kept
         self.holding = Holding(host.broker, self)
         partition.ledger = self.ledger
         partition.watchers.add(self.mark)
@@ -138,6 +141,9 @@ class Hosted:
         found: dict[bytes, Places] = {}
         lost = 0
         for key, value in records_in(self._stored):
+            if key == KEPT_KEY:
+                self.stragglers.restore(value)
+                continue
             if key not in wanted and self._is_over(key):
                 continue
             try:
@@ -401,9 +407,20 @@ class Hosted:
         if start > self._start:
             self._start = start
             for one in self.queue.channels.values():
-                lost = one.steering.trim(start, now)
+                lost = one.steering.trim(start, now, self.stragglers.offsets)
                 one.losing(lost)
                 self.losing(lost)
+
+    def purged(self, below: int) -> None:
+        """
+        Settle what people took away, even if it was kept for a channel.
+
+        Args:
+            below: All below this offset is gone.
+        """
+        self.stragglers.forget(below)
+        self._start = -1
+        self.mark()
 
     def note(self) -> int:
         """Look how far each channel is, and return how many there are."""
@@ -436,7 +453,8 @@ class Hosted:
     # --- the ledger ----------------------------------------------------------------------
 
     def _records(self) -> list[LedgerRecord]:
-        return self._keyed(self.queue.records())
+        found = self._keyed(self.queue.records())
+        return found + self.stragglers.records(self._host.now())
 
     def _snapshots(self) -> list[LedgerRecord]:
         now, journal = self._host.now(), Journal()
@@ -446,7 +464,7 @@ class Hosted:
             _name(journal, subscription, now)
             found += ((subscription.channel.encode(), each) for each in journal.drain())
         kept = [(key, snapshot(places, now)) for key, places in self._kept.items()]
-        return self._keyed(found) + kept
+        return self._keyed(found) + kept + self.stragglers.snapshot(now)
 
     def _keyed(self, records: list[LedgerRecord]) -> list[LedgerRecord]:
         """Name channels so that one made anew is not taken for the one before."""
@@ -462,6 +480,11 @@ class Hosted:
         """
         self.ledger.when_safe(tell)
         self.mark()
+
+    @property
+    def now(self) -> int:
+        """The channels' time."""
+        return self._host.now()
 
     @property
     def scheduler(self) -> Scheduler:
