@@ -18,9 +18,9 @@ from tinymq.broker.holding import Holding
 from tinymq.broker.hosted import Hosted
 from tinymq.broker.pacing import Pacing
 from tinymq.broker.partition import Partition
-from tinymq.broker.ports import Timer
+from tinymq.broker.ports import Timer, Wanted
 from tinymq.broker.subscription import MOST_HELD, Gone, Link, Subscription, row_of
-from tinymq.errors import StateError, TinyMQError, WireError
+from tinymq.errors import MetaUnavailable, StateError, TinyMQError, WireError
 from tinymq.names import users_channel
 from tinymq.wire.messages import Subscribe, SubscribeReply
 
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from tinymq.broker.broker import Broker
     from tinymq.meta.registry import ChannelInfo, Topic
     from tinymq.stats import ClientSnapshot
+
+#: Temporary channels that a broker says are in use, at a time.
+MOST_LEASES: Final = 4000
 
 #: Seconds for which partitions have their turns before others have theirs.
 _TURN_SECONDS: Final = 0.02
@@ -56,11 +59,13 @@ class Channels:
         self._marked: dict[Hosted, None] = {}
         self._timer: Timer | None = None
         self.pacing = Pacing(broker.scheduler)
+        self._resting = False
         self._gone = Gone()
         self._epoch = 0
         self._next_lease: Callable[[], int] | None = None
         #: Why the channels of a partition are not here, by its key.
         self._unopened: dict[tuple[bytes, int], str] = {}
+        self._told = 0
 
     def now(self) -> int:
         """Milliseconds since the epoch; no step of the wall clock moves it."""
@@ -93,6 +98,20 @@ class Channels:
         if self._next_lease is None:
             self._next_lease = lease_ids(self.epoch)
         return self._next_lease()
+
+    def rest(self) -> None:
+        """Give nothing out any more; what is in flight can be settled."""
+        self._resting = True
+
+    @property
+    def resting(self) -> bool:
+        """Whether nothing is given out any more."""
+        return self._resting
+
+    @property
+    def in_flight(self) -> int:
+        """How many messages those who are connected have in hand."""
+        return sum(each.consumer.in_flight for each in self._subscriptions.values())
 
     # --- partitions ------------------------------------------------------------------
 
@@ -186,6 +205,18 @@ class Channels:
         hosted = self._hosted.get(partition.key)
         if hosted is not None:
             hosted.mark()
+
+    def purged(self, partition: Partition, below: int) -> None:
+        """
+        Let channels hear that people took messages away, whoever wants them.
+
+        Args:
+            partition: Its log may start elsewhere now.
+            below: All below this offset is gone.
+        """
+        hosted = self._hosted.get(partition.key)
+        if hosted is not None:
+            hosted.purged(below)
 
     def unopened(self, partition: Partition) -> str | None:
         """
@@ -281,12 +312,15 @@ class Channels:
         registry = self.broker.meta.registry
         topic = registry.topic_of(request.topic_id)
         users_channel(request.channel)
-        if request.channel in registry.channels_of(topic.id) or not request.create:
+        known = registry.channels_of(topic.id).get(request.channel)
+        # A temporary one may be about to go: it must hear that it is wanted.
+        if not request.create or (known is not None and not (known.temporary or request.temporary)):
             self._subscribe(request, session, link, done)
             return
 
         def ensured(found: ChannelInfo | WireError) -> None:
-            if isinstance(found, WireError):
+            away = known is not None and isinstance(found, MetaUnavailable)
+            if isinstance(found, WireError) and not away:
                 done(None, found)
                 return
             try:
@@ -294,7 +328,20 @@ class Channels:
             except WireError as error:
                 done(None, error)
 
-        self.broker.meta.ensure_channel(topic.name, request.channel, request.start, ensured)
+        wanted = Wanted(request.channel, request.start, request.temporary)
+        self.broker.meta.ensure_channel(topic.name, wanted, ensured)
+
+    def used_leases(self) -> list[int]:
+        """What the temporary channels live by that somebody subscribes to here."""
+        channels = self.broker.meta.registry.channels
+        used = {(each.topic_id, each.channel) for each in self._subscriptions.values()}
+        found = (channels[topic].get(name) for topic, name in used if topic in channels)
+        leases = [info.lease for info in found if info is not None and info.temporary]
+        # So many at a time; those that are left out stay long enough to have their turn.
+        self._told = self._told % max(1, len(leases))
+        part = (leases[self._told :] + leases[: self._told])[:MOST_LEASES]
+        self._told += len(part)
+        return part
 
     def _subscribe(self, request: Subscribe, session: bytes, link: Link, done: Subscribed) -> None:
         wanted = self._wanted(request)
