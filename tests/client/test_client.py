@@ -471,7 +471,13 @@ def test_channel_admin() -> None:
     assert calls == [
         (
             "channel.create",
-            {**one, "config": {"attempts": 3}, "start": "latest", "dry_run": False},
+            {
+                **one,
+                "config": {"attempts": 3},
+                "start": "latest",
+                "temporary": False,
+                "dry_run": False,
+            },
         ),
         ("channel.alter", {**one, "config": {"attempts": None}, "dry_run": True}),
         ("channel.delete", {**one, "dry_run": False}),

@@ -292,7 +292,7 @@ class SubscriptionCore:
         for lease in leases:
             self.delivered += lease.left
             if self.draining and lease.lease_id:
-                branch.give_back(lease)
+                branch.custody.give_back(lease)
             else:
                 self._line.append((branch, lease))
         self._wake()
@@ -457,7 +457,7 @@ class SubscriptionCore:
         line, self._line = self._line, deque()
         for branch, lease in line:
             if lease.lease_id:
-                branch.give_back(lease)
+                branch.custody.give_back(lease)
             else:
                 self._line.append((branch, lease))
         self._branches.rest()
