@@ -15,7 +15,7 @@ from twisted.python.failure import Failure
 
 from tinymq.client.core.handling import Plan, Work, call_in_thread
 from tinymq.client.core.message import QueueMessage, Standing
-from tinymq.client.core.sources import Core
+from tinymq.client.core.taking import Core
 from tinymq.client.stepping import begun
 from tinymq.errors import ClosedError, TinyMQError, UsageError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final
 
 from tinymq.client.core.allowance import Pool
 from tinymq.client.core.branch import Branch
@@ -13,8 +13,9 @@ from tinymq.client.core.branches import Branches
 from tinymq.client.core.bundle import QueueBatch
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import SubscriptionConfig
-from tinymq.client.core.held import BatchMaker, HeldLease, Maker, Part
+from tinymq.client.core.held import HeldLease, Part
 from tinymq.client.core.message import QueueMessage
+from tinymq.client.core.taking import Face, Told
 from tinymq.client.core.whereabouts import Whereabouts
 from tinymq.errors import (
     ClientError,
@@ -26,27 +27,8 @@ from tinymq.errors import (
 )
 from tinymq.wire.messages import Subscribe
 
-#: Told that something which was asked for is done, or failed.
-Told = Callable[[TinyMQError | None], None]
 #: Errors that a topic made anew explains.
 _MOVED: Final = (UnknownTopic, UnknownTopicId)
-
-
-class Face(NamedTuple):
-    """
-    What a subscription needs of its face.
-
-    Attributes:
-        make: Makes messages, of a subclass of `QueueMessage`.
-        wake: Called when `take` may have something, or an error.
-        soon: Called when `pump` is wanted at the end of the turn.
-        batch: Makes batches, of a subclass of `QueueBatch`.
-    """
-
-    make: Maker
-    wake: Callable[[], None]
-    soon: Callable[[], None]
-    batch: BatchMaker = QueueBatch
 
 
 class SubscriptionCore:
