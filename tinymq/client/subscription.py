@@ -18,7 +18,7 @@ from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import SubscriptionConfig
 from tinymq.client.core.faces import SubscriptionFace, reason_of
 from tinymq.client.core.fork import Home
-from tinymq.client.core.message import QueueMessage, Standing
+from tinymq.client.core.message import QueueMessage
 from tinymq.client.core.subscription import SubscriptionCore
 from tinymq.client.network import TwistedNetwork
 from tinymq.client.stepping import begun
@@ -26,7 +26,6 @@ from tinymq.errors import ClosedError, TinyMQError, UsageError
 
 #: Seconds of handlers in one turn of the reactor.
 _SLICE_S: Final = 0.01
-_HELD: Final = Standing.HELD
 
 
 class Message(QueueMessage):
@@ -354,7 +353,7 @@ class Subscription(SubscriptionFace):
                 else:
                     if result is not None:
                         self._go_on(run, message, result)
-                    elif message.standing is _HELD and not run.manual:
+                    elif message.held and not run.manual:
                         message.finish()
                 now = seconds()
                 if now >= until:

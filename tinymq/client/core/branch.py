@@ -26,8 +26,9 @@ from tinymq.client.core.allowance import Allowance
 from tinymq.client.core.bundle import QueueBatch
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.connection import Connection
-from tinymq.client.core.hands import Bits, Hands
-from tinymq.client.core.held import HeldLease, Part
+from tinymq.client.core.fate import Fate
+from tinymq.client.core.hands import Hands
+from tinymq.client.core.held import Bits, HeldLease, Part
 from tinymq.client.core.link import Link
 from tinymq.client.core.link import Phase as LinkPhase
 from tinymq.client.core.message import QueueMessage
@@ -156,7 +157,7 @@ class Branch:
         self.settling.finishing(lease)
         self._trunk.settled(self)
 
-    def settle(self, message: QueueMessage, verb: int, facts: dict[str, Any]) -> None:
+    def settle(self, message: QueueMessage, verb: int, facts: dict[str, Any]) -> Fate:
         """
         Tell the broker soon what became of a message.
 
@@ -164,14 +165,19 @@ class Branch:
             message: The message.
             verb: What became of it.
             facts: More about that.
+
+        Returns:
+            What the broker says of it.
         """
-        self.settling.add(message, verb, facts)
+        which = Bits(message.partition, message.lease, 1 << message.bit)
+        fate = self.settling.add(which, verb, facts)
         self._hands.release(message)
         if verb in (REQUEUE, GIVE_BACK) and self._order != "none":
             self._hold_back(message.record, message.partition)
         self._trunk.settled(self)
+        return fate
 
-    def settle_part(self, part: Part, verb: int, facts: dict[str, Any]) -> None:
+    def settle_part(self, part: Part, verb: int, facts: dict[str, Any]) -> Fate:
         """
         Tell the broker soon what became of messages that were handed out together.
 
@@ -179,14 +185,19 @@ class Branch:
             part: The messages.
             verb: What became of them.
             facts: More about that.
+
+        Returns:
+            What the broker says of it.
         """
         again = verb in (REQUEUE, GIVE_BACK) and self._order != "none"
         records = part.first_of_keys(by_key=self._order == "key") if again else ()
-        self.settling.add_part(part, verb, facts)
-        part.lease.release_part(part, part.bits)
+        lease, bits = part.lease, part.bits
+        fate = self.settling.add(Bits(lease.partition, lease.lease_id, bits), verb, facts)
+        lease.release_part(part, bits)
         for record in records:
-            self._hold_back(record, part.lease.partition)
+            self._hold_back(record, lease.partition)
         self._trunk.settled(self)
+        return fate
 
     def ended(self, lease: HeldLease) -> None:
         """
