@@ -8,24 +8,34 @@ sessions, and gives each partition with something to do its turn.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from twisted.logger import Logger
 
 from tinymq.broker.channel.lease import epoch_of, lease_ids
+from tinymq.broker.holding import Holding
 from tinymq.broker.hosted import Hosted
 from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Timer
-from tinymq.broker.subscription import MOST_HELD, Link, Subscription, row_of
+from tinymq.broker.subscription import MOST_HELD, Gone, Link, Subscription, row_of
 from tinymq.errors import StateError, TinyMQError, WireError
+from tinymq.names import users_channel
 from tinymq.wire.messages import Subscribe, SubscribeReply
 
 if TYPE_CHECKING:
     from tinymq.broker.broker import Broker
     from tinymq.meta.registry import ChannelInfo, Topic
+    from tinymq.stats import ClientSnapshot
 
 #: Seconds for which partitions have their turns before others have theirs.
 _TURN_SECONDS: Final = 0.02
+
+#: Seconds between two looks at the counters of what moves.
+_LOOK_SECONDS: Final = 1.0
+#: Channels that are looked at before others have their turn: some milliseconds.
+_LOOKED_AT: Final = 500
+_gave_at: Final = attrgetter("gave_at")
 
 #: Told of the subscription and the reply, or why there is none.
 Subscribed = Callable[["Subscription | None", "SubscribeReply | WireError"], None]
@@ -49,6 +59,13 @@ class Channels:
         self._subscriptions: dict[str, Subscription] = {}
         self._marked: dict[Hosted, None] = {}
         self._timer: Timer | None = None
+        #: What had a turn since rates were looked at.
+        self._moved: dict[Hosted, None] = {}
+        #: What of that is being looked at, in several turns.
+        self._looked_at: dict[Hosted, None] = {}
+        self._looker: Timer | None = None
+        self._gone = Gone()
+        self._closed = False
         self._epoch = 0
         self._next_lease: Callable[[], int] | None = None
         #: Why the channels of a partition are not here, by its key.
@@ -152,6 +169,8 @@ class Channels:
         ]
         self.broker.committer.forget(hosted.ledger)
         self._marked.pop(hosted, None)
+        self._moved.pop(hosted, None)
+        self._looked_at.pop(hosted, None)
         hosted.close()
         for subscription in subscriptions:
             if not subscription.hosted:
@@ -159,10 +178,15 @@ class Channels:
 
     def close(self) -> None:
         """Give nothing out any more; what was settled is written by who stops the broker."""
+        self._closed = True
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
-        self._timer = None
+        if self._looker is not None and self._looker.active():
+            self._looker.cancel()
+        self._timer = self._looker = None
         self._marked.clear()
+        self._moved.clear()
+        self._looked_at.clear()
         for hosted in self._hosted.values():
             hosted.stop()
 
@@ -177,6 +201,20 @@ class Channels:
         if hosted is not None:
             hosted.mark()
 
+    def unopened(self, partition: Partition) -> str | None:
+        """
+        Say why the channels of a partition are not here, None if there are none or they are.
+
+        Args:
+            partition: The partition.
+        """
+        return self._unopened.get(partition.key)
+
+    def holdings(self) -> list[Holding]:
+        """Return what channels hold back from retention, the most bytes first."""
+        found = (hosted.holding for hosted in self._hosted.values())
+        return sorted(found, key=lambda each: each.bytes, reverse=True)
+
     def hosted(self, topic_id: bytes, index: int) -> Hosted | None:
         """
         Find the channels of a partition.
@@ -187,6 +225,10 @@ class Channels:
         """
         return self._hosted.get((topic_id, index))
 
+    def all(self) -> list[Hosted]:
+        """Return the channels of all partitions that are here."""
+        return [*self._hosted.values()]
+
     def hosted_of(self, topic_id: bytes) -> list[Hosted]:
         """
         Return the channels of all partitions of a topic that are here, in order.
@@ -195,6 +237,10 @@ class Channels:
             topic_id: The topic's id.
         """
         return [each for key, each in sorted(self._hosted.items()) if key[0] == topic_id]
+
+    def all_hosted(self) -> list[Hosted]:
+        """Return the channels of all partitions that are here."""
+        return list(self._hosted.values())
 
     # --- turns -------------------------------------------------------------------------
 
@@ -214,7 +260,10 @@ class Channels:
         marked, self._marked = self._marked, {}
         seconds = self.broker.scheduler.seconds
         until = seconds() + _TURN_SECONDS
-        for hosted in marked:
+        self._look_soon()
+        self._moved |= marked
+        # A consumer may have credit for one of them only: the one that waited longest comes first.
+        for hosted in sorted(marked, key=_gave_at) if len(marked) > 1 else marked:
             if seconds() > until:
                 self.mark(hosted)
                 continue
@@ -222,6 +271,25 @@ class Channels:
                 hosted.turn()
             except Exception:  # noqa: BLE001 - others must have their turn
                 self._log.failure("{hosted} failed", hosted=hosted)
+
+    # --- rates -------------------------------------------------------------------------
+
+    def _look_soon(self) -> None:
+        """Look at what moves once a second, and at nothing else."""
+        if self._looker is None and not self._closed:
+            self._looker = self.broker.scheduler.callLater(_LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        self._looker = None
+        if not self._looked_at:
+            self._looked_at, self._moved = self._moved, {}
+        looked = 0
+        while self._looked_at and looked < _LOOKED_AT:
+            looked += self._looked_at.popitem()[0].note()
+        if self._looked_at:
+            self._looker = self.broker.scheduler.callLater(0, self._look)
+        elif self._moved:
+            self._look_soon()
 
     # --- subscriptions -------------------------------------------------------------------
 
@@ -242,6 +310,7 @@ class Channels:
         """
         registry = self.broker.meta.registry
         topic = registry.topic_of(request.topic_id)
+        users_channel(request.channel)
         if request.channel in registry.channels_of(topic.id) or not request.create:
             self._subscribe(request, session, link, done)
             return
@@ -367,7 +436,46 @@ class Channels:
         for hosted in left:
             hosted.settled(safe)
 
+    # --- who is there ----------------------------------------------------------------------
+
+    def subscriptions(self) -> list[Subscription]:
+        """Return the subscriptions whose links are there, in the order in which they came."""
+        return list(self._subscriptions.values())
+
+    def subscription(self, consumer: str) -> Subscription | None:
+        """
+        Find the subscription of a consumer whose link is there.
+
+        Args:
+            consumer: Its name.
+        """
+        return self._subscriptions.get(consumer)
+
+    def client_of(self, subscription: Subscription) -> ClientSnapshot | None:
+        """
+        Say whose a subscription is; None if its link is gone.
+
+        Args:
+            subscription: Of this broker.
+        """
+        link = subscription.link
+        return None if link is None else link.snapshot(self._origin_ms)
+
+    def client_named(self, consumer: str) -> ClientSnapshot | None:
+        """
+        Say whose a consumer is, or was while its link was there; None if that was forgotten.
+
+        Args:
+            consumer: Its name.
+        """
+        subscription = self._subscriptions.get(consumer)
+        found = None if subscription is None else self.client_of(subscription)
+        return found or self._gone.find(consumer)
+
     def _end(self, subscription: Subscription) -> None:
+        client = self.client_of(subscription)
+        if client is not None:
+            self._gone.add(subscription.name, client, self.now())
         subscription.link = None
         if self._subscriptions.get(subscription.name) is subscription:
             del self._subscriptions[subscription.name]

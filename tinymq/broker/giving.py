@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from twisted.logger import Logger
@@ -23,6 +24,10 @@ _ROUND_BYTES: Final = MIB
 _ROUNDS: Final = 8
 #: Seconds until a partition is tried again that could not be read.
 _AGAIN_SECONDS: Final = 1.0
+
+
+#: Numbers what is given out, so that partitions take turns.
+_TURNS: Final = count(1)
 
 
 class Giving:
@@ -57,15 +62,23 @@ class Giving:
     def _shorten(self, now: int) -> None:
         """Give up what makes a channel too long, or refuse producers, as its policy says."""
         partition = self._hosted.partition
-        partition.full = None
+        full: Overloaded | None = None
         for name, one in self._hosted.queue.channels.items():
             longest = one.channel.policy.max_length
             if longest is not None and one.steering.shorten(partition.high_watermark, now):
-                partition.full = Overloaded(
+                full = full or Overloaded(
                     f"channel {name} of {partition.topic.name}/{partition.index} has more than "
-                    f"the {longest} messages that its max.length allows; "
-                    "publish again when some are settled"
+                    f"the {longest} messages that its max.length allows; publish again when some "
+                    "are settled: consume or empty it, raise max.length, or set its overflow to "
+                    "dead_letter",
+                    channel=name,
+                    partition=partition.index,
+                    max_length=longest,
                 )
+        if full is not None:
+            partition.refusals["length"] = full
+        else:
+            partition.refusals.pop("length", None)
 
     def _serve(self, now: int) -> None:
         for one in self._hosted.queue.channels.values():
@@ -108,6 +121,7 @@ class Giving:
         for consumer in one.consumers:
             consumer.most = max(1, consumer.most)
         if deliveries:
+            self._hosted.gave_at = next(_TURNS)
             self._sending.send(one, deliveries, now)
         # It may have passed over a piece in which there is nothing to give out.
         return bool(deliveries) or places.cursor > before
