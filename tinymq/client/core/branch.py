@@ -26,7 +26,7 @@ from tinymq.client.core.allowance import Allowance, Pool
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.connection import Connection
 from tinymq.client.core.custody import Custody
-from tinymq.client.core.hands import Bits
+from tinymq.client.core.held import Bits
 from tinymq.client.core.link import Link
 from tinymq.client.core.link import Phase as LinkPhase
 from tinymq.client.core.trunk import Trunk

@@ -13,8 +13,9 @@ from math import inf
 from typing import Any
 
 from tinymq.client.core.bundle import QueueBatch
-from tinymq.client.core.hands import Bits, Hands
-from tinymq.client.core.held import HeldLease, Part
+from tinymq.client.core.fate import Fate
+from tinymq.client.core.hands import Hands
+from tinymq.client.core.held import Bits, HeldLease, Part
 from tinymq.client.core.message import QueueMessage
 from tinymq.client.core.settling import SettleFrame, Settling
 from tinymq.wire.messages import GIVE_BACK, REQUEUE, TOUCH, SettleReply
@@ -61,7 +62,7 @@ class Custody:
         self.settling.finishing(lease)
         self._told()
 
-    def settle(self, message: QueueMessage, verb: int, facts: dict[str, Any]) -> None:
+    def settle(self, message: QueueMessage, verb: int, facts: dict[str, Any]) -> Fate:
         """
         Tell the broker soon what became of a message.
 
@@ -69,14 +70,19 @@ class Custody:
             message: The message.
             verb: What became of it.
             facts: More about that.
+
+        Returns:
+            What the broker says of it.
         """
-        self.settling.add(message, verb, facts)
+        which = Bits(message.partition, message.lease, 1 << message.bit)
+        fate = self.settling.add(which, verb, facts)
         self.hands.release(message)
         if verb in (REQUEUE, GIVE_BACK) and self.order != "none":
             self._hold_back(message.record, message.partition)
         self._told()
+        return fate
 
-    def settle_part(self, part: Part, verb: int, facts: dict[str, Any]) -> None:
+    def settle_part(self, part: Part, verb: int, facts: dict[str, Any]) -> Fate:
         """
         Tell the broker soon what became of messages that were handed out together.
 
@@ -84,14 +90,19 @@ class Custody:
             part: The messages.
             verb: What became of them.
             facts: More about that.
+
+        Returns:
+            What the broker says of it.
         """
         again = verb in (REQUEUE, GIVE_BACK) and self.order != "none"
         records = part.first_of_keys(by_key=self.order == "key") if again else ()
-        self.settling.add_part(part, verb, facts)
-        part.lease.release_part(part, part.bits)
+        lease, bits = part.lease, part.bits
+        fate = self.settling.add(Bits(lease.partition, lease.lease_id, bits), verb, facts)
+        lease.release_part(part, bits)
         for record in records:
-            self._hold_back(record, part.lease.partition)
+            self._hold_back(record, lease.partition)
         self._told()
+        return fate
 
     def ended(self, lease: HeldLease) -> None:
         """
