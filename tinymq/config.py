@@ -181,8 +181,8 @@ class RetentionConfig:
     )
     hold_percent: int = setting(
         80,
-        "When so much of the disk is used, what channels hold back goes as the topic's "
-        "hold.then says, the most first.",
+        "When logs take so much of the bytes that they may, what channels hold back goes as the "
+        "topic's hold.then says, the most first.",
         unit="percent",
         low=1,
         high=100,

@@ -25,6 +25,8 @@ from tinymq.errors import (
     UnknownTopicId,
 )
 from tinymq.meta.entries import Put
+from tinymq.meta.registry import channel_key
+from tinymq.meta.store import Store
 from tinymq.wire.batch import split
 from tinymq.wire.messages import FINISH, Goodbye, Settle, Subscribe
 from tinymq.wire.records import RecordBatch
@@ -576,6 +578,50 @@ def test_a_clean_stop_keeps_channels(broker: BrokerFixture) -> None:
 
     assert again.folder.clean
     assert (soon, other.values) == ([b"c"], [b"b"])
+
+
+def test_a_channel_that_the_store_lost_comes_back_with_its_name(
+    broker: BrokerFixture, tmp_path: Path
+) -> None:
+    """A store restored from a backup does not know it; made again, it goes on where it was."""
+    broker.meta.create_channel("t", "other")
+    broker.produce(b"a", b"b", b"c")
+    taker = takes(broker)
+    first, _, _ = taker.take()
+    taker.finish(first)
+    key = channel_key(broker.meta.describe("t").id, "c")
+    broker.stop()
+    (file,) = tmp_path.glob("**/meta.sqlite")
+    store = Store(file)
+    assert store.delete(key)
+    store.close()
+    third = broker.again()
+    for hosted in third.broker.channels.hosted_of(third.meta.describe("t").id):
+        hosted.ledger.behind = True  # the next batch is a snapshot, before which all is let go
+    takes(third, channel="other")
+    third.kill()
+
+    last = takes(third.again())
+    last.run(15)
+    assert last.values == [b"b", b"c"]
+
+
+def test_a_channel_that_was_deleted_does_not_come_back(broker: BrokerFixture) -> None:
+    """Not after a restart either; one of its name begins anew."""
+    broker.meta.create_channel("t", "other")
+    broker.produce(b"a", b"b")
+    taker = takes(broker)
+    taker.finish(*taker.take())
+    broker.meta.delete_channel("t", "c")
+    broker.kill()
+
+    again = broker.again()
+    assert takes(again).values == [b"a", b"b"]
+    again.meta.delete_channel("t", "c")
+    again.clock.advance(0)
+    again.meta.forget_deleted(1 << 60)
+    again.stop()
+    assert takes(again.again()).values == [b"a", b"b"]
 
 
 def test_a_topic_in_memory_has_channels_too(tmp_path: Path) -> None:

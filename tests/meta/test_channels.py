@@ -24,6 +24,7 @@ from tinymq.errors import (
 from tinymq.limits import Limits
 from tinymq.meta import ChannelInfo, MetaServer, Pause, Registry, Start, Store, Topic
 from tinymq.meta.channels import MOST_POLICY
+from tinymq.meta.entries import Delete
 from tinymq.meta.server import Clocks
 
 OPERATIONS = st.lists(
@@ -452,3 +453,31 @@ def test_a_channel_of_an_instance(server: MetaServer) -> None:
     for name in ("@", "cache@", "@7", "cache@@7", "cache@a@b", "cache@.7", f"c@{'x' * 400}"):
         with pytest.raises(InvalidName):
             server.create_channel("a", name)
+
+
+class TestKeep:
+    """A broker knows a channel that the store does not."""
+
+    def test_lost(self, server: MetaServer) -> None:
+        """It is taken back as it was; once is enough."""
+        topic = server.create_topic("t")
+        made = server.create_channel("t", "c", {"attempts": 7})
+        stored = made.encode()
+        key = f"channel/{topic.id.hex()}/c"
+        server._write([], [Delete(key)])
+        assert server.keep_channel(topic.id, "c", stored)
+        assert server.describe_channel("t", "c") == made
+        revision = server.revision
+        assert server.keep_channel(topic.id, "c", stored)
+        assert server.revision == revision
+
+    def test_deleted_or_made_anew(self, server: MetaServer) -> None:
+        """What was deleted stays deleted, and what was made anew stays as it is."""
+        topic = server.create_topic("t")
+        stored = server.create_channel("t", "c").encode()
+        server.delete_channel("t", "c")
+        assert not server.keep_channel(topic.id, "c", stored)
+        assert server.registry.channels == {}
+        anew = server.create_channel("t", "c", {"attempts": 3})
+        assert not server.keep_channel(topic.id, "c", stored)
+        assert server.describe_channel("t", "c") == anew

@@ -16,6 +16,7 @@ from twisted.logger import Logger
 from tinymq.broker.channel.lease import epoch_of, lease_ids
 from tinymq.broker.holding import Holding
 from tinymq.broker.hosted import Hosted
+from tinymq.broker.pacing import Pacing
 from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Timer, Wanted
 from tinymq.broker.subscription import MOST_HELD, Gone, Link, Subscription, row_of
@@ -33,11 +34,6 @@ MOST_LEASES: Final = 4000
 
 #: Seconds for which partitions have their turns before others have theirs.
 _TURN_SECONDS: Final = 0.02
-
-#: Seconds between two looks at the counters of what moves.
-_LOOK_SECONDS: Final = 1.0
-#: Channels that are looked at before others have their turn: some milliseconds.
-_LOOKED_AT: Final = 500
 _gave_at: Final = attrgetter("gave_at")
 
 #: Told of the subscription and the reply, or why there is none.
@@ -62,14 +58,9 @@ class Channels:
         self._subscriptions: dict[str, Subscription] = {}
         self._marked: dict[Hosted, None] = {}
         self._timer: Timer | None = None
+        self.pacing = Pacing(broker.scheduler)
         self._resting = False
-        #: What had a turn since rates were looked at.
-        self._moved: dict[Hosted, None] = {}
-        #: What of that is being looked at, in several turns.
-        self._looked_at: dict[Hosted, None] = {}
-        self._looker: Timer | None = None
         self._gone = Gone()
-        self._closed = False
         self._epoch = 0
         self._next_lease: Callable[[], int] | None = None
         #: Why the channels of a partition are not here, by its key.
@@ -188,8 +179,7 @@ class Channels:
         ]
         self.broker.committer.forget(hosted.ledger)
         self._marked.pop(hosted, None)
-        self._moved.pop(hosted, None)
-        self._looked_at.pop(hosted, None)
+        self.pacing.forget(hosted)
         hosted.close()
         for subscription in subscriptions:
             if not subscription.hosted:
@@ -197,15 +187,11 @@ class Channels:
 
     def close(self) -> None:
         """Give nothing out any more; what was settled is written by who stops the broker."""
-        self._closed = True
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
-        if self._looker is not None and self._looker.active():
-            self._looker.cancel()
-        self._timer = self._looker = None
+        self._timer = None
         self._marked.clear()
-        self._moved.clear()
-        self._looked_at.clear()
+        self.pacing.close()
         for hosted in self._hosted.values():
             hosted.stop()
 
@@ -219,6 +205,18 @@ class Channels:
         hosted = self._hosted.get(partition.key)
         if hosted is not None:
             hosted.mark()
+
+    def purged(self, partition: Partition, below: int) -> None:
+        """
+        Let channels hear that people took messages away, whoever wants them.
+
+        Args:
+            partition: Its log may start elsewhere now.
+            below: All below this offset is gone.
+        """
+        hosted = self._hosted.get(partition.key)
+        if hosted is not None:
+            hosted.purged(below)
 
     def unopened(self, partition: Partition) -> str | None:
         """
@@ -255,7 +253,11 @@ class Channels:
         Args:
             topic_id: The topic's id.
         """
-        return [each for key, each in sorted(self._hosted.items()) if key[0] == topic_id]
+        topic = self.broker.meta.registry.topics.get(topic_id)
+        if topic is None:
+            return [each for key, each in sorted(self._hosted.items()) if key[0] == topic_id]
+        found = (self._hosted.get((topic_id, index)) for index in range(topic.partitions))
+        return [each for each in found if each is not None]
 
     def all_hosted(self) -> list[Hosted]:
         """Return the channels of all partitions that are here."""
@@ -279,8 +281,7 @@ class Channels:
         marked, self._marked = self._marked, {}
         seconds = self.broker.scheduler.seconds
         until = seconds() + _TURN_SECONDS
-        self._look_soon()
-        self._moved |= marked
+        self.pacing.moved(marked)
         # A consumer may have credit for one of them only: the one that waited longest comes first.
         for hosted in sorted(marked, key=_gave_at) if len(marked) > 1 else marked:
             if seconds() > until:
@@ -290,25 +291,6 @@ class Channels:
                 hosted.turn()
             except Exception:  # noqa: BLE001 - others must have their turn
                 self._log.failure("{hosted} failed", hosted=hosted)
-
-    # --- rates -------------------------------------------------------------------------
-
-    def _look_soon(self) -> None:
-        """Look at what moves once a second, and at nothing else."""
-        if self._looker is None and not self._closed:
-            self._looker = self.broker.scheduler.callLater(_LOOK_SECONDS, self._look)
-
-    def _look(self) -> None:
-        self._looker = None
-        if not self._looked_at:
-            self._looked_at, self._moved = self._moved, {}
-        looked = 0
-        while self._looked_at and looked < _LOOKED_AT:
-            looked += self._looked_at.popitem()[0].note()
-        if self._looked_at:
-            self._looker = self.broker.scheduler.callLater(0, self._look)
-        elif self._moved:
-            self._look_soon()
 
     # --- subscriptions -------------------------------------------------------------------
 

@@ -439,7 +439,28 @@ class RemoteMeta:
             self._log.warn("{note}", note=note)
         if replica.unsaved and not page.more:
             self._home.save()
+        if replica.stray_channels and not page.more:
+            await self._give_back_channels()
         return page.more
+
+    async def _give_back_channels(self) -> None:
+        """Tell a MetaServer that was restored from a backup of the channels that it lost."""
+        replica = self._replica
+        for topic_id, name in sorted(replica.stray_channels):
+            channel = replica.registry.channels_of(topic_id).get(name)
+            if channel is not None:
+                stored = channel.encode().decode()
+                try:
+                    result = await self.ask(
+                        "meta.keep_channel", topic_id=topic_id.hex(), name=name, stored=stored
+                    )
+                except MetaUnavailable:
+                    return  # with the next page
+                except WireError as error:
+                    self._log.warn("channel {name} is not taken: {error}", name=name, error=error)
+                else:
+                    self._log.info("channel {name} is told of: {result}", name=name, result=result)
+            replica.given(topic_id, name)
 
     def _complain(self, error: WireError) -> None:
         """Log, once, why following gets no further."""

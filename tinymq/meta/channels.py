@@ -16,7 +16,7 @@ from tinymq.dotted import Given
 from tinymq.errors import ChannelExists, InvalidName, InvalidRequest, Overloaded
 from tinymq.meta.entries import Compare, Delete, Put
 from tinymq.meta.membership import Membership
-from tinymq.meta.registry import ChannelInfo, Pause, Start, Topic, channel_key
+from tinymq.meta.registry import ChannelInfo, Pause, Start, Topic, channel_key, mark_of
 from tinymq.names import users_channel, valid_channel, valid_name
 
 #: Where a channel begins whose creator does not say.
@@ -245,9 +245,36 @@ class Channels(Membership):
         if channel.temporary and not dry_run:
             self._store.revoke(channel.lease)
         elif not dry_run:
-            key = channel_key(self.registry.topic(topic).id, name)
-            self._write([], [Delete(key)], vital=True)
+            owner = self.registry.topic(topic).id
+            mark = mark_of(owner, name, channel.created_ms).hex()
+            at = Put(f"deleted/{mark}", str(self._now_ms()).encode())
+            self._write([], [Delete(channel_key(owner, name)), at], vital=True)
         return channel
+
+    def keep_channel(self, topic_id: bytes, name: str, stored: bytes) -> bool:
+        """
+        Take a channel back that a broker knows and this store does not.
+
+        That is so when the store was restored from a backup.
+
+        Args:
+            topic_id: The topic's id.
+            name: The channel's name.
+            stored: What the store held of it.
+
+        Returns:
+            Whether it is there now. It is not when it was deleted, or made anew meanwhile.
+        """
+        topic = self.registry.topic_of(topic_id)
+        channel = ChannelInfo.decode(valid_channel(name), stored)
+        found = self.registry.channels_of(topic.id).get(name)
+        deleted = mark_of(topic.id, name, channel.created_ms) in self.registry.deleted
+        if found is None and not deleted:
+            self._check_room(topic)
+            key = channel_key(topic.id, name)
+            self._write([Compare(key, 0)], [Put(key, stored)])
+            return True
+        return found is not None and found.created_ms == channel.created_ms
 
     def _deletes_of(self, topic: Topic) -> list[Delete]:
         """Return what takes all channels of a topic out of the store."""

@@ -11,6 +11,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Mapping
 from functools import cached_property
+from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -201,6 +202,19 @@ class BrokerInfo:
         names = ("name", "host", "port", "incarnation", "started_ms")
         later = {name: facts.get(name, "") for name in ("zone", "version")}
         return cls(id=broker_id, lease=lease, **{name: facts[name] for name in names}, **later)
+
+
+def mark_of(topic_id: bytes, channel: str, created_ms: int) -> bytes:
+    """
+    Return the id under which a deleted channel is remembered, among those of deleted topics.
+
+    Args:
+        topic_id: Its topic's id.
+        channel: Its name.
+        created_ms: When it was made; one made anew under its name is another.
+    """
+    text = f"{channel}@{created_ms}".encode()
+    return blake2b(topic_id + text, digest_size=16).digest()
 
 
 def channel_key(topic_id: bytes, name: str) -> str:

@@ -17,7 +17,7 @@ from tinymq.node.channels import SEEK_SUMS, ChannelRows
 from tinymq.operation import Operation, Parameter, Result, table
 from tinymq.operations.base import Answers, only_one
 from tinymq.operations.leaders import Leaders, listed
-from tinymq.wire.fields import boolean
+from tinymq.wire.fields import boolean, text
 
 #: What only its broker can tell of a channel on a partition.
 _TOLD: Final = (*SUMMED, "consumers", "floor", "cursor", "end", "paused")
@@ -27,6 +27,9 @@ _MAYBE: Final = (
 )
 #: What is told of a channel on all partitions.
 _WHOLE: Final = (*SUMMED, "consumers", "rates", "totals", "lag_ms", "trend_s")
+
+#: Most characters of a channel as the store holds it.
+_STORED: Final = 65_536
 
 #: Topic and name, by which lists are in order.
 _Place = tuple[str, str]
@@ -76,6 +79,15 @@ class Channels(Leaders):
         self._meta.ensure_channel(topic, name, start, temporary=temporary)
         await self._spread(self.find(topic))
         return {"revision": self._revision}
+
+    async def keep_channel(self, topic_id: str, name: str, stored: str) -> Result:
+        """Take back a channel that a broker elsewhere knows, after a backup was restored."""
+        self._check_running()
+        try:
+            kept = self._meta.keep_channel(bytes.fromhex(topic_id), name, stored.encode())
+        except (KeyError, TypeError, ValueError):
+            raise InvalidRequest("that is no channel", field="stored") from None
+        return {"kept": kept}
 
     async def alter_channel(
         self, topic: str, name: str, config: dict[str, Any], *, dry_run: bool
@@ -355,5 +367,16 @@ CHANNEL_OPERATIONS: Final[dict[str, Operation]] = table(
             Parameter("temporary", boolean, default=False),
         ),
         Channels.ensure_channel,
+    ),
+    Operation(
+        "meta.keep_channel",
+        "cluster",
+        True,
+        (
+            Parameter("topic_id", text(32)),
+            CHANNEL_NAME,
+            Parameter("stored", text(_STORED)),
+        ),
+        Channels.keep_channel,
     ),
 )
