@@ -85,6 +85,8 @@ def test_results_have_the_shape_that_is_told(fixture: BrokerFixture) -> None:
     fixture.connect()
     number = fixture.operate("client.list")["clients"][0]["id"]
     broker = fixture.operate("broker.list")["brokers"][0]["name"]
+    fixture.operate("meta.ensure_dead_letters", origin="t", name="t.work.dead")
+    fixture.produce(b"x", b"y", topic="t.work.dead")
     calls: list[tuple[str, dict[str, Any]]] = [
         ("topic.create", {"name": "new", "dry_run": True}),
         ("topic.create", {"name": "new", "config": {"storage": "memory"}}),
@@ -98,11 +100,24 @@ def test_results_have_the_shape_that_is_told(fixture: BrokerFixture) -> None:
         ("channel.alter", {**CHANNEL, "config": {"attempts": 3}}),
         ("channel.list", {}),
         ("channel.info", CHANNEL),
+        ("channel.members", CHANNEL),
+        ("channel.peek", CHANNEL),
+        ("inflight.list", {}),
+        (
+            "inflight.settle",
+            {**CHANNEL, "partition": 0, "offsets": [0], "act": "requeue", "dry_run": True},
+        ),
         ("channel.pause", CHANNEL),
         ("channel.seek", {**CHANNEL, "to": "latest"}),
         ("channel.undo_seek", CHANNEL),
         ("channel.empty", CHANNEL),
+        ("message.life", {"topic": "t", "partition": 0, "offset": 1}),
         ("channel.delete", CHANNEL),
+        ("dlq.list", {}),
+        ("dlq.messages", {"target": "t.work.dead"}),
+        ("dlq.redrive", {"target": "t.work.dead", "dry_run": True}),
+        ("dlq.redrive", {"target": "t.work.dead", "offsets": ["0:0"]}),
+        ("dlq.drop", {"target": "t.work.dead", "dry_run": True}),
         ("topic.delete", {"name": "t"}),
         ("broker.list", {}),
         ("broker.info", {}),

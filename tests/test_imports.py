@@ -16,7 +16,7 @@ PACKAGE = ROOT / "tinymq"
 
 #: What every room may import.
 BASE = {"errors", "limits", "names", "settings", "config", "configfile"}
-BASE |= {"topicconfig", "channelpolicy", "conditions"}
+BASE |= {"dotted", "topicconfig", "channelpolicy", "conditions"}
 
 #: Room to the rooms that it may import, besides itself and the base.
 ALLOWED: dict[str, set[str]] = {
@@ -53,7 +53,7 @@ ALLOWED: dict[str, set[str]] = {
     "process": set(),
     "clockwork": {"broker"},
     "maps": {"stats"},
-    "figures": {"storage", "broker", "meta", "stats", "maps", "clockwork", "operation"},
+    "figures": {"storage", "broker", "meta", "stats", "maps", "clockwork", "operation", "catalog"},
     "console": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
     | {"figures", "maps", "client", "node"}
     | {"operation", "caller"},

@@ -33,6 +33,7 @@ __all__ = [
     "NetworkConfig",
     "ProducersConfig",
     "RetentionConfig",
+    "SessionConfig",
     "StorageConfig",
     "TopicConfig",
     "TopicsConfig",
@@ -151,6 +152,20 @@ class StorageConfig:
         low=1,
         high=3600,
     )
+    history_seconds: int = setting(
+        _DAY_SECONDS,
+        "How long it can be told what channels did with a message; 0 is only what is needed.",
+        unit="seconds",
+        low=0,
+        high=30 * _DAY_SECONDS,
+    )
+    history_bytes: int = setting(
+        256 * MIB,
+        "Likewise, how many bytes are kept for that in each partition with channels.",
+        unit="bytes",
+        low=0,
+        high=1024**4,
+    )
 
 
 @frozen(kw_only=True)
@@ -163,6 +178,14 @@ class RetentionConfig:
         unit="seconds",
         low=1,
         high=3600,
+    )
+    hold_percent: int = setting(
+        80,
+        "When logs take so much of the bytes that they may, what channels hold back goes as the "
+        "topic's hold.then says, the most first.",
+        unit="percent",
+        low=1,
+        high=100,
     )
 
 
@@ -218,6 +241,20 @@ class ProducersConfig:
 
 
 @frozen(kw_only=True)
+class SessionConfig:
+    """What is kept for clients whose connection was lost."""
+
+    grace_seconds: int = setting(
+        10,
+        "How long a client that is away keeps what it has in hand, and a temporary channel "
+        "that nobody subscribes to stays.",
+        unit="seconds",
+        low=1,
+        high=3600,
+    )
+
+
+@frozen(kw_only=True)
 class LoggingConfig:
     """What the broker writes about itself."""
 
@@ -244,6 +281,7 @@ class Config:
         topics: How topics come to be.
         defaults: The settings of a topic whose creator says nothing.
         producers: What is done for idempotent producers.
+        session: What is kept for clients whose connection was lost.
         limits: The numbers that a peer's input is checked against.
         logging: What the broker writes about itself.
     """
@@ -257,6 +295,7 @@ class Config:
     topics: TopicsConfig = field(factory=TopicsConfig)
     defaults: TopicConfig = field(default=DEFAULT_TOPIC)
     producers: ProducersConfig = field(factory=ProducersConfig)
+    session: SessionConfig = field(factory=SessionConfig)
     limits: Limits = field(default=DEFAULT_LIMITS)
     logging: LoggingConfig = field(factory=LoggingConfig)
 

@@ -8,7 +8,9 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
+from twisted.internet.defer import Deferred
 from typing_extensions import override
 
 from tests.fakes.broker import Answers, BrokerFixture, HeldSyncer, batch
@@ -196,6 +198,24 @@ class Lives:
         taker, some = self._some()
         taker.post(GIVE_BACK, *some.values())
 
+    def act(self) -> None:
+        """Let people finish or requeue messages that consumers hold, or once held."""
+        index, act = self.rng.randrange(PARTITIONS), self.rng.choice(("finish", "requeue"))
+        _, held = self._some()
+        some = {each.offset: value for value, each in held.items() if each.partition == index}
+        if not some:
+            return
+        if act == "finish":
+            self.tried |= {*some.values()}
+        given = {"partition": index, "offsets": list(some), "act": act}
+        told = self.broker.operations.run("inflight.settle", {"topic": "t", "name": "c", **given})
+
+        def promised(result: dict[str, Any]) -> None:
+            if act == "finish":
+                self.finished.update(some[offset] for offset in result["done"])
+
+        Deferred.fromCoroutine(told).addCallback(promised)
+
     def touch(self) -> None:
         """Go on with all that is held."""
         for taker in self.takers[:2]:
@@ -258,6 +278,7 @@ class Lives:
             *[self.finish] * 4,
             *[self.requeue] * 2,
             *[self.listen] * 6,
+            self.act,
             *[self.sync] * 4,
             *(self.reject, self.give_back, self.touch, self.wait),
             *(self.checkpoint, self.fold, self.pause, self.reconnect),

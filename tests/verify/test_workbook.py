@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, Self, cast
 
 import pytest
 
-from tinymq.client.core.message import QueueMessage, Slot
+from tinymq.client.core.message import QueueMessage
 from tinymq.errors import UnknownTopic
 from tinymq.verify.inspector import Inspector
 from tinymq.verify.jobs import JOBS, LOOSE, WORK, Act, Job, key_of
@@ -23,12 +24,18 @@ PLACE = Place("work", 0)
 JOB = Job(topic="work", name="free", config={"attempts": 4})
 
 
+def leased(lease: int, attempt: int, failures: int) -> Any:
+    """Give a lease, as far as messages tell of it."""
+    return SimpleNamespace(
+        topic="work", partition=0, lease_id=lease, base=0, attempt=attempt, failures=failures
+    )
+
+
 def message(number: int = 0, lease: int = 1, attempt: int = 1, failures: int = 0) -> QueueMessage:
     """Give a message as it is handed out; its offset is its number."""
     mark = Mark(7, number)
     record = Record(number, 0, key_of(mark), value_of(PLACE, mark), (), None)
-    slot = Slot(lease, number, attempt, failures)
-    return QueueMessage("work", 0, record, slot, cast("Any", None))
+    return QueueMessage(record, leased(lease, attempt, failures), 0)
 
 
 def settle(book: Workbook, one: QueueMessage, act: Act, *, late: bool = False) -> None:
@@ -114,7 +121,7 @@ def test_a_message_that_nobody_wrote() -> None:
     """It is a finding, and has no mark."""
     book = Workbook(JOB)
     record = Record(0, 0, None, b"foreign", (), None)
-    one = QueueMessage("work", 0, record, Slot(1, 0, 1, 0), cast("Any", None))
+    one = QueueMessage(record, leased(1, 1, 0), 0)
     assert book.hand_out(one) is None
     assert book.counts == {"foreign": 1}
 

@@ -8,24 +8,33 @@ sessions, and gives each partition with something to do its turn.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from twisted.logger import Logger
 
 from tinymq.broker.channel.lease import epoch_of, lease_ids
+from tinymq.broker.holding import Holding
 from tinymq.broker.hosted import Hosted
+from tinymq.broker.pacing import Pacing
 from tinymq.broker.partition import Partition
-from tinymq.broker.ports import Timer
-from tinymq.broker.subscription import MOST_HELD, Link, Subscription, row_of
-from tinymq.errors import StateError, TinyMQError, WireError
+from tinymq.broker.ports import Timer, Wanted
+from tinymq.broker.subscription import MOST_HELD, Gone, Link, Subscription, row_of
+from tinymq.errors import MetaUnavailable, StateError, TinyMQError, WireError
+from tinymq.names import users_channel
 from tinymq.wire.messages import Subscribe, SubscribeReply
 
 if TYPE_CHECKING:
     from tinymq.broker.broker import Broker
     from tinymq.meta.registry import ChannelInfo, Topic
+    from tinymq.stats import ClientSnapshot
+
+#: Temporary channels that a broker says are in use, at a time.
+MOST_LEASES: Final = 4000
 
 #: Seconds for which partitions have their turns before others have theirs.
 _TURN_SECONDS: Final = 0.02
+_gave_at: Final = attrgetter("gave_at")
 
 #: Told of the subscription and the reply, or why there is none.
 Subscribed = Callable[["Subscription | None", "SubscribeReply | WireError"], None]
@@ -49,11 +58,14 @@ class Channels:
         self._subscriptions: dict[str, Subscription] = {}
         self._marked: dict[Hosted, None] = {}
         self._timer: Timer | None = None
+        self.pacing = Pacing(broker.scheduler)
         self._resting = False
+        self._gone = Gone()
         self._epoch = 0
         self._next_lease: Callable[[], int] | None = None
         #: Why the channels of a partition are not here, by its key.
         self._unopened: dict[tuple[bytes, int], str] = {}
+        self._told = 0
 
     def now(self) -> int:
         """Milliseconds since the epoch; no step of the wall clock moves it."""
@@ -167,6 +179,7 @@ class Channels:
         ]
         self.broker.committer.forget(hosted.ledger)
         self._marked.pop(hosted, None)
+        self.pacing.forget(hosted)
         hosted.close()
         for subscription in subscriptions:
             if not subscription.hosted:
@@ -178,6 +191,7 @@ class Channels:
             self._timer.cancel()
         self._timer = None
         self._marked.clear()
+        self.pacing.close()
         for hosted in self._hosted.values():
             hosted.stop()
 
@@ -192,6 +206,32 @@ class Channels:
         if hosted is not None:
             hosted.mark()
 
+    def purged(self, partition: Partition, below: int) -> None:
+        """
+        Let channels hear that people took messages away, whoever wants them.
+
+        Args:
+            partition: Its log may start elsewhere now.
+            below: All below this offset is gone.
+        """
+        hosted = self._hosted.get(partition.key)
+        if hosted is not None:
+            hosted.purged(below)
+
+    def unopened(self, partition: Partition) -> str | None:
+        """
+        Say why the channels of a partition are not here, None if there are none or they are.
+
+        Args:
+            partition: The partition.
+        """
+        return self._unopened.get(partition.key)
+
+    def holdings(self) -> list[Holding]:
+        """Return what channels hold back from retention, the most bytes first."""
+        found = (hosted.holding for hosted in self._hosted.values())
+        return sorted(found, key=lambda each: each.bytes, reverse=True)
+
     def hosted(self, topic_id: bytes, index: int) -> Hosted | None:
         """
         Find the channels of a partition.
@@ -202,6 +242,10 @@ class Channels:
         """
         return self._hosted.get((topic_id, index))
 
+    def all(self) -> list[Hosted]:
+        """Return the channels of all partitions that are here."""
+        return [*self._hosted.values()]
+
     def hosted_of(self, topic_id: bytes) -> list[Hosted]:
         """
         Return the channels of all partitions of a topic that are here, in order.
@@ -209,7 +253,15 @@ class Channels:
         Args:
             topic_id: The topic's id.
         """
-        return [each for key, each in sorted(self._hosted.items()) if key[0] == topic_id]
+        topic = self.broker.meta.registry.topics.get(topic_id)
+        if topic is None:
+            return [each for key, each in sorted(self._hosted.items()) if key[0] == topic_id]
+        found = (self._hosted.get((topic_id, index)) for index in range(topic.partitions))
+        return [each for each in found if each is not None]
+
+    def all_hosted(self) -> list[Hosted]:
+        """Return the channels of all partitions that are here."""
+        return list(self._hosted.values())
 
     # --- turns -------------------------------------------------------------------------
 
@@ -229,7 +281,9 @@ class Channels:
         marked, self._marked = self._marked, {}
         seconds = self.broker.scheduler.seconds
         until = seconds() + _TURN_SECONDS
-        for hosted in marked:
+        self.pacing.moved(marked)
+        # A consumer may have credit for one of them only: the one that waited longest comes first.
+        for hosted in sorted(marked, key=_gave_at) if len(marked) > 1 else marked:
             if seconds() > until:
                 self.mark(hosted)
                 continue
@@ -257,12 +311,16 @@ class Channels:
         """
         registry = self.broker.meta.registry
         topic = registry.topic_of(request.topic_id)
-        if request.channel in registry.channels_of(topic.id) or not request.create:
+        users_channel(request.channel)
+        known = registry.channels_of(topic.id).get(request.channel)
+        # A temporary one may be about to go: it must hear that it is wanted.
+        if not request.create or (known is not None and not (known.temporary or request.temporary)):
             self._subscribe(request, session, link, done)
             return
 
         def ensured(found: ChannelInfo | WireError) -> None:
-            if isinstance(found, WireError):
+            away = known is not None and isinstance(found, MetaUnavailable)
+            if isinstance(found, WireError) and not away:
                 done(None, found)
                 return
             try:
@@ -270,7 +328,20 @@ class Channels:
             except WireError as error:
                 done(None, error)
 
-        self.broker.meta.ensure_channel(topic.name, request.channel, request.start, ensured)
+        wanted = Wanted(request.channel, request.start, request.temporary)
+        self.broker.meta.ensure_channel(topic.name, wanted, ensured)
+
+    def used_leases(self) -> list[int]:
+        """What the temporary channels live by that somebody subscribes to here."""
+        channels = self.broker.meta.registry.channels
+        used = {(each.topic_id, each.channel) for each in self._subscriptions.values()}
+        found = (channels[topic].get(name) for topic, name in used if topic in channels)
+        leases = [info.lease for info in found if info is not None and info.temporary]
+        # So many at a time; those that are left out stay long enough to have their turn.
+        self._told = self._told % max(1, len(leases))
+        part = (leases[self._told :] + leases[: self._told])[:MOST_LEASES]
+        self._told += len(part)
+        return part
 
     def _subscribe(self, request: Subscribe, session: bytes, link: Link, done: Subscribed) -> None:
         wanted = self._wanted(request)
@@ -382,7 +453,46 @@ class Channels:
         for hosted in left:
             hosted.settled(safe)
 
+    # --- who is there ----------------------------------------------------------------------
+
+    def subscriptions(self) -> list[Subscription]:
+        """Return the subscriptions whose links are there, in the order in which they came."""
+        return list(self._subscriptions.values())
+
+    def subscription(self, consumer: str) -> Subscription | None:
+        """
+        Find the subscription of a consumer whose link is there.
+
+        Args:
+            consumer: Its name.
+        """
+        return self._subscriptions.get(consumer)
+
+    def client_of(self, subscription: Subscription) -> ClientSnapshot | None:
+        """
+        Say whose a subscription is; None if its link is gone.
+
+        Args:
+            subscription: Of this broker.
+        """
+        link = subscription.link
+        return None if link is None else link.snapshot(self._origin_ms)
+
+    def client_named(self, consumer: str) -> ClientSnapshot | None:
+        """
+        Say whose a consumer is, or was while its link was there; None if that was forgotten.
+
+        Args:
+            consumer: Its name.
+        """
+        subscription = self._subscriptions.get(consumer)
+        found = None if subscription is None else self.client_of(subscription)
+        return found or self._gone.find(consumer)
+
     def _end(self, subscription: Subscription) -> None:
+        client = self.client_of(subscription)
+        if client is not None:
+            self._gone.add(subscription.name, client, self.now())
         subscription.link = None
         if self._subscriptions.get(subscription.name) is subscription:
             del self._subscriptions[subscription.name]

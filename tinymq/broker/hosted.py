@@ -15,15 +15,19 @@ from twisted.logger import Logger
 from typing_extensions import override
 
 from tinymq.broker.burying import Burying
+from tinymq.broker.channel.entries import NAMED
 from tinymq.broker.channel.lease import WHOLE, Lost
-from tinymq.broker.channel.ledger import replay, snapshot
+from tinymq.broker.channel.ledger import Journal, replay, snapshot
 from tinymq.broker.channel.places import Places
 from tinymq.broker.channel.queue import LedgerRecord, Queue, Subscribers
 from tinymq.broker.channel.surviving import cut_back
 from tinymq.broker.giving import Giving
-from tinymq.broker.ledger import Ledger, records_in
+from tinymq.broker.glimpse import Aging
+from tinymq.broker.holding import Holding
+from tinymq.broker.ledger import History, Ledger, records_in
 from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Scheduler, Timer
+from tinymq.broker.stragglers import KEPT_KEY, Stragglers
 from tinymq.broker.subscription import Subscription
 from tinymq.broker.window import Window
 from tinymq.errors import CorruptBatch, UnknownTopicId, WireError
@@ -35,8 +39,8 @@ if TYPE_CHECKING:
     from tinymq.meta.registry import ChannelInfo
     from tinymq.storage.log import Log
 
-#: Milliseconds for which leases are kept for a session whose link was lost.
-GRACE_MS: Final = 10_000
+#: At the end of the key of a channel that goes with its last consumer.
+_TEMPORARY: Final = b"~"
 
 
 class Host(Protocol):
@@ -79,8 +83,11 @@ class Hosted:
         self.partition = partition
         self.queue = Queue(host.next_lease)
         self.infos: dict[str, ChannelInfo] = {}
-        self.ledger = Ledger(partition, log, self._records, self._snapshots, host.now)
+        storage = host.broker.config.storage
+        history = History(storage.history_seconds * 1000, storage.history_bytes)
+        self.ledger = Ledger(partition, log, self._records, self._snapshots, host.now, history)
         self.window = Window(partition)
+        self.aging = Aging(partition)
         self._host = host
         self._stored = log
         self.subscriptions: dict[str, Subscription] = {}
@@ -90,8 +97,13 @@ class Hosted:
         self._start = 0
         self._timer: Timer | None = None
         self._timer_at = 0
+        #: When something was given out last; who waited longer comes first.
+        self.gave_at = 0
         self._giving = Giving(host.broker, self)
         self.burying = Burying(host.broker, self)
+        self.stragglers = Stragglers(host.broker, self)
+        self.window.kept = self.stragglers.kept
+        self.holding = Holding(host.broker, self)
         partition.ledger = self.ledger
         partition.watchers.add(self.mark)
 
@@ -103,6 +115,11 @@ class Hosted:
     def index(self) -> int:
         """The partition's number."""
         return self.partition.index
+
+    @property
+    def _grace_ms(self) -> int:
+        """Milliseconds for which leases are kept for a session whose link was lost."""
+        return self._host.broker.config.session.grace_seconds * 1000
 
     def mark(self) -> None:
         """Let it have its turn."""
@@ -120,10 +137,14 @@ class Hosted:
         if self._stored is None:
             return
         end = self.partition.log.end_offset
+        wanted = {_key(info): name for name, info in infos.items()}
         found: dict[bytes, Places] = {}
         lost = 0
         for key, value in records_in(self._stored):
-            if self._was_deleted(key):
+            if key == KEPT_KEY:
+                self.stragglers.restore(value)
+                continue
+            if key not in wanted and self._is_over(key):
                 continue
             try:
                 found[key] = replay(found.get(key) or Places(), [value])
@@ -135,7 +156,6 @@ class Hosted:
                 hosted=self,
                 lost=lost,
             )
-        wanted = {_key(info): name for name, info in infos.items()}
         for key, places in found.items():
             name = wanted.get(key)
             if cut_back(places, end):
@@ -159,10 +179,15 @@ class Hosted:
     def _open(self, info: ChannelInfo, places: Places) -> None:
         """Let a channel go on from where it was."""
         one = self.queue.open(info.name, info.policy, places)
-        one.channel.custody.restarted(self._host.now(), GRACE_MS)
+        now = self._host.now()
+        one.channel.custody.restarted(now, self._grace_ms)
+        one.note(now, self.partition.log.end_offset)
         self.infos[info.name] = info
 
-    def _was_deleted(self, key: bytes) -> bool:
+    def _is_over(self, key: bytes) -> bool:
+        """Say whether a channel of the ledger was deleted, or was temporary."""
+        if key.endswith(_TEMPORARY):
+            return True
         name, _, created = key.decode().rpartition("@")
         if not created.isdigit():
             return False
@@ -215,7 +240,8 @@ class Hosted:
         found = EARLIEST if start == "earliest" else LATEST
         offset = start if isinstance(start, int) else self.partition.offset_at(found)[0]
         low, high = self.partition.log.start_offset, self.partition.high_watermark
-        self.queue.make(info.name, info.policy, max(low, min(offset, high)), self._host.now())
+        now = self._host.now()
+        self.queue.make(info.name, info.policy, max(low, min(offset, high)), now).note(now, high)
 
     def close_channel(self, name: str) -> list[Subscription]:
         """
@@ -231,6 +257,7 @@ class Hosted:
                 self._tell_all(one, subscription)
             self._forget(subscription)
         self.queue.close(name)
+        self.aging.forget(name)
         self.infos.pop(name, None)
         # What the ledger still says of it must not outlive the memory of its deletion.
         self.ledger.behind = True
@@ -284,7 +311,9 @@ class Hosted:
         self.subscriptions[subscription.name] = subscription
         subscription.hosted[self.index] = self
         self.mark()
-        return one.join(subscription.consumer, self._host.now())
+        now = self._host.now()
+        _name(one.channel.journal, subscription, now)
+        return one.join(subscription.consumer, now)
 
     def leave(self, subscription: Subscription) -> None:
         """
@@ -306,7 +335,7 @@ class Hosted:
             subscription: It takes messages here.
         """
         one = self.queue.channels[subscription.channel]
-        one.lost(subscription.consumer, self._host.now(), GRACE_MS)
+        one.lost(subscription.consumer, self._host.now(), self._grace_ms)
         self._forget(subscription)
         self.mark()
 
@@ -354,6 +383,7 @@ class Hosted:
         if self.partition.closed is not None:
             return
         now = self._host.now()
+        self.holding.turn(now)
         self.trim(now)
         self._pause(now)
         if self.ledger.failure is None and not self._host.resting:
@@ -377,9 +407,27 @@ class Hosted:
         if start > self._start:
             self._start = start
             for one in self.queue.channels.values():
-                lost = one.steering.trim(start, now)
+                lost = one.steering.trim(start, now, self.stragglers.offsets)
                 one.losing(lost)
                 self.losing(lost)
+
+    def purged(self, below: int) -> None:
+        """
+        Settle what people took away, even if it was kept for a channel.
+
+        Args:
+            below: All below this offset is gone.
+        """
+        self.stragglers.forget(below)
+        self._start = -1
+        self.mark()
+
+    def note(self) -> int:
+        """Look how far each channel is, and return how many there are."""
+        now, high = self._host.now(), self.partition.high_watermark
+        for one in self.queue.channels.values():
+            one.note(now, high)
+        return len(self.queue.channels)
 
     # --- time --------------------------------------------------------------------------
 
@@ -405,12 +453,18 @@ class Hosted:
     # --- the ledger ----------------------------------------------------------------------
 
     def _records(self) -> list[LedgerRecord]:
-        return self._keyed(self.queue.records())
+        found = self._keyed(self.queue.records())
+        return found + self.stragglers.records(self._host.now())
 
     def _snapshots(self) -> list[LedgerRecord]:
-        now = self._host.now()
+        now, journal = self._host.now(), Journal()
+        found = self.queue.snapshots(now)
+        for subscription in self.subscriptions.values():
+            # What lies before may be forgotten, and with it who is who.
+            _name(journal, subscription, now)
+            found += ((subscription.channel.encode(), each) for each in journal.drain())
         kept = [(key, snapshot(places, now)) for key, places in self._kept.items()]
-        return self._keyed(self.queue.snapshots(now)) + kept
+        return self._keyed(found) + kept + self.stragglers.snapshot(now)
 
     def _keyed(self, records: list[LedgerRecord]) -> list[LedgerRecord]:
         """Name channels so that one made anew is not taken for the one before."""
@@ -428,13 +482,24 @@ class Hosted:
         self.mark()
 
     @property
+    def now(self) -> int:
+        """The channels' time."""
+        return self._host.now()
+
+    @property
     def scheduler(self) -> Scheduler:
         """Gives the time that passes."""
         return self._host.broker.scheduler
 
 
+def _name(journal: Journal, subscription: Subscription, now: int) -> None:
+    """Write down what a consumer's client calls itself, for people."""
+    if subscription.client_id:
+        journal.of(now, subscription.name).append((NAMED, subscription.client_id))
+
+
 def _key(info: ChannelInfo) -> bytes:
-    return f"{info.name}@{info.created_ms}".encode()
+    return f"{info.name}@{info.created_ms}".encode() + _TEMPORARY * info.temporary
 
 
 def _given(info: ChannelInfo) -> dict[str, str | int | tuple[str, ...] | None]:

@@ -12,10 +12,20 @@ from typing import Final
 
 from tinymq.catalog.channels import CHANNELS
 from tinymq.catalog.cluster import CLUSTER
+from tinymq.catalog.deadletters import DEAD_LETTERS
+from tinymq.catalog.inflight import INFLIGHT
+from tinymq.catalog.messages import MESSAGES
 from tinymq.catalog.topics import TOPICS
 from tinymq.operation import Operation
 
 __all__ = ["PUBLIC"]
 
 #: Every public operation by its name.
-PUBLIC: Final[dict[str, Operation]] = {**TOPICS, **CHANNELS, **CLUSTER}
+PUBLIC: Final[dict[str, Operation]] = {
+    **TOPICS,
+    **CHANNELS,
+    **INFLIGHT,
+    **DEAD_LETTERS,
+    **MESSAGES,
+    **CLUSTER,
+}

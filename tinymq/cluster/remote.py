@@ -20,6 +20,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from tinymq import __version__
+from tinymq.broker.ports import Wanted
 from tinymq.caller import LOCAL, Caller
 from tinymq.client.client import Client
 from tinymq.cluster.spare import SpareIds
@@ -36,8 +37,9 @@ from tinymq.errors import (
 )
 from tinymq.meta.changes import Changes
 from tinymq.meta.observers import Observer
-from tinymq.meta.registry import ChannelInfo, Registry, Start, Topic
+from tinymq.meta.registry import ChannelInfo, Registry, Topic
 from tinymq.meta.replica import Replica
+from tinymq.names import DEAD_LETTERS
 from tinymq.operation import Result
 from tinymq.operations.waiting import until
 
@@ -89,6 +91,10 @@ class Home(Protocol):
     @property
     def load(self) -> dict[str, Any]:
         """How much the broker has to do, for placement."""
+
+    @property
+    def used_channels(self) -> list[int]:
+        """What the temporary channels live by that somebody subscribes to."""
 
     def save(self) -> None:
         """Bring the replica, which has changed, to the disk."""
@@ -178,13 +184,14 @@ class RemoteMeta:
         return self.registry.topic(name)
 
     def ensure_channel(
-        self, topic: str, name: str, start: Start, done: Callable[[ChannelInfo | WireError], None]
+        self, topic: str, wanted: Wanted, done: Callable[[ChannelInfo | WireError], None]
     ) -> None:
         """Have a channel made for its first use, and wait until it is known here."""
-        ensureDeferred(_told(self._ensure_channel(topic, name, start), done))
+        ensureDeferred(_told(self._ensure_channel(topic, wanted), done))
 
-    async def _ensure_channel(self, topic: str, name: str, start: Start) -> ChannelInfo:
-        await self.ask("meta.ensure_channel", topic=topic, name=name, start=start)
+    async def _ensure_channel(self, topic: str, wanted: Wanted) -> ChannelInfo:
+        name = wanted.name
+        await self.ask("meta.ensure_channel", topic=topic, **wanted._asdict())
 
         def known() -> bool:
             found = self.registry.by_name.get(topic)
@@ -195,6 +202,25 @@ class RemoteMeta:
                 f"the MetaServer at {self._places} made the channel {name}, but does not tell of it"
             )
         return self.registry.channel(self.registry.topic(topic).id, name)
+
+    def ensure_dead_letters(
+        self, origin: str, name: str, done: Callable[[Topic | WireError], None]
+    ) -> None:
+        """Have a topic for dead letters made, and wait until it is known here."""
+        ensureDeferred(_told(self._ensure_dead_letters(origin, name), done))
+
+    async def _ensure_dead_letters(self, origin: str, name: str) -> Topic:
+        await self.ask("meta.ensure_dead_letters", origin=origin, name=name)
+
+        def known() -> bool:
+            found = self.registry.by_name.get(name)
+            return found is not None and DEAD_LETTERS in self.registry.channels_of(found.id)
+
+        if not await until(self.watch, known, ARRIVAL_SECONDS, self._reactor):
+            raise MetaUnavailable(
+                f"the MetaServer at {self._places} made the topic {name}, but does not tell of it"
+            )
+        return self.registry.topic(name)
 
     async def changed_since(self, revision: int, seconds: float, caller: Caller = LOCAL) -> bool:
         """
@@ -405,6 +431,7 @@ class RemoteMeta:
                 wait_ms=wait_ms,
                 load=self._home.load,
                 producers=self._home.spare.end,
+                channels=self._home.used_channels,
             )
         )
         replica.apply(page)

@@ -204,4 +204,4 @@ def _follow_channel(draft: Draft, topic_id: bytes, name: str, entry: Entry | Non
     if entry is None:
         draft.drop_channel(topic_id, name)
     else:
-        draft.put_channel(topic_id, ChannelInfo.decode(name, entry.value))
+        draft.put_channel(topic_id, ChannelInfo.decode(name, entry.value, entry.lease))

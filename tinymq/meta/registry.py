@@ -112,6 +112,7 @@ class ChannelInfo:
         start: Where it began.
         created_ms: When it was made; one that is made anew under the name has another.
         pause: Whether it gives nothing out; brokers look at `paused_at` for that.
+        lease: What a temporary channel lives by; 0 for one that stays until it is deleted.
     """
 
     name: str
@@ -119,6 +120,12 @@ class ChannelInfo:
     start: Start
     created_ms: int
     pause: Pause | None = None
+    lease: int = 0
+
+    @property
+    def temporary(self) -> bool:
+        """Whether it goes with its last consumer."""
+        return self.lease != 0
 
     def paused_at(self, now_ms: int) -> bool:
         """Whether it gives nothing out at a time; a pause may end by itself."""
@@ -135,7 +142,7 @@ class ChannelInfo:
         )
 
     @classmethod
-    def decode(cls, name: str, stored: bytes) -> ChannelInfo:
+    def decode(cls, name: str, stored: bytes, lease: int = 0) -> ChannelInfo:
         """Read what `encode` gave."""
         facts = json.loads(stored)
         pause = facts.get("pause")
@@ -145,6 +152,7 @@ class ChannelInfo:
             start=facts["start"],
             created_ms=facts["created_ms"],
             pause=pause and Pause(*pause),
+            lease=lease,
         )
 
 

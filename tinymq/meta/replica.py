@@ -233,7 +233,8 @@ class Replica:
         """Keep the channels of a topic that are not told of any more, and yield what they are."""
         for name, channel in self.registry.channels_of(topic.id).items():
             mark = mark_of(topic.id, name, channel.created_ms)
-            if draft.knows("deleted", mark) or draft.has_channel(topic.id, name):
+            known = draft.knows("deleted", mark) or draft.has_channel(topic.id, name)
+            if known or channel.temporary:
                 continue
             draft.put_channel(topic.id, channel)
             key = channel_key(topic.id, name)

@@ -6,19 +6,27 @@ import fnmatch
 from bisect import bisect_right
 from typing import Any, Final
 
+from tinymq.broker.letters import dead_letter_topic
 from tinymq.catalog import PUBLIC
 from tinymq.catalog.channels import CHANNEL_NAME, CHANNEL_START, WHOSE
 from tinymq.errors import InvalidRequest, NothingToUndo, StateError
+from tinymq.figures.channels import SUMMED, Facts, merge, standing, sum_up
 from tinymq.meta.registry import ChannelInfo, Start, Topic
-from tinymq.node.channels import SEEK_SUMS, SUMMED, ChannelRows
+from tinymq.names import OWN_CHANNELS, group_of, instance_of, users_channel
+from tinymq.node.channels import SEEK_SUMS, ChannelRows
 from tinymq.operation import Operation, Parameter, Result, table
 from tinymq.operations.base import Answers, only_one
 from tinymq.operations.leaders import Leaders, listed
-from tinymq.wire.fields import text
+from tinymq.wire.fields import boolean, text
 
 #: What only its broker can tell of a channel on a partition.
 _TOLD: Final = (*SUMMED, "consumers", "floor", "cursor", "end", "paused")
-_MAYBE: Final = ("next_due_ms", "undo_until_ms", "why")
+_MAYBE: Final = (
+    *("next_due_ms", "undo_until_ms", "why"),
+    *("rates", "totals", "lag_ms", "trend_s", "clear_ms"),
+)
+#: What is told of a channel on all partitions.
+_WHOLE: Final = (*SUMMED, "consumers", "rates", "totals", "lag_ms", "trend_s")
 
 #: Most characters of a channel as the store holds it.
 _STORED: Final = 65_536
@@ -47,23 +55,28 @@ class Channels(Leaders):
         config: dict[str, Any],
         start: Start | None,
         *,
+        temporary: bool,
         dry_run: bool,
     ) -> Result:
         """Make a channel; one that exists with the same settings is no error."""
         self._check_running()
         owner = self.find(topic)
         existed = name in self._registry.channels_of(owner.id)
-        channel = self._meta.create_channel(topic, name, config, start, dry_run=dry_run)
+        channel = self._meta.create_channel(
+            topic, name, config, start, temporary=temporary or None, dry_run=dry_run
+        )
         told = {"created": not existed, "dry_run": dry_run}
         if dry_run:
             return {"channel": self._facts(owner, channel), **told}
         await self._spread(owner)
         return {"channel": await self._describe_channel(owner, channel), **told}
 
-    async def ensure_channel(self, topic: str, name: str, start: Start | None) -> Result:
+    async def ensure_channel(
+        self, topic: str, name: str, start: Start | None, *, temporary: bool
+    ) -> Result:
         """Make a channel for its first use at a broker elsewhere."""
         self._check_running()
-        self._meta.ensure_channel(topic, name, start)
+        self._meta.ensure_channel(topic, name, start, temporary=temporary)
         await self._spread(self.find(topic))
         return {"revision": self._revision}
 
@@ -145,8 +158,9 @@ class Channels(Leaders):
             owner = owners[name]
             info = self._registry.channels_of(owner.id).get(channel)
             if info is not None:  # nobody deleted it in the meantime
-                counts = sums.get((owner.id.hex(), channel)) or _NOTHING
-                rows.append({**self._facts(owner, info), **counts})
+                told = sum_up(sums.get((owner.id.hex(), channel), ()))
+                offline = self._offline(owner, answers)
+                rows.append(self._whole(self._facts(owner, info), told, offline))
         more = len(places) > first + limit
         return {
             "channels": rows,
@@ -165,20 +179,37 @@ class Channels(Leaders):
             for topic_id in owners
             if topic_id in registry.topics
             for name in registry.channels_of(topic_id)
-            if not pattern or fnmatch.fnmatchcase(name, pattern)
+            if not name.startswith(OWN_CHANNELS)
+            and (not pattern or fnmatch.fnmatchcase(name, pattern))
         )
 
     async def _describe_channel(self, topic: Topic, channel: ChannelInfo) -> Result:
         """Describe a channel with its partitions, as a map."""
         answers = await self._ask_leaders(topic, "node.channels", name=channel.name)
-        rows = self._channel_rows(topic, answers)
-        known = [row for row in rows if row["lag"] is not None]
+        told = sum_up(answers.rows.values())
+        for each in answers.results.values():
+            merge(told["signs"], each["signs"])
         return {
-            **self._facts(topic, channel),
-            **{key: sum(row[key] for row in known) for key in SUMMED},
-            "consumers": max((row["consumers"] for row in known), default=0),
-            "partitions": rows,
+            **self._whole(self._facts(topic, channel), told, self._offline(topic, answers)),
+            "dead_letter": dead_letter_topic(topic.name, channel.name, channel.policy.dead_letter),
+            "undo_until_ms": told["undo_until_ms"],
+            "partitions": self._channel_rows(topic, answers),
             "silent": self._silence(answers),
+        }
+
+    def _whole(self, facts: Result, told: Facts, offline: dict[str, str]) -> Result:
+        """Describe a channel as a whole: what it is, what it does, and why it does not do more."""
+        now = self._broker.wall()
+        kept = {key: told[key] for key in _WHOLE}
+        return {**facts, **kept, **standing(told, facts["paused"], offline, now)}
+
+    def _offline(self, topic: Topic, answers: Answers) -> dict[str, str]:
+        """Say which brokers that lead partitions of a topic do not answer, and why."""
+        leaders = {*topic.leaders}
+        return {
+            self._broker_name(each): why
+            for each, why in sorted(answers.silent.items())
+            if each in leaders
         }
 
     def _channel_rows(self, topic: Topic, answers: Answers) -> ChannelRows:
@@ -210,6 +241,9 @@ class Channels(Leaders):
             "name": channel.name,
             "created_ms": channel.created_ms,
             "start": channel.start,
+            "temporary": channel.temporary,
+            "group": group_of(channel.name),
+            "instance": instance_of(channel.name),
             "config": channel.policy.to_mapping(),
             "paused": paused,
         }
@@ -245,7 +279,7 @@ class Channels(Leaders):
     async def _seek(
         self, topic: str, name: str, partition: int | None, to: str, at: int, *, dry_run: bool
     ) -> Result:
-        owner, _ = self._find_channel(topic, name)
+        owner, _ = self._find_channel(topic, users_channel(name))
         await self._need_channel(owner, name, partition, "moved")
         answers = await self._ask_leaders(
             owner, "node.channel_seek", partition, name=name, to=to, at=at, dry_run=dry_run
@@ -280,7 +314,7 @@ class Channels(Leaders):
         self, topic: str, name: str, partition: int | None, *, dry_run: bool
     ) -> Result:
         """Take back what the last seek or emptying did, while its window is open."""
-        owner, channel = self._find_channel(topic, name)
+        owner, channel = self._find_channel(topic, users_channel(name))
         await self._need_channel(owner, name, partition, "taken back")
         answers = await self._ask_leaders(
             owner, "node.channel_undo_seek", partition, name=name, dry_run=dry_run
@@ -292,18 +326,12 @@ class Channels(Leaders):
         return {"channel": shown, "undone": undone, "dry_run": dry_run}
 
 
-_NOTHING: Final = {**dict.fromkeys(SUMMED, 0), "consumers": 0}
-
-
-def _summed(answers: Answers) -> dict[tuple[str, str], Result]:
-    """Sum what brokers told of channels, by topic id and name."""
-    found: dict[tuple[str, str], Result] = {}
+def _summed(answers: Answers) -> dict[tuple[str, str], list[Result]]:
+    """Collect what brokers told of channels, by topic id and name."""
+    found: dict[tuple[str, str], list[Result]] = {}
     for answer in answers.results.values():
         for row in answer["channels"]:
-            key = (row["id"], row["channel"])
-            total = found.get(key, _NOTHING)
-            sums = {each: total[each] + row[each] for each in SUMMED}
-            found[key] = {**sums, "consumers": max(total["consumers"], row["consumers"])}
+            found.setdefault((row["id"], row["channel"]), []).append(row)
     return found
 
 
@@ -332,7 +360,12 @@ CHANNEL_OPERATIONS: Final[dict[str, Operation]] = table(
         "meta.ensure_channel",
         "cluster",
         True,
-        (WHOSE, CHANNEL_NAME, CHANNEL_START),
+        (
+            WHOSE,
+            CHANNEL_NAME,
+            CHANNEL_START,
+            Parameter("temporary", boolean, default=False),
+        ),
         Channels.ensure_channel,
     ),
     Operation(

@@ -13,10 +13,13 @@ from tinymq.errors import InvalidRequest, StorageError, UnknownTopicId
 from tinymq.node import NODE_OPERATIONS, Node
 from tinymq.operation import Operation, Result
 from tinymq.operations.brokers import BROKER_OPERATIONS, Brokers
-from tinymq.operations.channels import CHANNEL_OPERATIONS, Channels
+from tinymq.operations.channels import CHANNEL_OPERATIONS
 from tinymq.operations.clients import CLIENT_OPERATIONS, Clients
+from tinymq.operations.deadletters import DEAD_LETTER_OPERATIONS, DeadLetters
+from tinymq.operations.inflight import INFLIGHT_OPERATIONS, InFlight
 from tinymq.operations.lookups import LOOKUP_OPERATIONS, Lookups
 from tinymq.operations.members import MEMBER_OPERATIONS, Members
+from tinymq.operations.messages import MESSAGE_OPERATIONS, Messages
 from tinymq.operations.topics import TOPIC_OPERATIONS, Topics
 from tinymq.operations.watching import WATCH_OPERATIONS, Watching
 
@@ -26,6 +29,9 @@ _log = Logger()
 OPERATIONS: Final[dict[str, Operation]] = {
     **TOPIC_OPERATIONS,
     **CHANNEL_OPERATIONS,
+    **INFLIGHT_OPERATIONS,
+    **MESSAGE_OPERATIONS,
+    **DEAD_LETTER_OPERATIONS,
     **BROKER_OPERATIONS,
     **CLIENT_OPERATIONS,
     **WATCH_OPERATIONS,
@@ -51,7 +57,9 @@ class Operator(Protocol):
         """
 
 
-class Operations(Topics, Channels, Brokers, Clients, Watching, Lookups, Members):
+class Operations(
+    Topics, InFlight, DeadLetters, Messages, Brokers, Clients, Watching, Lookups, Members
+):
     """
     The operations of a process with a MetaServer.
 
@@ -151,7 +159,8 @@ async def carry_out(
 def _what(arguments: Mapping[str, Any]) -> str:
     """Name what an operation is about: a topic, a channel of one, or a broker."""
     name, topic = arguments.get("name"), arguments.get("topic")
-    return f"{topic}/{name}" if topic and name else name or arguments.get("broker") or ""
+    other = arguments.get("broker") or arguments.get("target") or ""
+    return f"{topic}/{name}" if topic and name else name or other
 
 
 def known_operation(name: str, operations: Mapping[str, Operation]) -> Operation:

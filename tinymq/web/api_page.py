@@ -16,7 +16,10 @@ from tinymq.web.routes import ROUTES, Route
 _TITLES: Final = {
     "topic": "Topics",
     "channel": "Channels",
+    "inflight": "In flight",
     "messages": "Messages",
+    "message": "Messages",
+    "dlq": "Dead letters",
     "broker": "Brokers",
     "client": "Clients",
     "cluster": "Cluster",

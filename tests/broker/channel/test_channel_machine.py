@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from tests.broker.channel.model import Message, Model
 from tests.conftest import LONG
+from tinymq.broker.channel.acts import Act, Verb, act
 from tinymq.broker.channel.counts import count
 from tinymq.broker.channel.lease import WHOLE, Lost, lease_ids
 from tinymq.broker.channel.ledger import replay, snapshot
@@ -351,6 +352,30 @@ class ChannelMachine(RuleBasedStateMachine):
 
     # --- steering ----------------------------------------------------------------------
 
+    @rule(
+        fraction=FRACTION,
+        span=st.integers(1, 6),
+        verb=st.sampled_from(["requeue", "finish", "extend", "dead_letter"]),
+        ms=st.sampled_from([0, 700, 5000]),
+        dry_run=st.sampled_from([False, False, False, True]),
+    )
+    def act(self, fraction: int, span: int, verb: Verb, ms: int, dry_run: bool) -> None:
+        """Let people do something with messages that are in flight, whoever holds them."""
+        held = [m for m in self.model.messages if m.state == "leased"]
+        if not held:
+            self.usual()
+            return
+        first = held[fraction * len(held) // 1001].offset
+        wanted = range(first, min(self.model.end, first + span))
+        messages = [m for m in held if m.offset in wanted]
+        self.model.keys_known = self.order_known()
+        found = act(self.channel, wanted, Act(verb, ms, "why"), self.now, dry_run=dry_run)
+        assert found.done == [m.offset for m in messages]
+        assert found.missing == sorted(set(wanted).difference(found.done))
+        told = [] if dry_run else self.model.act(messages, verb, ms, self.now)
+        assert sorted(found.lost) == sorted(told)
+        self.said(f"{verb} by people", 0 if dry_run else len(messages))
+
     @rule(really=RARELY, paused=st.booleans())
     def pause(self, really: bool, paused: bool) -> None:
         """Pause, or go on."""
@@ -475,6 +500,38 @@ class ChannelMachine(RuleBasedStateMachine):
             else:
                 self.steering.unburied(doom)
 
+    @rule(really=RARELY, first=FRACTION, length=st.integers(1, 12))
+    def revive(self, really: bool, first: int, length: int) -> None:
+        """Send messages back from the dead-letter topic; twice is as good as once."""
+        start = self.within(first, self.model.start, self.model.end)
+        some = self.model.messages[start : start + length]
+        offsets = [message.offset for message in some if not message.hidden]
+        if not really or not offsets:
+            self.usual()
+            return
+        expected = self.model.revive(offsets)
+        for _ in range(2):
+            assert self.steering.revive(dict.fromkeys(offsets, 1), self.now) == expected
+        self.said("revived", len(expected[0]))
+
+    @rule(really=RARELY)
+    def recall(self, really: bool) -> None:
+        """Take back what was given up, for nobody takes it."""
+        dooms = self.steering.dead_letters()
+        if not really or not dooms:
+            for doom in dooms:
+                self.steering.unburied(doom)
+            self.usual()
+            return
+        for doom in dooms:
+            for offset in offsets_in(doom.base, doom.bits):
+                message = self.model.messages[offset]
+                message.state = "open"
+                if offset >= self.channel.places.cursor:
+                    message.renew()
+            self.steering.recall(doom, self.now)
+        self.said("recalled", len(dooms))
+
     # --- the ledger -----------------------------------------------------------------------
 
     @rule()
@@ -574,7 +631,7 @@ class ChannelMachine(RuleBasedStateMachine):
             assert lease.lease_id in places.holders[lease.holder].leases
         assert dict(held) == {name: holder.held for name, holder in places.holders.items()}
         assert all(start >= places.cursor for start, _ in places.ahead)
-        assert places.floor <= places.cursor
+        assert not [*places.ahead.missing(places.cursor, places.floor)]
 
     @override
     def teardown(self) -> None:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from tinymq.broker.channel.history import NEW, History, Stretch, Stretches
 from tinymq.broker.channel.lease import WHOLE, Lease, Losses
+from tinymq.broker.channel.marks import Marks
 from tinymq.broker.channel.order import KeyOrder
 from tinymq.broker.channel.runs import Run, Runs, cut, runs_in
 
@@ -41,6 +42,7 @@ class Doom(NamedTuple):
         text: What the consumer said, if it did.
         history: What they have been through.
         time: When they were given up.
+        who: The consumer that had them last; empty if none had.
     """
 
     number: int
@@ -50,6 +52,12 @@ class Doom(NamedTuple):
     text: str
     history: History
     time: int
+    who: str = ""
+
+    @property
+    def runs(self) -> list[Run]:
+        """Which offsets, as runs."""
+        return [*runs_in(self.base, self.bits)]
 
 
 class Undo(NamedTuple):
@@ -80,6 +88,15 @@ class Holder:
         self.alone = False
 
 
+def _trimmed(base: int, bits: int, start: int, sparing: Runs) -> int:
+    """Return which bits lie below an offset and are not spared."""
+    hit = cut(base, bits, 0, start)
+    if hit and sparing:
+        for first, behind in sparing.within(base, base + hit.bit_length()):
+            hit &= ~(((1 << behind - first) - 1) << first - base)
+    return hit
+
+
 class Places:
     """
     The state of a channel on one partition.
@@ -99,6 +116,7 @@ class Places:
         losses: Which leases ended without being settled.
         undo: What the last seek changed.
         order: The index of keys, while it is needed and complete.
+        marks: What is remembered of single messages.
     """
 
     def __init__(self, start: int = 0) -> None:
@@ -121,6 +139,7 @@ class Places:
         self.paused = False
         self.policy: dict[str, Any] | None = None
         self.order: KeyOrder | None = None
+        self.marks = Marks()
 
     @property
     def unsettled(self) -> int:
@@ -131,7 +150,9 @@ class Places:
     @property
     def floor(self) -> int:
         """The offset below which everything is settled, so that nothing of it is needed."""
-        lowest = [self.cursor]
+        # What is settled ahead is passed with the next delivery, which may never come.
+        start, end = next(iter(self.ahead), (self.cursor, self.cursor))
+        lowest = [end if start <= self.cursor else self.cursor]
         lowest += (
             lease.base + (lease.bits & -lease.bits).bit_length() - 1
             for lease in self.leases.values()
@@ -165,7 +186,7 @@ class Places:
             bits = (1 << -bits) - 1
         self._claim(base, bits)
         history = NEW if not deliveries else History(deliveries, failures, alone != 0)
-        self.leases[lease_id] = Lease(lease_id, who, base, bits, history, now + term)
+        self.leases[lease_id] = Lease(lease_id, who, base, bits, history, now + term, now)
         self.losses.issued(self.newest_lease, lease_id)
         self.newest_lease = max(self.newest_lease, lease_id)
         holder = self.holders.get(who)
@@ -218,11 +239,13 @@ class Places:
 
     # --- coming back ---------------------------------------------------------
 
-    def finish(self, now: int, who: str, lease_id: int, bits: int = WHOLE) -> None:
-        """Settle messages in flight."""
+    def finish(self, now: int, who: str, lease_id: int, bits: int = WHOLE, lost: int = 0) -> None:
+        """Settle messages in flight; to the loss of their holder, if that did not ask for it."""
         lease = self.leases.get(lease_id)
         if lease is not None:
-            self.settle(lease, bits)
+            hit = self.settle(lease, bits)
+            if lost:
+                self.losses.add(lease_id, hit)
 
     def finish_one(self, now: int, who: str, lease_id: int, bit: int) -> None:
         """Settle a single message in flight."""
@@ -283,9 +306,12 @@ class Places:
         deliveries: int,
         failures: int,
         alone: int,
+        *said: str,
     ) -> None:
-        """Let messages in flight be ready again."""
+        """Let messages in flight be ready again; what is said of it is for people."""
         base, hit = self._leave(lease_id, bits, lost)
+        if failures:
+            self._mark_failed(now, base, hit)
         history = History(deliveries, failures, alone != 0)
         for start, end in runs_in(base, hit):
             self.put_ready(start, end, history)
@@ -301,11 +327,14 @@ class Places:
         failures: int,
         alone: int,
         delay: int,
+        *said: str,
     ) -> None:
-        """Let messages in flight come back later."""
+        """Let messages in flight come back later; what is said of it is for people."""
         base, hit = self._leave(lease_id, bits, lost)
         if not hit:
             return
+        if failures:
+            self._mark_failed(now, base, hit)
         self.put_waiting((now + delay, base, hit, History(deliveries, failures, alone != 0)))
 
     def put_waiting(self, group: Waiting) -> None:
@@ -400,7 +429,9 @@ class Places:
         """Give up messages in flight."""
         base, hit = self._leave(lease_id, bits, lost)
         if hit:
-            self._put_doomed(now, base, hit, reason, text, History(deliveries, failures, False))
+            self._mark_failed(now, base, hit)
+            history = History(deliveries, failures, False)
+            self._put_doomed(now, base, hit, reason, text, history, who)
 
     def discard(  # noqa: PLR0913, PLR0917 - as it stands in the ledger
         self, now: int, who: str, start: int, end: int, reason: str, deliveries: int, failures: int
@@ -413,13 +444,20 @@ class Places:
         history = History(deliveries, failures, False)
         self._put_doomed(now, start, (1 << (end - start)) - 1, reason, "", history)
 
-    def _put_doomed(
-        self, now: int, base: int, bits: int, reason: str, text: str, history: History
+    def _put_doomed(  # noqa: PLR0913, PLR0917 - what a doom is made of
+        self,
+        now: int,
+        base: int,
+        bits: int,
+        reason: str,
+        text: str,
+        history: History,
+        who: str = "",
     ) -> None:
         low = (bits & -bits).bit_length() - 1
         count = bits.bit_count()
         self.doomed[base + low] = Doom(
-            self.given_up, base + low, bits >> low, reason, text, history, now
+            self.given_up, base + low, bits >> low, reason, text, history, now, who
         )
         self.given_up += count
         self.dooming += count
@@ -431,6 +469,21 @@ class Places:
         doom = self.doomed.pop(base, None)
         if doom is not None:
             self.dooming -= doom.bits.bit_count()
+            self.marks.forget(doom.runs)
+
+    def _mark_failed(self, now: int, base: int, bits: int) -> None:
+        """Remember when messages failed that never did before."""
+        self.marks.fail(runs_in(base, bits), now)
+        self.prune_marks()
+
+    def prune_marks(self) -> None:
+        """Forget marks of what was settled, when there are many."""
+        if self.marks.too_many(self.unsettled + self.dooming):
+            kept = Runs((start, end) for start, end, _ in self.open())
+            for doom in self.doomed.values():
+                for start, end in doom.runs:
+                    kept.add(start, end)
+            self.marks.keep(kept, self.cursor, self.ahead)
 
     # --- steering ----------------------------------------------------------------
 
@@ -460,12 +513,27 @@ class Places:
         self.take_out(start, end)
         self.ahead.add(max(start, self.cursor), end)
 
-    def trim(self, now: int, who: str, start: int) -> None:
-        """Settle all that lies below an offset, for it exists no more; but for what is given up."""
-        self.drop_leases(0, start)
+    def trim(self, now: int, who: str, start: int, spared: Iterable[int] = ()) -> None:
+        """
+        Settle all that lies below an offset, for it exists no more.
+
+        What is given up stays so, and what is spared stays where it is.
+        """
+        sparing = Runs((offset, offset + 1) for offset in spared)
+        for lease in list(self.leases.values()):
+            hit = _trimmed(lease.base, lease.bits, start, sparing)
+            if hit:
+                self.losses.add(lease.lease_id, self._land(lease, hit))
         if start > self.cursor:
             self.pass_to(now, who, start)
-        self.take_out(0, start)
+        self.gather()
+        for first, behind in sparing.missing(0, start):
+            self.ready.remove(first, behind)
+        for _, base, bits, _ in list(self.waiting):
+            for first, behind in runs_in(base, _trimmed(base, bits, start, sparing)):
+                self._take_waiting(first, behind)
+        if self.order is not None:
+            self.order.rebuild(self)
         if self.undo is not None:
             skipped = tuple((max(a, start), b, h) for a, b, h in self.undo.skipped if b > start)
             self.undo = self.undo._replace(skipped=skipped)
