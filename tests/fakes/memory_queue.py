@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+from tinymq.client.core.fate import Fate
 from tinymq.client.core.message import QueueMessage
 from tinymq.errors import UnknownChannel
 from tinymq.wire.messages import FINISH, GIVE_BACK, REJECT, REQUEUE
@@ -97,14 +98,17 @@ class MemorySubscription:
         """Name of the topic."""
         return self._place[0]
 
-    def finish(self, message: QueueMessage) -> None:
+    def finish(self, message: QueueMessage) -> Fate:
         """Note that a message is done."""
-        self.settle(message, FINISH, {})
+        return self.settle(message, FINISH, {})
 
-    def settle(self, message: QueueMessage, verb: int, facts: dict[str, Any]) -> None:
-        """Note what became of a message."""
+    def settle(self, message: QueueMessage, verb: int, facts: dict[str, Any]) -> Fate:
+        """Note what became of a message, and take it."""
         self.held.remove(message)
         self.settled.append((message.offset, _NAMES[verb], facts.get("x", "")))
+        fate = Fate(1 << message.bit)
+        fate.tell(0, None)
+        return fate
 
     def touch(self, message: QueueMessage) -> None:
         """Nothing here ever ends by itself."""

@@ -15,7 +15,7 @@ from tinymq.client.core.faces import SubscriptionFace
 from tinymq.client.core.handling import Plan, Work
 from tinymq.client.core.message import QueueMessage
 from tinymq.client.core.sources import Topics, core_of
-from tinymq.client.core.subscription import Face
+from tinymq.client.core.taking import Face
 from tinymq.errors import ClosedError, TinyMQError, UsageError
 
 

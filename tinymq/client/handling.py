@@ -14,14 +14,13 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from tinymq.client.core.handling import Plan, Work, call_in_thread
-from tinymq.client.core.message import QueueMessage, Standing
-from tinymq.client.core.sources import Core
+from tinymq.client.core.message import QueueMessage
+from tinymq.client.core.taking import Core
 from tinymq.client.stepping import begun
 from tinymq.errors import ClosedError, TinyMQError, UsageError
 
 #: Seconds of handlers in one turn of the reactor.
 _SLICE_S: Final = 0.01
-_HELD: Final = Standing.HELD
 
 #: Takes a message, or a list; may return a Deferred or be a coroutine function.
 Handler = Callable[[Any], Deferred[Any] | Coroutine[Any, Any, Any] | object]
@@ -182,7 +181,7 @@ class Run:
                 else:
                     if result is not None:
                         self._go_on(Work([message], plan), result)
-                    elif message.standing is _HELD and not plan.manual:
+                    elif message.held and not plan.manual:
                         message.finish()
             now = seconds()
             if now >= until:
