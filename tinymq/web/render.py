@@ -134,11 +134,22 @@ def _settings_json(plan: Plan) -> str:
     return json.dumps({"config": {each.name: each.after for each in plan.changes}})
 
 
-def _shell_quoted(text: str) -> str:
+def shell_quoted(text: str) -> str:
     """Quote text for a POSIX shell, where it needs that."""
     if _PLAIN.fullmatch(text):
         return text
     return "'" + text.replace("'", "'\\''") + "'"
+
+
+def one_text(text: str, most: int = 120) -> str:
+    """
+    Write a text on one line, shortened.
+
+    Args:
+        text: Any.
+        most: Most characters.
+    """
+    return one_line(text.encode("utf-8", "replace"), most)
 
 
 @cache
@@ -160,8 +171,9 @@ def _environment() -> Environment:
         duration=write.duration,
         segment=segment,
         one_line=one_line,
+        one_text=one_text,
         to_text=to_text,
-        shell=_shell_quoted,
+        shell=shell_quoted,
     )
     environment.globals.update(
         asset=assets.address,
@@ -191,6 +203,7 @@ def _counts(cluster: ClusterSnapshot | None, clients: int | None) -> dict[str, i
         return {}
     return {
         "topics": cluster.topics,
+        "channels": cluster.channels,
         "clients": cluster.clients if clients is None else clients,
         "brokers": sum(one.role != "meta" for one in cluster.brokers),
     }

@@ -1,0 +1,425 @@
+"""Channels of the fake broker: what operations on them would answer."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from attrs import Factory, define, evolve
+
+from tinymq import errors
+from tinymq.channelpolicy import DEFAULT_POLICY, ChannelPolicy
+from tinymq.stats import Backlog
+from tinymq.web.channels import ChannelPage, ChannelQuery, select_channels
+
+#: As in `tests.web.fakes`, which imports this module.
+NOW: Final = 1_795_962_726_000
+Json = dict[str, Any]
+_RATES: Final = ("delivered_s", "finished_s", "requeued_s", "timed_out_s", "published_s")
+_TOTALS: Final = (
+    "delivered",
+    "redelivered",
+    "finished",
+    "requeued",
+    "rejected",
+    "timed_out",
+    "lost",
+    "given_up",
+    "skipped",
+    "late",
+)
+
+
+@define(kw_only=True)
+class FakeChannel:
+    """
+    A channel.
+
+    Attributes:
+        topic: Its topic.
+        name: Its name.
+        lag: Messages that are not settled, by partition.
+        ready: How many of all can be given out.
+        in_flight: How many are in hand.
+        waiting: How many wait.
+        members: Who is subscribed.
+        rates: In the order of `_RATES`.
+        why: Causes and sentences.
+    """
+
+    topic: str
+    name: str
+    lag: list[int] = Factory(lambda: [0])
+    in_flight: int = 0
+    waiting: int = 0
+    members: list[Json] = Factory(list)
+    rates: tuple[float | None, ...] = (0.0,) * 5
+    trend: float | None = 0.0
+    state: str = "idle"
+    why: list[tuple[str, str]] = Factory(list)
+    policy: ChannelPolicy = DEFAULT_POLICY
+    paused: Json | None = None
+    undo_until: int | None = None
+    silent: list[str] = Factory(list)
+
+    @property
+    def row(self) -> Json:
+        """The channel in a list."""
+        lag = sum(self.lag)
+        shrinks = -self.trend if self.trend is not None and self.trend < 0 else None
+        return {
+            "topic": self.topic,
+            "name": self.name,
+            "created_ms": NOW - 9 * 86_400_000,
+            "start": "earliest",
+            "config": self.policy.to_mapping(),
+            "paused": self.paused,
+            "temporary": False,
+            "ready": max(0, lag - self.in_flight - self.waiting),
+            "in_flight": self.in_flight,
+            "waiting": self.waiting,
+            "parked": 0,
+            "given_up": 0,
+            "lag": lag,
+            "consumers": len(self.members),
+            "rates": dict(zip(_RATES, self.rates, strict=True)),
+            "totals": {key: 1000 * (10 - i) for i, key in enumerate(_TOTALS)},
+            "lag_ms": 192_000 if lag else None,
+            "trend_s": self.trend,
+            "clear_ms": round(lag / shrinks * 1000) if shrinks else None,
+            "state": "paused" if self.paused else self.state,
+            "why": [{"cause": cause, "text": text} for cause, text in self.why],
+        }
+
+    @property
+    def info(self) -> Json:
+        """The channel with its partitions."""
+        row = self.row
+        return {
+            **row,
+            "dead_letter": f"{self.topic}.{self.name}.dead",
+            "undo_until_ms": self.undo_until,
+            "partitions": [self._partition(i, lag) for i, lag in enumerate(self.lag)],
+            "silent": self.silent,
+        }
+
+    def _partition(self, index: int, lag: int) -> Json:
+        whole = {key: value for key, value in self.row.items() if key in {"rates", "totals"}}
+        return {
+            **whole,
+            "partition": index,
+            "leader": f"mq-{index % 3 + 1}",
+            "leader_id": index % 3 + 1,
+            "state": "online",
+            "reason": "",
+            "ready": lag,
+            "in_flight": self.in_flight // len(self.lag),
+            "waiting": self.waiting // len(self.lag),
+            "parked": 0,
+            "given_up": 0,
+            "lag": lag,
+            "consumers": len(self.members),
+            "floor": 9_280_000 + index,
+            "cursor": 9_280_735 + index,
+            "end": 9_280_735 + index + lag,
+            "paused": bool(self.paused),
+            "next_due_ms": NOW + 9_000 if self.waiting else None,
+            "undo_until_ms": self.undo_until,
+            "why": "",
+            "lag_ms": 192_000 if lag else None,
+        }
+
+
+def member(index: int, **changes: Any) -> Json:
+    """Make a consumer."""
+    return {
+        "broker": "mq-1",
+        "broker_id": 1,
+        "client": 1000 + index,
+        "client_id": f"billing-{index + 1}",
+        "address": f"10.0.3.{index + 10}:51{index:03}",
+        "agent": "tinymq-python/0.4",
+        "partitions": [0, 1, 2, 3],
+        "credit": 22,
+        "in_flight": 78,
+        "oldest_ms": 1900,
+        "delivered": 18_220 + index,
+        "finished": 18_100,
+        "requeued": 12,
+        "timed_out": 0,
+        "finished_s": 35.2,
+        "slow_since_ms": None,
+        "slow": "",
+        "absent_until_ms": None,
+        **changes,
+    }
+
+
+@define
+class FakeQueue:
+    """All channels; `calls` records every change that was carried out."""
+
+    channels: list[FakeChannel]
+    calls: list[tuple[object, ...]] = Factory(list)
+    silent: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> list[Json]:
+        """Every channel in order."""
+        found = (channel.row for channel in self.channels)
+        return sorted(found, key=lambda row: (row["topic"], row["name"]))
+
+    def page(self, query: ChannelQuery) -> ChannelPage:
+        """List channels."""
+        return select_channels(self.rows, query, self.silent)
+
+    def backlog(self) -> Backlog:
+        """Add all up."""
+        rows = sorted(self.rows, key=lambda row: -row["lag"])
+        bad = [row for row in rows if row["state"] in {"stuck", "no_consumers"} and row["lag"]]
+        return Backlog(
+            taken_ms=NOW,
+            channels=len(rows),
+            **{
+                key: sum(row[key] for row in rows)
+                for key in ("ready", "in_flight", "waiting", "given_up")
+            },
+            worst=tuple(row for row in rows if row["lag"])[:5],
+            troubled=tuple(bad),
+            troubled_count=len(bad),
+            silent=self.silent,
+        )
+
+    def find(self, topic: str, name: str) -> FakeChannel:
+        """Find a channel."""
+        for each in self.channels:
+            if (each.topic, each.name) == (topic, name):
+                return each
+        raise errors.UnknownChannel(f"the topic {topic} has no channel {name[:200]!r}")
+
+    # --- operations ----------------------------------------------------------
+
+    def answer(self, name: str, arguments: Json) -> Json | None:
+        """Answer an operation; None if it is not one of these."""
+        method: Callable[..., Json] | None = getattr(self, "do_" + name.replace(".", "_"), None)
+        if method is None:
+            return None
+        return method(**arguments)
+
+    def do_channel_info(self, topic: str, name: str) -> Json:
+        """Describe one."""
+        return {"channel": self.find(topic, name).info}
+
+    def do_channel_members(self, topic: str, name: str) -> Json:
+        """List who is subscribed."""
+        return {"members": self.find(topic, name).members, "silent": []}
+
+    def do_channel_create(
+        self, topic: str, name: str, config: Json, start: Any, dry_run: bool = False
+    ) -> Json:
+        """Make one."""
+        if not name.replace("-", "").replace(".", "").isalnum():
+            raise errors.InvalidName(f"{name!r} is not a name", field="name")
+        made = FakeChannel(topic=topic, name=name, policy=ChannelPolicy.from_mapping(config))
+        if not dry_run:
+            self.calls.append(("create", topic, name, config, start))
+            self.channels.append(made)
+        return {"channel": made.info, "created": True, "dry_run": dry_run}
+
+    def do_channel_alter(self, topic: str, name: str, config: Json, dry_run: bool = False) -> Json:
+        """Change settings."""
+        found = self.find(topic, name)
+        old, after = found.policy.to_mapping(), found.policy.altered(config)
+        new = after.to_mapping()
+        if not dry_run:
+            self.calls.append(("alter", topic, name, config))
+            found.policy = after
+        changes = [[key, old[key], new[key]] for key in new if old[key] != new[key]]
+        return {"channel": found.info, "changes": changes, "dry_run": dry_run}
+
+    def do_channel_pause(
+        self,
+        topic: str,
+        name: str,
+        until_ms: int | None = None,
+        reason: str = "",
+        undo: bool = False,
+        dry_run: bool = False,
+    ) -> Json:
+        """Pause or let go on."""
+        found = self.find(topic, name)
+        if not dry_run:
+            self.calls.append(("pause", topic, name, until_ms, reason, undo))
+            pause = {"since_ms": NOW - 60_000, "until_ms": until_ms, "reason": reason}
+            found.paused = None if undo else pause
+        return {"channel": found.info, "changed": True, "dry_run": dry_run}
+
+    def do_channel_seek(self, topic: str, name: str, dry_run: bool = False, **where: Any) -> Json:
+        """Move one."""
+        found = self.find(topic, name)
+        rows = [
+            {
+                "partition": i,
+                "cursor": 9_280_735,
+                "new_cursor": 9_280_735 + lag,
+                "skipped": lag,
+                "revived": 0,
+                "lost": 3,
+                "undo_until_ms": NOW + 600_000,
+            }
+            for i, lag in enumerate(found.lag)
+        ]
+        if not dry_run:
+            self.calls.append(("seek", topic, name, where))
+            found.undo_until = NOW + 600_000
+        sums = {key: sum(row[key] for row in rows) for key in ("skipped", "revived", "lost")}
+        facts = {"topic": topic, "channel": name, "silent": [], "dry_run": dry_run}
+        return {"plan": {**facts, "partitions": rows, **sums}}
+
+    do_channel_empty = do_channel_seek
+
+    def do_channel_undo_seek(self, topic: str, name: str) -> Json:
+        """Take it back."""
+        found = self.find(topic, name)
+        self.calls.append(("undo_seek", topic, name))
+        found.undo_until = None
+        return {"channel": found.info, "undone": [0], "dry_run": False}
+
+    def do_channel_delete(self, topic: str, name: str, dry_run: bool = False) -> Json:
+        """Remove one."""
+        found = self.find(topic, name)
+        if not dry_run:
+            self.calls.append(("delete", topic, name))
+            self.channels.remove(found)
+        return {"channel": found.info, "dry_run": dry_run}
+
+    def do_channel_peek(
+        self,
+        topic: str,
+        name: str,
+        partition: int | None,
+        state: str,
+        limit: int,
+        after: Any,
+    ) -> Json:
+        """Look at messages."""
+        found = self.find(topic, name)
+        rng = random.Random(3)
+        states = ("in_flight", "waiting", "ready", "ready", "parked", "given_up")
+        messages = [
+            {
+                "partition": i % len(found.lag),
+                "offset": 20_766_200 + i,
+                "state": states[i % len(states)],
+                "attempt": i % 3,
+                "failures": i % 2,
+                "due_ms": NOW + 4000 if i % 6 == 1 else None,
+                "deadline_ms": NOW + 9000 if i % 6 == 0 else None,
+                "time_ms": NOW - 1000 * i,
+                "key": None if i % 5 == 4 else f"ord_{rng.randint(10**7, 10**8)}",
+                "size": 900 + i,
+                "preview": '{"order_id":"ord_48210377","currency":"EUR"}',
+            }
+            for i in range(24)
+        ]
+        wanted = [m for m in messages if state in ("any", m["state"])]
+        wanted = [m for m in wanted if partition in (None, m["partition"])]
+        return {"messages": wanted[:limit], "more": True, "after": "3/20766224", "silent": []}
+
+
+def work() -> FakeQueue:
+    """Make the channels of the lively cluster: one falls behind, one is stuck, one is paused."""
+    slow = member(
+        6,
+        in_flight=100,
+        credit=0,
+        finished_s=0.5,
+        timed_out=72,
+        slow="2.1 s a message; the others take 41 ms",
+        slow_since_ms=NOW - 900_000,
+        oldest_ms=58_000,
+    )
+    crew = [member(i) for i in range(8)]
+    crew[6] = slow
+    strict = evolve(DEFAULT_POLICY, order="key", attempts=8)
+    return FakeQueue(
+        [
+            FakeChannel(
+                topic="orders.created",
+                name="billing",
+                lag=[402, 421, 375, 12712, 388, 404, 371, 427],
+                in_flight=642,
+                waiting=1204,
+                members=crew,
+                rates=(248.5, 246.4, 2.1, 1.2, 251.0),
+                trend=4.6,
+                state="stuck",
+                policy=strict,
+                why=[
+                    ("slow_consumer", "billing-7 is slow: 2.1 s a message, the other seven 41 ms"),
+                    ("partition_skew", "partition 3 holds 82 % of the lag (12 712 of 15 500)"),
+                    ("waiting", "1 204 messages wait for their next attempt, the first in 9 s"),
+                ],
+            ),
+            FakeChannel(
+                topic="orders.created",
+                name="fulfilment",
+                lag=[3] * 8,
+                in_flight=24,
+                members=[member(i, client_id=f"pick-{i}", in_flight=8) for i in range(3)],
+                rates=(251.0, 251.2, 0.0, 0.0, 251.0),
+                trend=-0.2,
+                state="consuming",
+            ),
+            FakeChannel(
+                topic="orders.created",
+                name="search-index",
+                lag=[1500] * 8,
+                members=[member(1, client_id="index-1")],
+                rates=(310.0, 309.0, 0.0, 0.0, 251.0),
+                trend=-58.0,
+                state="consuming",
+            ),
+            FakeChannel(
+                topic="payments.capture",
+                name="ledger",
+                lag=[60, 0, 0, 40, 0, 0],
+                rates=(0.0, 0.0, 0.0, 0.0, 4.1),
+                trend=4.1,
+                state="no_consumers",
+                why=[("no_consumers", "nobody is subscribed")],
+            ),
+            FakeChannel(
+                topic="media.resize",
+                name="thumbs",
+                lag=[7, 2, 1],
+                members=[member(0, client_id="thumbs-1", in_flight=0)],
+                rates=(None,) * 5,
+                trend=None,
+                state="paused",
+                paused={"since_ms": NOW - 3_600_000, "until_ms": None, "reason": "new codec"},
+                why=[("paused", "paused since 13:32:06 UTC: new codec")],
+            ),
+            FakeChannel(topic="mail.outbound", name="smtp", lag=[0, 0, 0], state="idle"),
+        ]
+    )
+
+
+def hostile_work(texts: Mapping[str, str] | tuple[str, ...]) -> FakeQueue:
+    """Make channels in which every text that a stranger may set is an attack."""
+    found = []
+    for text in texts:
+        one = FakeChannel(
+            topic=text,
+            name=text,
+            lag=[5],
+            in_flight=1,
+            members=[member(0, client_id=text, broker=text, address=text, agent=text, slow=text)],
+            rates=(1.0,) * 5,
+            state="stuck",
+            why=[("poison", text), (text, text)],
+            paused={"since_ms": NOW, "until_ms": None, "reason": text},
+        )
+        found.append(one)
+    return FakeQueue(found)
