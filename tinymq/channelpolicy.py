@@ -1,34 +1,28 @@
 """
 The policy of a channel: how its messages are given out, tried again and given up.
 
-As for topics, a setting is called ``lease.ms`` outside of this process and
-``lease_ms`` here, and every table of settings derives from this class. All of
-them can be altered while the channel runs: what is in flight keeps its
+All settings can be altered while the channel runs: what is in flight keeps its
 deadline, all else follows the new policy from then on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal
 
-import attrs
 from attrs import frozen
 
 from tinymq.conditions import Condition
+from tinymq.dotted import Dotted
 from tinymq.errors import InvalidRequest
 from tinymq.names import valid_name
-from tinymq.settings import Row, Setting, Value, declared, parse_duration, setting, shown
+from tinymq.settings import parse_duration, setting
 
 _SECOND: Final = 1000
 _MINUTE: Final = 60 * _SECOND
 _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
 _YEAR: Final = 365 * _DAY
-
-#: What a setting may be given as.
-Given: TypeAlias = str | int | list[str] | tuple[str, ...] | None
 
 
 def _delay(text: str) -> int:
@@ -39,8 +33,10 @@ def _delay(text: str) -> int:
 
 
 @frozen(kw_only=True)
-class ChannelPolicy:
+class ChannelPolicy(Dotted):
     """How a channel treats its messages; a frozen value."""
+
+    what = "channel"
 
     order: Literal["none", "key", "strict"] = setting(
         "none",
@@ -156,97 +152,5 @@ class ChannelPolicy:
         delay = self.delays[min(failures, len(self.delays)) - 1]
         return delay + int(delay * self.jitter_percent / 100 * chance)
 
-    @classmethod
-    def from_mapping(
-        cls, given: Mapping[str, Given], defaults: ChannelPolicy | None = None
-    ) -> ChannelPolicy:
-        """
-        Make a policy from external names and values.
-
-        Args:
-            given: Dotted names to values or texts. None stands for none where a
-                setting allows it, else for the default.
-            defaults: What holds for all that is not given.
-
-        Raises:
-            InvalidRequest: A name is unknown or a value does not fit.
-        """
-        base = defaults or DEFAULT_POLICY
-        return attrs.evolve(base, **_changes(given, base))
-
-    @classmethod
-    def from_stored(cls, stored: Mapping[str, Any]) -> ChannelPolicy:
-        """Read what `to_mapping` gave, leaving out what this version does not know."""
-        return cls.from_mapping({name: stored[name] for name in stored if name in _BY_NAME})
-
-    def to_mapping(self) -> dict[str, Value]:
-        """Return every setting by its external name."""
-        return {name: getattr(self, field) for name, (field, _) in _BY_NAME.items()}
-
-    def altered(self, given: Mapping[str, Given]) -> ChannelPolicy:
-        """
-        Return this policy with changes.
-
-        Args:
-            given: As for `from_mapping`.
-
-        Raises:
-            InvalidRequest: As `from_mapping`.
-        """
-        return attrs.evolve(self, **_changes(given, DEFAULT_POLICY))
-
-    def rows(self, defaults: ChannelPolicy | None = None) -> tuple[Row, ...]:
-        """
-        Return the table of all settings, for pages and the command line.
-
-        Args:
-            defaults: The defaults in force on the broker.
-        """
-        base = defaults or DEFAULT_POLICY
-        return tuple(
-            Row(
-                name=name,
-                value=shown(getattr(self, field)),
-                default=shown(getattr(base, field)),
-                text=kind.text,
-                allowed=kind.allowed,
-            )
-            for name, (field, kind) in _BY_NAME.items()
-        )
-
-
-_BY_NAME: Final[dict[str, tuple[str, Setting]]] = {
-    field.replace("_", "."): (field, kind) for field, kind in declared(ChannelPolicy).items()
-}
 
 DEFAULT_POLICY: Final = ChannelPolicy()
-
-
-def _changes(given: Mapping[str, Given], base: ChannelPolicy) -> dict[str, Any]:
-    changes: dict[str, Any] = {}
-    for name, value in given.items():
-        field, kind = _find(name)
-        to_default = value is None and not kind.optional
-        changes[field] = getattr(base, field) if to_default else _value(name, kind, value)
-    return changes
-
-
-def _find(name: object) -> tuple[str, Setting]:
-    if not isinstance(name, str) or name not in _BY_NAME:
-        known = ", ".join(_BY_NAME)
-        raise InvalidRequest(
-            f"unknown channel setting {str(name)[:40]!r}; there are {known}",
-            field=str(name)[:200],
-        )
-    return _BY_NAME[name]
-
-
-def _value(name: str, kind: Setting, given: object) -> Value:
-    try:
-        return kind.parse(given) if isinstance(given, str) else kind.read(given)
-    except ValueError:
-        raise InvalidRequest(
-            f"{name} = {str(given)[:40]!r} is wrong: it must be {kind.allowed}",
-            field=name,
-            allowed=kind.allowed,
-        ) from None

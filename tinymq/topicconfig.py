@@ -1,23 +1,22 @@
 """
 The settings of one topic.
 
-Outside this process a setting's name has dots: the field ``retention_ms`` is
-``retention.ms`` on the wire, on pages and on the command line. A topic keeps
-all its settings from its creation on, so that a new default of the broker
-changes no topic that exists.
+A topic keeps all its settings from its creation on, so that a new default of
+the broker changes no topic that exists.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-import attrs
 from attrs import frozen
+from typing_extensions import override
 
+from tinymq.dotted import Dotted, Given
 from tinymq.errors import InvalidRequest
 from tinymq.limits import KIB, MAX_VALUE_CEILING, MIB
-from tinymq.settings import Row, Setting, Value, declared, setting, shown
+from tinymq.settings import setting
 
 _MINUTE: Final = 60_000
 _DAY: Final = 24 * 60 * _MINUTE
@@ -27,8 +26,10 @@ _EXBIBYTE: Final = 1024**6
 
 
 @frozen(kw_only=True)
-class TopicConfig:
+class TopicConfig(Dotted):
     """How a topic keeps its records; a frozen value."""
+
+    what = "topic"
 
     storage: Literal["disk", "memory"] = setting(
         "disk",
@@ -100,103 +101,20 @@ class TopicConfig:
         high=1,
     )
 
-    @classmethod
-    def from_mapping(
-        cls, given: Mapping[str, str | int | None], defaults: TopicConfig | None = None
-    ) -> TopicConfig:
-        """
-        Make a configuration from external names and values.
-
-        Args:
-            given: Dotted names to numbers or texts. None stands for none where
-                a setting allows it, else for the default.
-            defaults: What holds for all that is not given.
-
-        Raises:
-            InvalidRequest: A name is unknown or a value does not fit; the data
-                holds ``field``, and ``allowed`` for a value.
-        """
-        base = defaults or DEFAULT_TOPIC
-        return attrs.evolve(base, **_changes(given, base))
-
-    @classmethod
-    def from_stored(cls, stored: Mapping[str, Any]) -> TopicConfig:
-        """Read what `to_mapping` gave, leaving out what this version does not know."""
-        return cls.from_mapping({name: stored[name] for name in stored if name in _BY_NAME})
-
-    def to_mapping(self) -> dict[str, str | int | None]:
-        """Return every setting by its external name."""
-        return {name: getattr(self, field) for name, (field, _) in _BY_NAME.items()}
-
+    @override
     def altered(
-        self, given: Mapping[str, str | int | None], defaults: TopicConfig | None = None
+        self, given: Mapping[str, Given], defaults: TopicConfig | None = None
     ) -> TopicConfig:
         """
         Return this configuration with changes.
 
-        Args:
-            given: As for `from_mapping`.
-            defaults: What None stands for where a setting cannot be none.
-
         Raises:
             InvalidRequest: As `from_mapping`, or the setting is fixed.
         """
-        new = attrs.evolve(self, **_changes(given, defaults or DEFAULT_TOPIC))
+        new = super().altered(given, defaults)
         if new.storage != self.storage:
             raise InvalidRequest("storage is fixed when a topic is created", field="storage")
         return new
 
-    def rows(self, defaults: TopicConfig | None = None) -> tuple[Row, ...]:
-        """
-        Return the table of all settings, for pages and the command line.
-
-        Args:
-            defaults: The defaults in force on the broker.
-        """
-        base = defaults or DEFAULT_TOPIC
-        return tuple(
-            Row(
-                name=name,
-                value=shown(getattr(self, field)),
-                default=shown(getattr(base, field)),
-                text=kind.text,
-                allowed=kind.allowed,
-            )
-            for name, (field, kind) in _BY_NAME.items()
-        )
-
-
-_BY_NAME: Final[dict[str, tuple[str, Setting]]] = {
-    field.replace("_", "."): (field, kind) for field, kind in declared(TopicConfig).items()
-}
 
 DEFAULT_TOPIC: Final = TopicConfig()
-
-
-def _changes(given: Mapping[str, str | int | None], base: TopicConfig) -> dict[str, Any]:
-    changes: dict[str, Any] = {}
-    for name, value in given.items():
-        field, kind = _find(name)
-        to_default = value is None and not kind.optional
-        changes[field] = getattr(base, field) if to_default else _value(name, kind, value)
-    return changes
-
-
-def _find(name: object) -> tuple[str, Setting]:
-    if not isinstance(name, str) or name not in _BY_NAME:
-        known = ", ".join(_BY_NAME)
-        raise InvalidRequest(
-            f"unknown topic setting {str(name)[:40]!r}; there are {known}", field=str(name)[:200]
-        )
-    return _BY_NAME[name]
-
-
-def _value(name: str, kind: Setting, given: object) -> Value:
-    try:
-        return kind.parse(given) if isinstance(given, str) else kind.read(given)
-    except ValueError:
-        raise InvalidRequest(
-            f"{name} = {str(given)[:40]!r} is wrong: it must be {kind.allowed}",
-            field=name,
-            allowed=kind.allowed,
-        ) from None

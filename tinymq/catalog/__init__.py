@@ -12,10 +12,11 @@ from typing import Final
 
 from tinymq.catalog.channels import CHANNELS
 from tinymq.catalog.cluster import CLUSTER
+from tinymq.catalog.messages import MESSAGES
 from tinymq.catalog.topics import TOPICS
 from tinymq.operation import Operation
 
 __all__ = ["PUBLIC"]
 
 #: Every public operation by its name.
-PUBLIC: Final[dict[str, Operation]] = {**TOPICS, **CHANNELS, **CLUSTER}
+PUBLIC: Final[dict[str, Operation]] = {**TOPICS, **CHANNELS, **MESSAGES, **CLUSTER}

@@ -11,7 +11,8 @@ from typing import Final
 
 import attrs
 
-from tinymq.channelpolicy import ChannelPolicy, Given
+from tinymq.channelpolicy import ChannelPolicy
+from tinymq.dotted import Given
 from tinymq.errors import ChannelExists, InvalidName, InvalidRequest, Overloaded
 from tinymq.meta.entries import Compare, Delete, Put
 from tinymq.meta.membership import Membership

@@ -11,6 +11,7 @@ from tinymq.logs import Logs
 from tinymq.node.channels import CHANNEL_OPERATIONS, Channels
 from tinymq.node.clients import CLIENT_OPERATIONS, Clients
 from tinymq.node.hosting import Hosting
+from tinymq.node.life import LIFE_OPERATIONS, Lives
 from tinymq.node.partitions import PARTITION_OPERATIONS, Partitions
 from tinymq.node.process import PROCESS_OPERATIONS, Process
 from tinymq.node.records import RECORD_OPERATIONS, Records
@@ -18,7 +19,7 @@ from tinymq.node.telling import TELLING_OPERATIONS, Telling
 from tinymq.operation import Operation
 
 
-class Node(Partitions, Channels, Records, Process, Clients, Telling):
+class Node(Partitions, Channels, Records, Lives, Process, Clients, Telling):
     """
     What one broker does and tells.
 
@@ -46,6 +47,7 @@ NODE_OPERATIONS: Final[dict[str, Operation]] = {
     **PARTITION_OPERATIONS,
     **CHANNEL_OPERATIONS,
     **RECORD_OPERATIONS,
+    **LIFE_OPERATIONS,
     **PROCESS_OPERATIONS,
     **CLIENT_OPERATIONS,
     **TELLING_OPERATIONS,

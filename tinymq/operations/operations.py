@@ -17,6 +17,7 @@ from tinymq.operations.channels import CHANNEL_OPERATIONS, Channels
 from tinymq.operations.clients import CLIENT_OPERATIONS, Clients
 from tinymq.operations.lookups import LOOKUP_OPERATIONS, Lookups
 from tinymq.operations.members import MEMBER_OPERATIONS, Members
+from tinymq.operations.messages import MESSAGE_OPERATIONS, Messages
 from tinymq.operations.topics import TOPIC_OPERATIONS, Topics
 from tinymq.operations.watching import WATCH_OPERATIONS, Watching
 
@@ -26,6 +27,7 @@ _log = Logger()
 OPERATIONS: Final[dict[str, Operation]] = {
     **TOPIC_OPERATIONS,
     **CHANNEL_OPERATIONS,
+    **MESSAGE_OPERATIONS,
     **BROKER_OPERATIONS,
     **CLIENT_OPERATIONS,
     **WATCH_OPERATIONS,
@@ -51,7 +53,7 @@ class Operator(Protocol):
         """
 
 
-class Operations(Topics, Channels, Brokers, Clients, Watching, Lookups, Members):
+class Operations(Topics, Channels, Messages, Brokers, Clients, Watching, Lookups, Members):
     """
     The operations of a process with a MetaServer.
 

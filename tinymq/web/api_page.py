@@ -17,6 +17,7 @@ _TITLES: Final = {
     "topic": "Topics",
     "channel": "Channels",
     "messages": "Messages",
+    "message": "Messages",
     "broker": "Brokers",
     "client": "Clients",
     "cluster": "Cluster",

@@ -13,7 +13,8 @@ from tinymq.broker.channel.places import Doom
 from tinymq.broker.channel.runs import Run, runs_in
 from tinymq.broker.channel.seeking import difference
 from tinymq.broker.channel.state import Channel
-from tinymq.channelpolicy import ChannelPolicy, Given
+from tinymq.channelpolicy import ChannelPolicy
+from tinymq.dotted import Given
 
 #: Milliseconds in which a seek can be taken back.
 UNDO_MS: Final = 600_000

@@ -29,6 +29,7 @@ HARMLESS: Final = frozenset(
         "cluster.watch",
         "lookup.find",
         "lookup.list",
+        "message.life",
         "topic.info",
         "topic.list",
     }
