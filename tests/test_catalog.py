@@ -98,6 +98,13 @@ def test_results_have_the_shape_that_is_told(fixture: BrokerFixture) -> None:
         ("channel.alter", {**CHANNEL, "config": {"attempts": 3}}),
         ("channel.list", {}),
         ("channel.info", CHANNEL),
+        ("channel.members", CHANNEL),
+        ("channel.peek", CHANNEL),
+        ("inflight.list", {}),
+        (
+            "inflight.settle",
+            {**CHANNEL, "partition": 0, "offsets": [0], "act": "requeue", "dry_run": True},
+        ),
         ("channel.pause", CHANNEL),
         ("channel.seek", {**CHANNEL, "to": "latest"}),
         ("channel.undo_seek", CHANNEL),

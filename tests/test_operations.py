@@ -414,7 +414,8 @@ def test_clients_calls_fit() -> None:
     for name in calls:
         method = getattr(recorder, name)
         needed = inspect.signature(method).parameters.values()
-        method(*("x" for each in needed if each.default is each.empty))
+        required = (each for each in needed if each.kind is not each.VAR_KEYWORD)
+        method(*("x" for each in required if each.default is each.empty))
 
     assert len(recorder.sent) == len(calls)
     for operation, arguments in recorder.sent.items():

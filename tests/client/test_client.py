@@ -431,7 +431,7 @@ def test_admin() -> None:
         ("lookup.list", {"after": "", "limit": 100}),
         ("broker.info", {}),
     ]
-    public = {name for name in PUBLIC if not name.startswith("channel.")}
+    public = {name for name in PUBLIC if not name.startswith(("channel.", "inflight."))}
     assert public == {name for name, _ in calls}, "every operation has its method"
     for name, arguments in calls:  # as a broker reads them
         OPERATIONS[name].arguments(arguments)
@@ -460,6 +460,10 @@ def test_channel_admin() -> None:
         admin.seek_channel("t", "w", 5, partition=1),
         admin.undo_seek("t", "w", dry_run=True),
         admin.empty_channel("t", "w"),
+        admin.channel_members("t", "w"),
+        admin.peek_channel("t", "w", "ready", partition=1),
+        admin.in_flight("t", client="c", attempts=2),
+        admin.settle_in_flight("t", "w", 1, [2, 3], "requeue", delay_ms=5),
     ):
         stage.done(call)
 
@@ -477,8 +481,22 @@ def test_channel_admin() -> None:
         ("channel.seek", {**one, "to": 5, "partition": 1, "dry_run": False}),
         ("channel.undo_seek", {**one, "dry_run": True}),
         ("channel.empty", {**one, "dry_run": False}),
+        ("channel.members", one),
+        ("channel.peek", {**one, "state": "ready", "partition": 1, "limit": 100}),
+        ("inflight.list", {"topic": "t", "client": "c", "attempts": 2}),
+        (
+            "inflight.settle",
+            {
+                **one,
+                "partition": 1,
+                "offsets": [2, 3],
+                "act": "requeue",
+                "delay_ms": 5,
+                "dry_run": False,
+            },
+        ),
     ]
-    public = {name for name in PUBLIC if name.startswith("channel.")}
+    public = {name for name in PUBLIC if name.startswith(("channel.", "inflight."))}
     assert public == {name for name, _ in calls}, "every operation has its method"
     for name, arguments in calls:  # as a broker reads them
         OPERATIONS[name].arguments(arguments)

@@ -6,12 +6,21 @@ from typing import Any
 
 from attrs import Factory, define
 
+from tinymq.catalog.figures import RATED, TOTALLED
 from tinymq.channelpolicy import ChannelPolicy
 from tinymq.errors import NothingToUndo, UnknownChannel
 from tinymq.names import valid_name
 
 #: The fake's clock stands here.
 NOW_MS = 1_750_000_000_000
+#: What it does.
+PACE: dict[str, Any] = {
+    "rates": dict.fromkeys(RATED, 1.5),
+    "totals": dict.fromkeys(TOTALLED, 7),
+    "lag_ms": 2500,
+    "trend_s": -2.0,
+    "clear_ms": 3000,
+}
 
 
 @define
@@ -46,6 +55,9 @@ class MemoryChannel:
             **counts,
             "lag": self.end - self.cursor,
             "consumers": self.consumers,
+            **PACE,
+            "state": "paused" if self.paused else "consuming",
+            "why": [{"cause": "paused", "text": "paused by ana"}] if self.paused else [],
         }
 
     def facts(self) -> dict[str, Any]:
@@ -63,6 +75,7 @@ class MemoryChannel:
             "cursor": self.cursor,
             "end": self.end,
             "paused": self.paused is not None,
+            **PACE,
             "next_due_ms": None,
             "undo_until_ms": None,
             "why": "it is paused" if self.paused else "",
@@ -71,7 +84,8 @@ class MemoryChannel:
             known = ("partition", "leader", "leader_id")
             place |= dict.fromkeys(place.keys() - set(known))
             place |= {"leader": "far", "state": "offline", "reason": "far does not answer"}
-        return {**row, "partitions": [place], "silent": ["far"] if self.silent else []}
+        more = {"dead_letter": f"{self.topic}.{self.name}.dead", "undo_until_ms": None}
+        return {**row, **more, "partitions": [place], "silent": ["far"] if self.silent else []}
 
 
 class MemoryChannels:

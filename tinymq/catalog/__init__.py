@@ -12,6 +12,7 @@ from typing import Final
 
 from tinymq.catalog.channels import CHANNELS
 from tinymq.catalog.cluster import CLUSTER
+from tinymq.catalog.inflight import INFLIGHT
 from tinymq.catalog.messages import MESSAGES
 from tinymq.catalog.topics import TOPICS
 from tinymq.operation import Operation
@@ -19,4 +20,10 @@ from tinymq.operation import Operation
 __all__ = ["PUBLIC"]
 
 #: Every public operation by its name.
-PUBLIC: Final[dict[str, Operation]] = {**TOPICS, **CHANNELS, **MESSAGES, **CLUSTER}
+PUBLIC: Final[dict[str, Operation]] = {
+    **TOPICS,
+    **CHANNELS,
+    **INFLIGHT,
+    **MESSAGES,
+    **CLUSTER,
+}

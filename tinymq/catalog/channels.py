@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tinymq.catalog.figures import PACE, PARTITION_PACE, STANDING
 from tinymq.catalog.shapes import (
     DRY_RUN,
     MAYBE_MILLISECONDS,
@@ -34,7 +35,7 @@ from tinymq.operation import (
 from tinymq.wire.fields import I64, boolean, integer, mapping, narrowed, optional, text
 from tinymq.wire.fields import told as takes
 
-_PATH: Final = "/topics/{topic}/channels/{name}"
+CHANNEL_PATH: Final = "/topics/{topic}/channels/{name}"
 _WHOLE: Final = integer(0, I64)
 _SETTINGS: Final = narrowed(
     mapping, additionalProperties={"type": ["string", "integer", "array", "null"]}
@@ -91,7 +92,7 @@ _CHANNEL_COUNTS: Final = {
     "consumers": said(WHOLE, "How many are subscribed; the most that one partition has."),
 }
 #: A channel in a list.
-CHANNEL_ROW: Final = shape(**_CHANNEL_FACTS, **_CHANNEL_COUNTS)
+CHANNEL_ROW: Final = shape(**_CHANNEL_FACTS, **_CHANNEL_COUNTS, **PACE, **STANDING)
 #: A channel that a dry run would make.
 CHANNEL_PLANNED: Final = shape(**_CHANNEL_FACTS)
 #: A channel on one partition; null is what its broker did not tell.
@@ -106,13 +107,21 @@ CHANNEL_PARTITION: Final = shape(
     cursor=said(MAYBE_WHOLE, "The next offset that is new to the channel."),
     end=said(MAYBE_WHOLE, "The offset behind the last message."),
     paused={"type": ["boolean", "null"]},
+    **PARTITION_PACE,
     next_due_ms=said(MAYBE_MILLISECONDS, "When the first of those that wait is ready."),
     undo_until_ms=said(MAYBE_MILLISECONDS, "Until when the last seek can be taken back."),
     why=said(MAYBE_STRING, "Why nothing is given out just now; empty if something can be."),
 )
 #: One channel with its partitions.
 CHANNEL: Final = shape(
-    **_CHANNEL_FACTS, **_CHANNEL_COUNTS, partitions=several(CHANNEL_PARTITION), silent=SILENT
+    **_CHANNEL_FACTS,
+    **_CHANNEL_COUNTS,
+    **PACE,
+    **STANDING,
+    dead_letter=said(STRING, "The topic for what is given up; it may not be there yet."),
+    undo_until_ms=said(MAYBE_MILLISECONDS, "Until when the last seek can be taken back."),
+    partitions=several(CHANNEL_PARTITION),
+    silent=SILENT,
 )
 _SEEK_COUNTS: Final = {
     "skipped": said(WHOLE, "Messages that are settled by it."),
@@ -158,7 +167,7 @@ CHANNELS: Final[dict[str, Operation]] = table(
             DRY,
         ),
         text="Make a channel of a topic; one that exists with the same settings is no error.",
-        http=Http("PUT", _PATH),
+        http=Http("PUT", CHANNEL_PATH),
         cli=("channel", "create"),
         result={
             "channel": {"anyOf": [CHANNEL, CHANNEL_PLANNED]},
@@ -182,7 +191,7 @@ CHANNELS: Final[dict[str, Operation]] = table(
             DRY,
         ),
         text="Change settings of a channel; what is in flight keeps its deadline.",
-        http=Http("PATCH", _PATH),
+        http=Http("PATCH", CHANNEL_PATH),
         cli=("channel", "edit"),
         result={
             "channel": CHANNEL,
@@ -199,7 +208,7 @@ CHANNELS: Final[dict[str, Operation]] = table(
         True,
         (WHOSE, CHANNEL_NAME, DRY),
         text="Remove a channel with what it knows; the messages stay in the topic.",
-        http=Http("DELETE", _PATH),
+        http=Http("DELETE", CHANNEL_PATH),
         cli=("channel", "rm"),
         result=_CHANGED,
     ),
@@ -235,7 +244,7 @@ CHANNELS: Final[dict[str, Operation]] = table(
         False,
         (WHOSE, CHANNEL_NAME),
         text="Describe one channel with its partitions.",
-        http=Http("GET", _PATH),
+        http=Http("GET", CHANNEL_PATH),
         cli=("channel", "info"),
         result=_ONE,
     ),
@@ -257,7 +266,7 @@ CHANNELS: Final[dict[str, Operation]] = table(
             DRY,
         ),
         text="Give nothing of a channel out, or go on; what is in flight can be settled.",
-        http=Http("POST", f"{_PATH}:pause"),
+        http=Http("POST", f"{CHANNEL_PATH}:pause"),
         cli=("channel", "pause"),
         result={
             "channel": CHANNEL,
@@ -288,7 +297,7 @@ CHANNELS: Final[dict[str, Operation]] = table(
             DRY,
         ),
         text="Begin anew at a point: what lies before is settled, the rest comes again.",
-        http=Http("POST", f"{_PATH}:seek"),
+        http=Http("POST", f"{CHANNEL_PATH}:seek"),
         cli=("channel", "seek"),
         result={"plan": SEEK},
     ),
@@ -298,7 +307,7 @@ CHANNELS: Final[dict[str, Operation]] = table(
         True,
         (WHOSE, CHANNEL_NAME, PARTITION, DRY),
         text="Take back what the last seek or emptying did, while its window is open.",
-        http=Http("POST", f"{_PATH}:undo_seek"),
+        http=Http("POST", f"{CHANNEL_PATH}:undo_seek"),
         cli=("channel", "undo-seek"),
         result={
             "channel": CHANNEL,
@@ -312,7 +321,7 @@ CHANNELS: Final[dict[str, Operation]] = table(
         True,
         (WHOSE, CHANNEL_NAME, PARTITION, DRY),
         text="Settle all messages of a channel; it can be taken back a while.",
-        http=Http("POST", f"{_PATH}:empty"),
+        http=Http("POST", f"{CHANNEL_PATH}:empty"),
         cli=("channel", "empty"),
         result={"plan": SEEK},
     ),

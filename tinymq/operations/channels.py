@@ -7,8 +7,10 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, Final
 
+from tinymq.broker.burying import dead_letter_topic
 from tinymq.catalog import PUBLIC
 from tinymq.catalog.channels import CHANNEL_NAME, CHANNEL_START, WHOSE
+from tinymq.catalog.figures import RATED, TOTALLED
 from tinymq.errors import InvalidRequest, NothingToUndo, StateError
 from tinymq.meta.registry import ChannelInfo, Start, Topic
 from tinymq.node.channels import SEEK_SUMS, SUMMED, ChannelRows
@@ -157,7 +159,7 @@ class Channels(Leaders):
             info = None if owner is None else self._registry.channels_of(owner.id).get(channel)
             if owner is not None and info is not None:  # nobody deleted it in the meantime
                 counts = sums.get((owner.id.hex(), channel)) or _NOTHING
-                rows.append({**self._facts(owner, info), **counts})
+                rows.append({**self._facts(owner, info), **counts, **_unknown()})
         return rows, self._silence(answers)
 
     def _owners(self, page: Sequence[_Place]) -> dict[str, Topic]:
@@ -186,6 +188,9 @@ class Channels(Leaders):
             **self._facts(topic, channel),
             **{key: sum(row[key] for row in known) for key in SUMMED},
             "consumers": max((row["consumers"] for row in known), default=0),
+            **_unknown(),
+            "dead_letter": dead_letter_topic(topic.name, channel.name, channel.policy.dead_letter),
+            "undo_until_ms": None,
             "partitions": rows,
             "silent": self._silence(answers),
         }
@@ -198,12 +203,12 @@ class Channels(Leaders):
             place = {"partition": index, "leader": name, "leader_id": leader}
             if row is not None:
                 told = {key: row[key] for key in (*_TOLD, *_MAYBE)}
-                rows.append({**place, "state": "online", "reason": "", **told})
+                rows.append({**place, "state": "online", "reason": "", **told, **_PACELESS})
                 continue
             why = answers.silent.get(leader)
             reason = f"{name} does not answer: {why}" if why else f"{name} has not opened it yet"
             nothing = dict.fromkeys((*_TOLD, *_MAYBE))
-            rows.append({**place, "state": "offline", "reason": reason, **nothing})
+            rows.append({**place, "state": "offline", "reason": reason, **nothing, **_PACELESS})
         return rows
 
     def _facts(self, topic: Topic, channel: ChannelInfo) -> Result:
@@ -299,6 +304,21 @@ class Channels(Leaders):
             raise NothingToUndo(f"no seek of {topic}/{name} can be taken back; it is too long ago")
         shown = await self._describe_channel(owner, channel)
         return {"channel": shown, "undone": undone, "dry_run": dry_run}
+
+
+_PACELESS: Final = dict.fromkeys(("rates", "totals", "lag_ms", "trend_s", "clear_ms"))
+
+
+def _unknown() -> Result:
+    return {
+        "rates": dict.fromkeys(RATED),
+        "totals": dict.fromkeys(TOTALLED, 0),
+        "lag_ms": None,
+        "trend_s": None,
+        "clear_ms": None,
+        "state": "idle",
+        "why": [],
+    }
 
 
 _NOTHING: Final = {**dict.fromkeys(SUMMED, 0), "consumers": 0}

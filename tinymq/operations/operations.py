@@ -13,8 +13,9 @@ from tinymq.errors import InvalidRequest, StorageError, UnknownTopicId
 from tinymq.node import NODE_OPERATIONS, Node
 from tinymq.operation import Operation, Result
 from tinymq.operations.brokers import BROKER_OPERATIONS, Brokers
-from tinymq.operations.channels import CHANNEL_OPERATIONS, Channels
+from tinymq.operations.channels import CHANNEL_OPERATIONS
 from tinymq.operations.clients import CLIENT_OPERATIONS, Clients
+from tinymq.operations.inflight import INFLIGHT_OPERATIONS, InFlight
 from tinymq.operations.lookups import LOOKUP_OPERATIONS, Lookups
 from tinymq.operations.members import MEMBER_OPERATIONS, Members
 from tinymq.operations.messages import MESSAGE_OPERATIONS, Messages
@@ -27,6 +28,7 @@ _log = Logger()
 OPERATIONS: Final[dict[str, Operation]] = {
     **TOPIC_OPERATIONS,
     **CHANNEL_OPERATIONS,
+    **INFLIGHT_OPERATIONS,
     **MESSAGE_OPERATIONS,
     **BROKER_OPERATIONS,
     **CLIENT_OPERATIONS,
@@ -53,7 +55,7 @@ class Operator(Protocol):
         """
 
 
-class Operations(Topics, Channels, Messages, Brokers, Clients, Watching, Lookups, Members):
+class Operations(Topics, InFlight, Messages, Brokers, Clients, Watching, Lookups, Members):
     """
     The operations of a process with a MetaServer.
 

@@ -16,6 +16,7 @@ from tinymq.web.routes import ROUTES, Route
 _TITLES: Final = {
     "topic": "Topics",
     "channel": "Channels",
+    "inflight": "In flight",
     "messages": "Messages",
     "message": "Messages",
     "broker": "Brokers",

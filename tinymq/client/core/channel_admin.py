@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 #: What a call returns: a result, or what becomes one.
@@ -204,4 +204,94 @@ class ChannelCalls(ABC, Generic[R]):
         """
         return self.operate(
             "channel.empty", topic=topic, name=name, partition=partition, dry_run=dry_run
+        )
+
+    # --- members and single messages ------------------------------------------------
+
+    def channel_members(self, topic: str, name: str) -> R:
+        """
+        List who takes messages of a channel, with what each holds.
+
+        Args:
+            topic: The topic.
+            name: The channel.
+        """
+        return self.operate("channel.members", topic=topic, name=name)
+
+    def peek_channel(
+        self,
+        topic: str,
+        name: str,
+        state: str = "any",
+        *,
+        partition: int | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> R:
+        """
+        Look at the unsettled messages of a channel in order, without any effect.
+
+        Args:
+            topic: The topic.
+            name: The channel.
+            state: ``any``, ``ready``, ``in_flight``, ``waiting``, ``parked`` or ``given_up``.
+            partition: Only there.
+            after: Where the last answer said that the next page begins.
+            limit: Most messages in the answer.
+        """
+        return self.operate(
+            "channel.peek",
+            topic=topic,
+            name=name,
+            state=state,
+            partition=partition,
+            after=after,
+            limit=limit,
+        )
+
+    def in_flight(
+        self, topic: str | None = None, name: str | None = None, **filters: str | int | None
+    ) -> R:
+        """
+        List messages in the hands of consumers, those given out first before the others.
+
+        Args:
+            topic: Only those of this topic.
+            name: Only those of this channel.
+            **filters: ``client``, ``attempts``, ``older_ms``, ``limit`` and ``after``.
+        """
+        return self.operate("inflight.list", topic=topic, name=name, **filters)
+
+    def settle_in_flight(
+        self,
+        topic: str,
+        name: str,
+        partition: int,
+        offsets: Sequence[int],
+        act: str,
+        *,
+        dry_run: bool = False,
+        **how: str | int | None,
+    ) -> R:
+        """
+        Requeue, finish, extend or give up messages that are in the hands of consumers.
+
+        Args:
+            topic: The topic.
+            name: The channel.
+            partition: Where they are.
+            offsets: Which ones, at most a thousand.
+            act: ``requeue``, ``finish``, ``extend`` or ``dead_letter``.
+            dry_run: Find out which are in flight, and change nothing.
+            **how: ``delay_ms``, ``extend_ms`` and ``reason``.
+        """
+        return self.operate(
+            "inflight.settle",
+            topic=topic,
+            name=name,
+            partition=partition,
+            offsets=list(offsets),
+            act=act,
+            dry_run=dry_run,
+            **how,
         )
