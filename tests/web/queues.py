@@ -318,7 +318,9 @@ class FakeQueue:
                 "deadline_ms": NOW + 9000 if i % 6 == 0 else None,
                 "time_ms": NOW - 1000 * i,
                 "key": None if i % 5 == 4 else f"ord_{rng.randint(10**7, 10**8)}",
+                "key_encoding": "string",
                 "size": 900 + i,
+                "preview_encoding": "string",
                 "preview": '{"order_id":"ord_48210377","currency":"EUR"}',
             }
             for i in range(24)

@@ -50,9 +50,7 @@ class Base:
         self._listing = Listing(
             self.board, self._sampler, self._registry, broker.scheduler, broker.wall
         )
-        self.queues = Queues(
-            self._registry, operations.channel_rows, broker.scheduler, broker.wall
-        )
+        self.queues = Queues(self._registry, operations.channel_rows, broker.scheduler, broker.wall)
         self._next = 0
 
     def _registry(self) -> Registry:

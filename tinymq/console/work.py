@@ -35,7 +35,9 @@ class Work(Base):
         """Find a page by names alone; its rows have nothing else yet."""
         places = self.queues.places()
         found = [each for each in places if query.takes(*each)]
-        items, page, count = cut(found[::-1] if query.reverse else found, query.page, query.page_size)
+        items, page, count = cut(
+            found[::-1] if query.reverse else found, query.page, query.page_size
+        )
         return ChannelPage(
             items=tuple({"topic": topic, "name": name} for topic, name in items),
             page=page,

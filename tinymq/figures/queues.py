@@ -42,7 +42,9 @@ Row = dict[str, Any]
 class Rows(Protocol):
     """Whoever describes channels."""
 
-    def __call__(self, page: Sequence[Place], pattern: str = "") -> Awaitable[tuple[list[Row], list[str]]]:
+    def __call__(
+        self, page: Sequence[Place], pattern: str = ""
+    ) -> Awaitable[tuple[list[Row], list[str]]]:
         """Describe some channels, and name the brokers that were silent."""
 
 

@@ -14,42 +14,26 @@ from attrs import evolve
 from twisted.web.http import Request
 
 from tinymq.channelpolicy import DEFAULT_POLICY
-from tinymq.errors import RequestError, StateError, StorageError
 from tinymq.web.base import Answer, redirect
 from tinymq.web.channel_pages import ChannelPages, settings_rows
-from tinymq.web.format import Times, duration, number, plural
+from tinymq.web.format import duration, number, plural
 from tinymq.web.input import MOST_OFFSET, BadInput, integer, moment, query_of, text
 from tinymq.web.publishing import MOST_PARTITION
-from tinymq.web.render import segment, shell_quoted, view_of
+from tinymq.web.render import segment, shell_quoted
 from tinymq.web.sheet import Call, Entry, Figure, Sheet
+from tinymq.web.sheets import EXPECTED, Sheets, length_of
 
-_EXPECTED: Final = (BadInput, RequestError, StateError, StorageError)
 _ONE: Final = "/topics/<name>/channels/<channel>"
-_SECONDS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_MOST_LENGTH: Final = 366 * 86_400_000
 
 Json = dict[str, Any]
-
-
-def length_of(fields: Mapping[str, str], name: str) -> int | None:
-    """
-    Read a span of time such as 30m.
-
-    Returns:
-        Milliseconds; None when nothing is said.
-    """
-    given = text(fields, name).strip().lower().replace(" ", "")
-    if not given:
-        return None
-    amount, unit = given[:-1], given[-1]
-    if unit.isdigit():
-        amount, unit = given, "m"
-    if unit not in _SECONDS or not amount.isascii() or not amount.isdigit() or len(amount) > 9:
-        raise BadInput(name, "write a time such as 90s, 30m, 2h or 1d")
-    found = int(amount) * _SECONDS[unit]
-    if not 0 < found <= _MOST_LENGTH:
-        raise BadInput(name, "the time must be from 1 second to 366 days")
-    return found
+_MOVED: Final = (
+    "Partition",
+    "Position before",
+    "Position after",
+    "Skipped",
+    "Replayed",
+    "Taken away",
+)
 
 
 def changed_settings(form: Mapping[str, str], rows: list[Json]) -> dict[str, str | None]:
@@ -95,7 +79,7 @@ def _written(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-class ChannelActions(ChannelPages):
+class ChannelActions(ChannelPages, Sheets):
     """Make, change, pause, move, empty and delete channels."""
 
     def _base(self, topic: str, name: str) -> str:
@@ -121,23 +105,6 @@ class ChannelActions(ChannelPages):
         self, operation: str, topic: str, name: str, body: Mapping[str, Any] | None = None
     ) -> Call:
         return Call(operation, {"topic": segment(topic), "name": segment(name)}, body or {})
-
-    def _sheet(self, request: Request, sheet: Sheet, error: Exception | None = None) -> bytes:
-        answer = None if error is None else Answer(error)
-        if answer is not None:
-            request.setResponseCode(answer.status)
-        return self._renderer.page(
-            request,
-            "sheet.html",
-            self._console.cluster(),
-            current=sheet.current,
-            query={},
-            sheet=sheet,
-            error=answer,
-        )
-
-    def _now(self, request: Request) -> Times:
-        return view_of(request, self._config, self._console.cluster().taken_ms).times
 
     # --- make ----------------------------------------------------------------
 
@@ -184,7 +151,7 @@ class ChannelActions(ChannelPages):
                 start=start,
                 dry_run=not seen,
             )
-        except _EXPECTED as error:
+        except EXPECTED as error:
             return self._new_channel(request, name, form, error)
         if seen:
             return redirect(request, self._base(name, channel), {"done": "created"})
@@ -210,7 +177,9 @@ class ChannelActions(ChannelPages):
                 warnings=warnings,
                 notes=("Nothing is copied: a channel only knows which messages are settled.",),
                 fields={**fields, "name": channel, "start": start, "confirm": "yes"},
-                call=self._call("channel.create", name, channel, {"config": config, "start": start}),
+                call=self._call(
+                    "channel.create", name, channel, {"config": config, "start": start}
+                ),
                 cli=f"tinymq channel create {shell_quoted(name)} {shell_quoted(channel)}"
                 f" --start {shell_quoted(start)}{flags}",
             ),
@@ -230,7 +199,7 @@ class ChannelActions(ChannelPages):
             result = await self._operate(
                 request, "channel.alter", topic=name, name=channel, config=config, dry_run=not seen
             )
-        except _EXPECTED as error:
+        except EXPECTED as error:
             request.setResponseCode(Answer(error).status)
             return await self._channel_page(
                 request,
@@ -287,8 +256,18 @@ class ChannelActions(ChannelPages):
             ),
             warnings=("It is paused already.",) if found["paused"] else (),
             entries=(
-                Entry("for", "For how long", form.get("for", ""), "Such as 30m, 2h or 1d. Empty: until somebody lets it go on."),
-                Entry("reason", "Reason", form.get("reason", ""), "For people, on its page and in the log. May be empty."),
+                Entry(
+                    "for",
+                    "For how long",
+                    form.get("for", ""),
+                    "Such as 30m, 2h or 1d. Empty: until somebody lets it go on.",
+                ),
+                Entry(
+                    "reason",
+                    "Reason",
+                    form.get("reason", ""),
+                    "For people, on its page and in the log. May be empty.",
+                ),
             ),
             call=self._call("channel.pause", *names, {"reason": "…"}),
             cli=f"tinymq channel pause {_both(*names)} --for 30m --reason '…'",
@@ -314,7 +293,7 @@ class ChannelActions(ChannelPages):
                 until_ms=until,
                 reason=text(form, "reason").strip(),
             )
-        except _EXPECTED as error:
+        except EXPECTED as error:
             sheet = await self._pause_sheet(request, (name, channel), form)
             return self._sheet(request, sheet, error)
         return redirect(request, self._base(name, channel), {"done": "paused"})
@@ -375,7 +354,14 @@ class ChannelActions(ChannelPages):
                     title=times.full(until),
                 ),
             ),
-            heads=("Partition", "Position before", "Position after", "Skipped", "Replayed", "Taken away"),
+            heads=(
+                "Partition",
+                "Position before",
+                "Position after",
+                "Skipped",
+                "Replayed",
+                "Taken away",
+            ),
             rows=[
                 (
                     number(row["partition"]),
@@ -408,7 +394,7 @@ class ChannelActions(ChannelPages):
             danger=True,
             typed=names[1],
             notes=(
-                "What lies before the new position is settled, what comes behind is given out again.",
+                "What lies before it is settled; what comes behind is given out again.",
                 "The messages stay in the topic; other channels and groups notice nothing.",
             ),
             fields={key: fields[key] for key in ("to", "at", "partition") if fields.get(key)},
@@ -441,7 +427,7 @@ class ChannelActions(ChannelPages):
         try:
             _check_typed(form, channel)
             await self._operate(request, "channel.seek", topic=name, name=channel, **arguments)
-        except _EXPECTED as error:
+        except EXPECTED as error:
             sheet = await self._seek_sheet(request, (name, channel), form)
             return self._sheet(request, sheet, error)
         return redirect(request, self._base(name, channel), {"done": "moved"})
@@ -475,7 +461,7 @@ class ChannelActions(ChannelPages):
         try:
             _check_typed(form, channel)
             await self._operate(request, "channel.empty", topic=name, name=channel)
-        except _EXPECTED as error:
+        except EXPECTED as error:
             return self._sheet(request, await self._empty_sheet(request, (name, channel)), error)
         return redirect(request, self._base(name, channel), {"done": "emptied"})
 
@@ -501,7 +487,9 @@ class ChannelActions(ChannelPages):
             danger=True,
             typed=names[1],
             figures=_standing(found),
-            warnings=(f"{plural(found['consumers'], 'consumer')} are subscribed; they get an error.",)
+            warnings=(
+                f"{plural(found['consumers'], 'consumer')} subscribed: they get an error.",
+            )
             if found["consumers"]
             else (),
             notes=(
@@ -524,7 +512,7 @@ class ChannelActions(ChannelPages):
         try:
             _check_typed(form, channel)
             await self._operate(request, "channel.delete", topic=name, name=channel)
-        except _EXPECTED as error:
+        except EXPECTED as error:
             return self._sheet(request, await self._delete_sheet(request, (name, channel)), error)
         return redirect(request, f"/topics/{segment(name)}/channels", {"done": "deleted"})
 

@@ -12,11 +12,8 @@ from tinymq.web.base import Base
 from tinymq.web.channels import (
     CHANNEL_SORTS,
     STATES,
+    WORDS,
     ChannelQuery,
-    cause_level,
-    clears,
-    trend,
-    word_of,
 )
 from tinymq.web.input import MOST_OFFSET, choice, integer, query_of, text, truth
 from tinymq.web.lists import MAX_PAGE_SIZE
@@ -78,7 +75,7 @@ class ChannelPages(Base):
             asked=asked,
             found=found,
             states=STATES,
-            words=_WORDS,
+            words=WORDS,
         )
 
     @Base.app.route("/topics/<name>/channels", methods=["GET"])
@@ -101,7 +98,7 @@ class ChannelPages(Base):
             asked=asked,
             found=found,
             states=STATES,
-            words=_WORDS,
+            words=WORDS,
         )
 
     # --- one channel ---------------------------------------------------------
@@ -125,7 +122,7 @@ class ChannelPages(Base):
             current="channels",
             tab=tab,
             channel=found,
-            words=_WORDS,
+            words=WORDS,
             **values,
         )
 
@@ -190,15 +187,3 @@ class ChannelPages(Base):
         return await self._channel_page(
             request, (name, channel), "danger", values={}, error=None, most=MOST_OFFSET
         )
-
-
-class _Words:
-    """What templates ask about channels."""
-
-    word_of = staticmethod(word_of)
-    cause_level = staticmethod(cause_level)
-    trend = staticmethod(trend)
-    clears = staticmethod(clears)
-
-
-_WORDS: Final = _Words()

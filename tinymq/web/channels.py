@@ -254,3 +254,15 @@ def clears(row: ChannelRow) -> tuple[str, str]:
     if row["trend_s"] >= 0:
         return "Never", "At the present speed: the lag does not shrink"
     return UNKNOWN, "Not known"
+
+
+class Words:
+    """What templates ask about channels."""
+
+    word_of = staticmethod(word_of)
+    cause_level = staticmethod(cause_level)
+    trend = staticmethod(trend)
+    clears = staticmethod(clears)
+
+
+WORDS: Final = Words()

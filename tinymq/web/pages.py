@@ -14,6 +14,7 @@ from tinymq.web import charts
 from tinymq.web import format as write
 from tinymq.web.base import Base
 from tinymq.web.brokers import Order, rows
+from tinymq.web.channels import WORDS
 from tinymq.web.browsing import KINDS, MOST_BYTES, WHERES, coverage, neighbours, preview, wanted
 from tinymq.web.input import (
     MOST_BROKER,
@@ -25,6 +26,7 @@ from tinymq.web.input import (
     text,
     truth,
 )
+from tinymq.web.life import lanes_of
 from tinymq.web.lists import MAX_PAGE_SIZE, SORT_FIELDS, TopicQuery
 from tinymq.web.placement import placement
 from tinymq.web.port import MessageView
@@ -99,9 +101,9 @@ class Pages(Base):
         return view_of(request, self._config, cluster.taken_ms).times
 
     @Base.app.route("/", methods=["GET"])
-    def overview(self, request: Request) -> bytes:
+    async def overview(self, request: Request) -> bytes:
         """The verdict, then the figures, then the evidence."""
-        cluster = self._console.cluster()
+        cluster, backlog = self._console.cluster(), await self._console.backlog()
         query = query_of(request)
         span = choice(query, "span", tuple(_SPANS), "10m")
         span_ms, span_title = _SPANS[span]
@@ -116,7 +118,9 @@ class Pages(Base):
             current="overview",
             query=query,
             silent=None,
-            problems=problems(cluster),
+            problems=problems(cluster, backlog),
+            backlog=backlog,
+            words=WORDS,
             draining=draining(cluster),
             tightest=tightest(cluster),
             rows=listed if len(listed) <= _FEW_BROKERS else Order().of(listed)[:_FEW_BROKERS],
@@ -222,11 +226,16 @@ class Pages(Base):
         else:
             kind = next(one for one in VIEWS if one == asked)
         window = value[: window_of(kind)]
+        life = await self._operate(
+            request, "message.life", topic=name, partition=partition, offset=offset
+        )
         return self._renderer.page(
             request,
             "message.html",
             self._console.cluster(),
             current="topics",
+            lanes=lanes_of(life, message.time_ms),
+            life=life,
             query=query,
             message=message,
             shown=show(window, kind, skip),

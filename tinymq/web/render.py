@@ -7,6 +7,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from base64 import b64decode
 from collections.abc import Iterable
 from functools import cache
 from hashlib import sha256
@@ -141,15 +142,17 @@ def shell_quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
-def one_text(text: str, most: int = 120) -> str:
+def one_text(text: str, encoding: str = "string", most: int = 120) -> str:
     """
-    Write a text on one line, shortened.
+    Write on one line what an operation tells of a key or a value.
 
     Args:
-        text: Any.
+        text: As it is told.
+        encoding: ``string``, or ``base64`` where it is no text.
         most: Most characters.
     """
-    return one_line(text.encode("utf-8", "replace"), most)
+    raw = text.encode("utf-8", "replace")
+    return one_line(b64decode(raw) if encoding == "base64" else raw, most)
 
 
 @cache
