@@ -8,6 +8,7 @@ sessions, and gives each partition with something to do its turn.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from twisted.logger import Logger
@@ -16,16 +17,23 @@ from tinymq.broker.channel.lease import epoch_of, lease_ids
 from tinymq.broker.hosted import Hosted
 from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Timer
-from tinymq.broker.subscription import MOST_HELD, Link, Subscription, row_of
+from tinymq.broker.subscription import MOST_HELD, Gone, Link, Subscription, row_of
 from tinymq.errors import StateError, TinyMQError, WireError
 from tinymq.wire.messages import Subscribe, SubscribeReply
 
 if TYPE_CHECKING:
     from tinymq.broker.broker import Broker
     from tinymq.meta.registry import ChannelInfo, Topic
+    from tinymq.stats import ClientSnapshot
 
 #: Seconds for which partitions have their turns before others have theirs.
 _TURN_SECONDS: Final = 0.02
+
+#: Seconds between two looks at the counters of what moves.
+_LOOK_SECONDS: Final = 1.0
+#: Channels that are looked at before others have their turn: some milliseconds.
+_LOOKED_AT: Final = 500
+_gave_at: Final = attrgetter("gave_at")
 
 #: Told of the subscription and the reply, or why there is none.
 Subscribed = Callable[["Subscription | None", "SubscribeReply | WireError"], None]
@@ -49,6 +57,12 @@ class Channels:
         self._subscriptions: dict[str, Subscription] = {}
         self._marked: dict[Hosted, None] = {}
         self._timer: Timer | None = None
+        #: What had a turn since rates were looked at.
+        self._moved: dict[Hosted, None] = {}
+        #: What of that is being looked at, in several turns.
+        self._looked_at: dict[Hosted, None] = {}
+        self._looker: Timer | None = None
+        self._gone = Gone()
         self._epoch = 0
         self._next_lease: Callable[[], int] | None = None
         #: Why the channels of a partition are not here, by its key.
@@ -152,6 +166,8 @@ class Channels:
         ]
         self.broker.committer.forget(hosted.ledger)
         self._marked.pop(hosted, None)
+        self._moved.pop(hosted, None)
+        self._looked_at.pop(hosted, None)
         hosted.close()
         for subscription in subscriptions:
             if not subscription.hosted:
@@ -161,8 +177,12 @@ class Channels:
         """Give nothing out any more; what was settled is written by who stops the broker."""
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
-        self._timer = None
+        if self._looker is not None and self._looker.active():
+            self._looker.cancel()
+        self._timer = self._looker = None
         self._marked.clear()
+        self._moved.clear()
+        self._looked_at.clear()
         for hosted in self._hosted.values():
             hosted.stop()
 
@@ -214,7 +234,10 @@ class Channels:
         marked, self._marked = self._marked, {}
         seconds = self.broker.scheduler.seconds
         until = seconds() + _TURN_SECONDS
-        for hosted in marked:
+        self._look_soon()
+        self._moved |= marked
+        # A consumer may have credit for one of them only: the one that waited longest comes first.
+        for hosted in sorted(marked, key=_gave_at) if len(marked) > 1 else marked:
             if seconds() > until:
                 self.mark(hosted)
                 continue
@@ -222,6 +245,25 @@ class Channels:
                 hosted.turn()
             except Exception:  # noqa: BLE001 - others must have their turn
                 self._log.failure("{hosted} failed", hosted=hosted)
+
+    # --- rates -------------------------------------------------------------------------
+
+    def _look_soon(self) -> None:
+        """Look at what moves once a second, and at nothing else."""
+        if self._looker is None:
+            self._looker = self.broker.scheduler.callLater(_LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        self._looker = None
+        if not self._looked_at:
+            self._looked_at, self._moved = self._moved, {}
+        looked = 0
+        while self._looked_at and looked < _LOOKED_AT:
+            looked += self._looked_at.popitem()[0].note()
+        if self._looked_at:
+            self._looker = self.broker.scheduler.callLater(0, self._look)
+        elif self._moved:
+            self._look_soon()
 
     # --- subscriptions -------------------------------------------------------------------
 
@@ -367,7 +409,37 @@ class Channels:
         for hosted in left:
             hosted.settled(safe)
 
+    # --- who is there ----------------------------------------------------------------------
+
+    def subscriptions(self) -> list[Subscription]:
+        """Return the subscriptions whose links are there, in the order in which they came."""
+        return list(self._subscriptions.values())
+
+    def client_of(self, subscription: Subscription) -> ClientSnapshot | None:
+        """
+        Say whose a subscription is; None if its link is gone.
+
+        Args:
+            subscription: Of this broker.
+        """
+        link = subscription.link
+        return None if link is None else link.snapshot(self._origin_ms)
+
+    def client_named(self, consumer: str) -> ClientSnapshot | None:
+        """
+        Say whose a consumer is, or was while its link was there; None if that was forgotten.
+
+        Args:
+            consumer: Its name.
+        """
+        subscription = self._subscriptions.get(consumer)
+        found = None if subscription is None else self.client_of(subscription)
+        return found or self._gone.find(consumer)
+
     def _end(self, subscription: Subscription) -> None:
+        client = self.client_of(subscription)
+        if client is not None:
+            self._gone.add(subscription.name, client, self.now())
         subscription.link = None
         if self._subscriptions.get(subscription.name) is subscription:
             del self._subscriptions[subscription.name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from twisted.logger import Logger
@@ -23,6 +24,10 @@ _ROUND_BYTES: Final = MIB
 _ROUNDS: Final = 8
 #: Seconds until a partition is tried again that could not be read.
 _AGAIN_SECONDS: Final = 1.0
+
+
+#: Numbers what is given out, so that partitions take turns.
+_TURNS: Final = count(1)
 
 
 class Giving:
@@ -108,6 +113,7 @@ class Giving:
         for consumer in one.consumers:
             consumer.most = max(1, consumer.most)
         if deliveries:
+            self._hosted.gave_at = next(_TURNS)
             self._sending.send(one, deliveries, now)
         # It may have passed over a piece in which there is nothing to give out.
         return bool(deliveries) or places.cursor > before

@@ -82,6 +82,8 @@ class Hosted:
         self._start = 0
         self._timer: Timer | None = None
         self._timer_at = 0
+        #: When something was given out last; who waited longer comes first.
+        self.gave_at = 0
         self._giving = Giving(host.broker, self)
         self.burying = Burying(host.broker, self)
         partition.ledger = self.ledger
@@ -140,6 +142,7 @@ class Hosted:
                 )
             one = self.queue.open(name, infos[name].policy, places)
             one.channel.custody.restarted(now, GRACE_MS)
+            one.note(now, end)
             self.infos[name] = infos[name]
 
     def follow(self, infos: Mapping[str, ChannelInfo]) -> list[Subscription]:
@@ -179,7 +182,8 @@ class Hosted:
         found = EARLIEST if start == "earliest" else LATEST
         offset = start if isinstance(start, int) else self.partition.offset_at(found)[0]
         low, high = self.partition.log.start_offset, self.partition.high_watermark
-        self.queue.make(info.name, info.policy, max(low, min(offset, high)), self._host.now())
+        now = self._host.now()
+        self.queue.make(info.name, info.policy, max(low, min(offset, high)), now).note(now, high)
 
     def close_channel(self, name: str) -> list[Subscription]:
         """
@@ -342,6 +346,13 @@ class Hosted:
                 lost = one.steering.trim(start, now)
                 one.losing(lost)
                 self.losing(lost)
+
+    def note(self) -> int:
+        """Look how far each channel is, and return how many there are."""
+        now, high = self._host.now(), self.partition.high_watermark
+        for one in self.queue.channels.values():
+            one.note(now, high)
+        return len(self.queue.channels)
 
     # --- time --------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -11,12 +12,16 @@ from tinymq.wire.messages import Deliver, LeaseLost, LeaseRow
 
 if TYPE_CHECKING:
     from tinymq.broker.hosted import Hosted
+    from tinymq.stats import ClientSnapshot
     from tinymq.wire.frames import Bytes
 
 #: Rows in one message at most.
 MOST_ROWS: Final = 100
 #: Leases in the answer to SUBSCRIBE at most.
 MOST_HELD: Final = 1000
+#: Milliseconds for which it is known whose a consumer was, and how many are known at most.
+_KNOWN_MS: Final = 120_000
+_MOST_KNOWN: Final = 1000
 #: All bits that a lease may have.
 ALL_BITS: Final = bytes([255]) * (MOST_SPANNED // 8)
 
@@ -40,6 +45,14 @@ class Link(Protocol):
 
         Args:
             lost: Which ones.
+        """
+
+    def snapshot(self, origin_ms: int) -> ClientSnapshot:
+        """
+        Say who is there, and whether it takes what is sent.
+
+        Args:
+            origin_ms: The wall clock when the scheduler's was 0.
         """
 
 
@@ -111,6 +124,40 @@ class Subscription:
             if self.link is not None:
                 part = rows[first : first + MOST_ROWS]
                 self.link.lease_lost(LeaseLost(subscription=self.number, rows=part))
+
+
+class Gone:
+    """Whose the consumers were that are gone, for as long as people may ask: bounded."""
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[str, tuple[int, ClientSnapshot]] = OrderedDict()
+
+    def add(self, consumer: str, client: ClientSnapshot, now: int) -> None:
+        """
+        Remember whose a consumer was.
+
+        Args:
+            consumer: Its name.
+            client: Who is gone.
+            now: The time.
+        """
+        self._found.pop(consumer, None)
+        self._found[consumer] = now + _KNOWN_MS, client
+        while self._found:
+            until, _ = next(iter(self._found.values()))
+            if until > now and len(self._found) <= _MOST_KNOWN:
+                break
+            self._found.popitem(last=False)
+
+    def find(self, consumer: str) -> ClientSnapshot | None:
+        """
+        Say whose a consumer was.
+
+        Args:
+            consumer: Its name.
+        """
+        found = self._found.get(consumer)
+        return None if found is None else found[1]
 
 
 def packed(bits: int) -> bytes:

@@ -258,6 +258,31 @@ class Model:
             self.leave(messages)
         return told
 
+    def act(self, messages: list[Message], verb: str, ms: int, now: int) -> list[Lost]:
+        """Do with messages in flight what people want; return what their holders are told."""
+        told: list[Lost] = []
+        returned: dict[str, list[Message]] = {}
+        for lease in sorted({m.lease for m in messages}):
+            mine = [m for m in messages if m.lease == lease]
+            holder = self.leases[lease].holder
+            if verb == "extend":
+                self.touch(lease, mine, now + ms)
+                continue
+            told.append(Lost(holder, lease, self.bits(lease, mine)))
+            for message in mine:
+                self.lose(message)
+                if verb == "requeue":
+                    message.deliveries += 1
+                    self._delay(message, now, ms)
+                    returned.setdefault(holder, []).append(message)
+            if verb == "finish":
+                self.finish(mine)
+            elif verb == "dead_letter":
+                self.reject(mine)
+        for holder, back in returned.items():
+            told += self.revoke(holder, back)
+        return told
+
     # --- time ----------------------------------------------------------------------
 
     def expire(self, told: list[Lost], now: int) -> None:

@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from tests.broker.channel.model import Message, Model
 from tests.conftest import LONG
+from tinymq.broker.channel.acts import Act, Verb, act
 from tinymq.broker.channel.counts import count
 from tinymq.broker.channel.lease import WHOLE, Lost, lease_ids
 from tinymq.broker.channel.ledger import replay, snapshot
@@ -349,6 +350,30 @@ class ChannelMachine(RuleBasedStateMachine):
         self.said("leases lost by time", len(told))
 
     # --- steering ----------------------------------------------------------------------
+
+    @rule(
+        fraction=FRACTION,
+        span=st.integers(1, 6),
+        verb=st.sampled_from(["requeue", "finish", "extend", "dead_letter"]),
+        ms=st.sampled_from([0, 700, 5000]),
+        dry_run=st.sampled_from([False, False, False, True]),
+    )
+    def act(self, fraction: int, span: int, verb: Verb, ms: int, dry_run: bool) -> None:
+        """Let people do something with messages that are in flight, whoever holds them."""
+        held = [m for m in self.model.messages if m.state == "leased"]
+        if not held:
+            self.usual()
+            return
+        first = held[fraction * len(held) // 1001].offset
+        wanted = range(first, min(self.model.end, first + span))
+        messages = [m for m in held if m.offset in wanted]
+        self.model.keys_known = self.order_known()
+        found = act(self.channel, wanted, Act(verb, ms, "why"), self.now, dry_run=dry_run)
+        assert found.done == [m.offset for m in messages]
+        assert found.missing == sorted(set(wanted).difference(found.done))
+        told = [] if dry_run else self.model.act(messages, verb, ms, self.now)
+        assert sorted(found.lost) == sorted(told)
+        self.said(f"{verb} by people", 0 if dry_run else len(messages))
 
     @rule(really=RARELY, paused=st.booleans())
     def pause(self, really: bool, paused: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tinymq.broker.channel.credit import Credit
+from tinymq.broker.channel.pace import Pace
 
 _NO_BOUND: Final = 1 << 62
 
@@ -23,9 +24,24 @@ class Consumer:
         most: How many messages to send in this turn, whatever its credit.
         empties: For whose sake it is given nothing by others until it holds
             nothing: a message of a partition must be given out alone.
+        finished: Messages that it settled for good.
+        requeued: Messages that it gave back to come again.
+        timed_out: Messages that it kept for too long.
+        pace: How fast it finishes.
     """
 
-    __slots__ = ("credit", "empties", "in_flight", "most", "name", "ready")
+    __slots__ = (
+        "credit",
+        "empties",
+        "finished",
+        "in_flight",
+        "most",
+        "name",
+        "pace",
+        "ready",
+        "requeued",
+        "timed_out",
+    )
 
     def __init__(self, name: str, window: int) -> None:
         self.name = name
@@ -34,6 +50,10 @@ class Consumer:
         self.ready = True
         self.most = _NO_BOUND
         self.empties: object | None = None
+        self.finished = 0
+        self.requeued = 0
+        self.timed_out = 0
+        self.pace = Pace()
 
     @property
     def room(self) -> int:

@@ -9,6 +9,7 @@ from tinymq.broker.channel.entries import Entry
 from tinymq.broker.channel.ledger import Journal
 from tinymq.broker.channel.looking import Looking
 from tinymq.broker.channel.moves import apply
+from tinymq.broker.channel.overdue import Overdue
 from tinymq.broker.channel.places import Places
 from tinymq.channelpolicy import ChannelPolicy
 
@@ -28,6 +29,7 @@ class Core:
         journal: What is to be written to the ledger.
         counters: What it did since the broker started.
         looking: What is known about messages that must be looked at.
+        overdue: What was lost by time lately.
     """
 
     def __init__(self, policy: ChannelPolicy, places: Places) -> None:
@@ -36,6 +38,7 @@ class Core:
         self.journal = Journal()
         self.counters = Counters()
         self.looking = Looking(places, policy)
+        self.overdue = Overdue()
 
     def move(self, now: int, who: str, entry: Entry) -> None:
         """

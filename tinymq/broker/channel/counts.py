@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from itertools import islice
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
 if TYPE_CHECKING:
     from tinymq.broker.channel.places import Places
     from tinymq.broker.channel.state import Channel
+
+
+#: Runs of messages at which is looked for one that fails.
+_LOOKED_AT: Final = 1000
 
 
 class Counters:
@@ -76,6 +82,9 @@ class Counts:
         doomed: On their way to the dead-letter topic.
         floor: Below it everything is settled.
         cursor: The next offset that is new.
+        oldest: The lowest offset that is not settled; None if there is none.
+        full: Whether no more may be unsettled below the cursor.
+        worst: Failures and offset of the message that failed most, of those first looked at.
         why: Why nothing is given out just now; empty if something can be.
     """
 
@@ -92,6 +101,9 @@ class Counts:
     floor: int
     cursor: int
     why: str
+    oldest: int | None = None
+    full: bool = False
+    worst: tuple[int, int] | None = None
 
     @property
     def backlog(self) -> int:
@@ -127,8 +139,61 @@ def count(channel: Channel, end: int) -> Counts:
         doomed=places.dooming,
         floor=places.floor,
         cursor=places.cursor,
+        oldest=_oldest(places, end),
+        full=channel.room <= 0,
+        worst=_worst(places),
         why=next(_reasons(channel, end), ""),
     )
+
+
+def figures(channel: Channel, end: int) -> tuple[int, ...]:
+    """
+    Return what rates are made of: delivered, finished, requeued, timed out, the end, the lag.
+
+    Args:
+        channel: The channel.
+        end: Offset behind the last message that is visible.
+    """
+    counters, places = channel.counters, channel.places
+    # What is hidden and settled ahead counts twice here, which is rare and does not move.
+    fresh = end - places.cursor - places.ahead.count - places.hidden.count
+    return (
+        counters.first_deliveries + counters.redeliveries,
+        counters.finished,
+        counters.requeued,
+        counters.timed_out,
+        end,
+        max(0, fresh) + places.unsettled,
+    )
+
+
+def _oldest(places: Places, end: int) -> int | None:
+    """Find the lowest offset that is not settled; what was given up has left."""
+    lowest = [base for _, base, _, _ in places.waiting]
+    # Leases are in the order in which they were given out, not in that of offsets.
+    lowest += (
+        lease.base + (lease.bits & -lease.bits).bit_length() - 1 for lease in places.leases.values()
+    )
+    if places.ready:
+        lowest.append(places.ready.first)
+    if places.order is not None and places.order.parked:
+        lowest.append(places.order.parked.first)
+    if lowest:
+        return min(lowest)
+    beyond = places.ahead.missing(places.cursor, end)
+    return next((first for run in beyond for first, _ in places.hidden.missing(*run)), None)
+
+
+def _worst(places: Places) -> tuple[int, int] | None:
+    """Find a message that failed often."""
+    found = [
+        (lease.history.failures, lease.base + (lease.bits & -lease.bits).bit_length() - 1)
+        for lease in islice(places.leases.values(), _LOOKED_AT)
+    ]
+    found += ((past.failures, base) for _, base, _, past in islice(places.waiting, _LOOKED_AT))
+    found += ((past.failures, start) for start, _, past in islice(places.ready, _LOOKED_AT))
+    failures, offset = max(found, default=(0, 0), key=itemgetter(0))
+    return (failures, offset) if failures else None
 
 
 def _reasons(channel: Channel, end: int) -> Iterator[str]:

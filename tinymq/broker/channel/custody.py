@@ -89,6 +89,7 @@ class Custody:
     def _expired(self, lease: Lease, bits: int, now: int, chance: float) -> list[Lost]:
         count = bits.bit_count()
         self._core.counters.timed_out += count
+        self._core.overdue.add(lease, bits, now)
         if count > 1:
             self._returns.suspect(lease, bits, now)
         elif self._returns.fail(
@@ -174,9 +175,9 @@ class Custody:
         return [(lease_id, self._core.places.leases[lease_id].bits) for lease_id in holder.leases]
 
     @property
-    def absent(self) -> tuple[str, ...]:
-        """The consumers whose leases are kept for them."""
-        return tuple(self._absent)
+    def absent(self) -> dict[str, int]:
+        """The consumers whose leases are kept for them, and until when."""
+        return {name: absence.until for name, absence in self._absent.items()}
 
     def _lapse(self, consumer: str, absence: _Absence, now: int, chance: float) -> None:
         """Take back what a consumer holds that did not return in time."""

@@ -64,6 +64,7 @@ class Lease:
         bits: What is not settled yet; never empty.
         history: What the messages had been through before they were given out.
         deadline: When they come back.
+        since: When they were given out.
 
     Attributes:
         touched: The bits whose deadline was moved apart from the others.
@@ -77,12 +78,20 @@ class Lease:
         "history",
         "holder",
         "lease_id",
+        "since",
         "touched",
         "touched_until",
     )
 
-    def __init__(
-        self, lease_id: int, holder: str, base: int, bits: int, history: History, deadline: int
+    def __init__(  # noqa: PLR0913, PLR0917 - it is made in one place
+        self,
+        lease_id: int,
+        holder: str,
+        base: int,
+        bits: int,
+        history: History,
+        deadline: int,
+        since: int,
     ) -> None:
         self.lease_id = lease_id
         self.holder = holder
@@ -90,6 +99,7 @@ class Lease:
         self.bits = bits
         self.history = history
         self.deadline = deadline
+        self.since = since
         self.touched = 0
         self.touched_until = 0
 

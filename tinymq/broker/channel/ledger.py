@@ -155,7 +155,10 @@ def snapshot(places: Places, now: int) -> bytes:
         list(places.ahead),
         sorted(ready),
         [
-            (one.lease_id, one.holder, one.base, _wide(one.bits), *one.history, one.deadline)
+            (
+                *(one.lease_id, one.holder, one.base, _wide(one.bits), *one.history),
+                *(one.deadline, one.since),
+            )
             for one in places.leases.values()
         ],
         [(due, base, _wide(bits), *history) for due, base, bits, history in places.waiting],
@@ -203,8 +206,11 @@ def _restored(state: list[Any]) -> Places:
     places.ahead = Runs((start, end) for start, end in ahead)
     for start, end, *history in ready:
         places.ready.put(start, end, _history(history))
-    for lease_id, holder, base, bits, *rest, deadline in leases:
-        _hold(places, Lease(lease_id, holder, base, _bits(bits), _history(rest), deadline))
+    for lease_id, holder, base, bits, *rest in leases:
+        history, deadline = _history(rest[:3]), rest[3]
+        # An older broker did not say when it was given out.
+        since = rest[4] if len(rest) > 4 else deadline
+        _hold(places, Lease(lease_id, holder, base, _bits(bits), history, deadline, since))
     for due, base, bits, *history in waiting:
         places.put_waiting((due, base, _bits(bits), _history(history)))
     for number, base, bits, reason, text, history, time in doomed:

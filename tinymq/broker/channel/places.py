@@ -165,7 +165,7 @@ class Places:
             bits = (1 << -bits) - 1
         self._claim(base, bits)
         history = NEW if not deliveries else History(deliveries, failures, alone != 0)
-        self.leases[lease_id] = Lease(lease_id, who, base, bits, history, now + term)
+        self.leases[lease_id] = Lease(lease_id, who, base, bits, history, now + term, now)
         self.losses.issued(self.newest_lease, lease_id)
         self.newest_lease = max(self.newest_lease, lease_id)
         holder = self.holders.get(who)
@@ -218,11 +218,13 @@ class Places:
 
     # --- coming back ---------------------------------------------------------
 
-    def finish(self, now: int, who: str, lease_id: int, bits: int = WHOLE) -> None:
-        """Settle messages in flight."""
+    def finish(self, now: int, who: str, lease_id: int, bits: int = WHOLE, lost: int = 0) -> None:
+        """Settle messages in flight; to the loss of their holder, if that did not ask for it."""
         lease = self.leases.get(lease_id)
         if lease is not None:
-            self.settle(lease, bits)
+            hit = self.settle(lease, bits)
+            if lost:
+                self.losses.add(lease_id, hit)
 
     def finish_one(self, now: int, who: str, lease_id: int, bit: int) -> None:
         """Settle a single message in flight."""

@@ -14,9 +14,10 @@ from typing import NamedTuple
 import attrs
 
 from tinymq.broker.channel.consumer import Consumer
-from tinymq.broker.channel.counts import Counts, count
+from tinymq.broker.channel.counts import Counts, count, figures
 from tinymq.broker.channel.lease import Delivery, Lost, Settle
 from tinymq.broker.channel.ledger import replay, snapshot
+from tinymq.broker.channel.pace import Pace
 from tinymq.broker.channel.places import Places
 from tinymq.broker.channel.returns import Requeue, Settled
 from tinymq.broker.channel.state import Channel
@@ -37,10 +38,12 @@ class Subscribers:
     Attributes:
         steering: The other side of the channel.
         consumers: Those who take messages, in the order of their turns.
+        pace: How fast it goes.
     """
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
+        self.pace = Pace()
         self.steering = Steering(channel)
         self.consumers: list[Consumer] = []
 
@@ -59,6 +62,7 @@ class Subscribers:
         if consumer not in self.consumers:
             self.consumers.append(consumer)
             consumer.in_flight += sum(bits.bit_count() for _, bits in held)
+            consumer.pace.note(now, (consumer.finished,))
         return held
 
     def deliver(self, now: int, end: int) -> list[Delivery]:
@@ -144,7 +148,9 @@ class Subscribers:
             settles: Leases and bits.
             now: The time.
         """
-        return self._counted(consumer, self.channel.finish(consumer.name, settles, now))
+        settled = self._counted(consumer, self.channel.finish(consumer.name, settles, now))
+        consumer.finished += settled.done
+        return settled
 
     def requeue(
         self, consumer: Consumer, settles: Iterable[Settle], now: int, how: Requeue
@@ -158,7 +164,9 @@ class Subscribers:
             now: The time.
             how: With which delay, and whether they failed.
         """
-        return self._counted(consumer, self.channel.requeue(consumer.name, settles, now, how))
+        settled = self._counted(consumer, self.channel.requeue(consumer.name, settles, now, how))
+        consumer.requeued += settled.done
+        return settled
 
     def reject(self, consumer: Consumer, settles: Iterable[Settle], now: int, text: str) -> Settled:
         """
@@ -225,6 +233,9 @@ class Subscribers:
         """
         lost = self.channel.custody.expire(now, chance)
         self.losing(lost)
+        charged = self.channel.overdue.charged()
+        for consumer in self.consumers if charged else ():
+            consumer.timed_out += charged.get(consumer.name, 0)
         return lost
 
     # --- coming and going ----------------------------------------------------------
@@ -258,6 +269,20 @@ class Subscribers:
             self.consumers.remove(consumer)
         if consumer.empties is self:
             consumer.empties = None
+
+    # --- what is known of it ---------------------------------------------------------
+
+    def note(self, now: int, end: int) -> None:
+        """
+        Look how far it and its consumers are.
+
+        Args:
+            now: The time.
+            end: Offset behind the last message that is visible.
+        """
+        self.pace.note(now, figures(self.channel, end))
+        for consumer in self.consumers:
+            consumer.pace.note(now, (consumer.finished,))
 
     def counts(self, end: int) -> Counts:
         """

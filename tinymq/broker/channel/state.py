@@ -58,6 +58,15 @@ class Channel(Core):
         """Who is given nothing until it holds nothing, to be given a message alone."""
         return self._picker.guard
 
+    def unguard(self, consumer: str) -> None:
+        """
+        Let somebody else be the guard: what this one held was taken from it.
+
+        Args:
+            consumer: Who it was.
+        """
+        self._picker.let_go(consumer)
+
     # --- giving out ------------------------------------------------------------
 
     def take(
