@@ -8,8 +8,8 @@ import msgpack
 from attrs import evolve
 
 from tests.web.fakes import GB, NOW, FakeConsole, FakePartition, FakeRecord, FakeTopic
-from tests.web.queues import hostile_work, work
 from tests.web.fleet import connected, silenced, slowed, three
+from tests.web.queues import hostile_work, work
 
 ORDER = b"""{"order_id":"ord_48210377","placed_at":"2026-11-29T14:26:31.417Z",\
 "customer_ref":9223372036854775807,"currency":"EUR","total":1249.00,"lines":[\

@@ -538,7 +538,8 @@ class FakeConsole:
         operation = PUBLIC[name]
         operation.permit(caller.role)
         checked = operation.arguments(arguments)
-        answer = self.queue.answer(name, dict(arguments)) if self.queue.channels else None
+        whole = dict(arguments) if operation.changes else checked
+        answer = self.queue.answer(name, whole) if self.queue.active(name) else None
         if answer is not None:
             return answer
         if operation.changes and not checked["dry_run"]:

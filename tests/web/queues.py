@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from attrs import Factory, define, evolve
@@ -163,6 +163,9 @@ class FakeQueue:
     channels: list[FakeChannel]
     calls: list[tuple[object, ...]] = Factory(list)
     silent: tuple[str, ...] = ()
+    held: list[Json] = Factory(list)
+    queues: list[Json] = Factory(list)
+    letters: dict[str, list[Json]] = Factory(dict)
 
     @property
     def rows(self) -> list[Json]:
@@ -189,6 +192,8 @@ class FakeQueue:
             troubled=tuple(bad),
             troubled_count=len(bad),
             silent=self.silent,
+            dead_letters=sum(row["messages"] for row in self.queues),
+            dead_queues=tuple((q["target"], q["messages"]) for q in self.queues if q["messages"]),
         )
 
     def find(self, topic: str, name: str) -> FakeChannel:
@@ -199,6 +204,10 @@ class FakeQueue:
         raise errors.UnknownChannel(f"the topic {topic} has no channel {name[:200]!r}")
 
     # --- operations ----------------------------------------------------------
+
+    def active(self, name: str) -> bool:
+        """Whether it answers an operation, or leaves that to its console."""
+        return bool(self.channels) or name == "message.life"
 
     def answer(self, name: str, arguments: Json) -> Json | None:
         """Answer an operation; None if it is not one of these."""
@@ -329,6 +338,243 @@ class FakeQueue:
         wanted = [m for m in wanted if partition in (None, m["partition"])]
         return {"messages": wanted[:limit], "more": True, "after": "3/20766224", "silent": []}
 
+    # --- messages in flight --------------------------------------------------
+
+    def do_inflight_list(self, limit: int, after: str | None, **asked: Any) -> Json:
+        """List what consumers hold."""
+        rows = [
+            row
+            for row in self.held
+            if asked["topic"] in (None, row["topic"])
+            and asked["name"] in (None, row["channel"])
+            and asked["client"] in (None, row["client_id"])
+            and row["attempt"] >= asked["attempts"]
+            and NOW - row["since_ms"] >= asked["older_ms"]
+        ]
+        first = int(after or 0)
+        more = len(rows) > first + limit
+        return {
+            "messages": rows[first : first + limit],
+            "more": more,
+            "after": str(first + limit) if more else None,
+            "total": len(rows),
+            "silent": [],
+        }
+
+    def do_inflight_settle(
+        self,
+        topic: str,
+        name: str,
+        partition: int,
+        offsets: list[int],
+        act: str,
+        dry_run: bool = False,
+        **how: Any,
+    ) -> Json:
+        """Decide about some."""
+        held = {
+            row["offset"]
+            for row in self.held
+            if (row["topic"], row["channel"], row["partition"]) == (topic, name, partition)
+        }
+        done = [each for each in offsets if each in held]
+        if not dry_run:
+            self.calls.append(("settle", topic, name, partition, done, act, how))
+            self.held = [
+                row
+                for row in self.held
+                if row["offset"] not in done or (row["topic"], row["channel"]) != (topic, name)
+            ]
+        missing = [each for each in offsets if each not in held]
+        return {"done": done, "missing": missing, "dry_run": dry_run}
+
+    # --- dead letters --------------------------------------------------------
+
+    def do_dlq_list(self, topic: str | None, filter: str, after: str, limit: int) -> Json:  # noqa: A002
+        """List the topics of dead letters."""
+        found = [
+            row
+            for row in self.queues
+            if topic is None or topic in row["topics"]
+            if filter.strip("*") in row["target"]
+        ]
+        return {"queues": found, "more": False, "after": None, "total": len(found), "silent": []}
+
+    def _letters(self, target: str, wanted: Json, after: str) -> list[Json]:
+        if target not in {row["target"] for row in self.queues}:
+            raise errors.UnknownTopic(f"there is no topic {target[:200]!r}")
+        places = wanted.get("offsets")
+        return [
+            row
+            for row in self.letters.get(target, [])
+            if all(wanted.get(key) in (None, row[key]) for key in ("topic", "channel", "reason"))
+            and (wanted.get("text") or "") in row["text"]
+            and (not places or f"{row['partition']}:{row['offset']}" in places)
+            and row["offset"] > int(after.rpartition(":")[2] or -1)
+        ]
+
+    def do_dlq_messages(self, target: str, limit: int, after: str, **wanted: Any) -> Json:
+        """Look at dead letters."""
+        found = self._letters(target, wanted, after)
+        groups: dict[tuple[str, ...], int] = {}
+        for row in found:
+            key = tuple(row[each] for each in ("reason", "topic", "channel", "text"))
+            groups[key] = groups.get(key, 0) + 1
+        more = len(found) > limit
+        last = found[:limit][-1] if found else None
+        return {
+            "groups": [
+                {"reason": r, "topic": t, "channel": c, "text": x, "count": n}
+                for (r, t, c, x), n in sorted(groups.items(), key=lambda one: -one[1])
+            ],
+            "messages": found[:limit],
+            "scanned": len(found),
+            "more": more,
+            "after": f"{last['partition']}:{last['offset']}" if more and last else None,
+            "silent": [],
+        }
+
+    def do_dlq_redrive(
+        self, target: str, limit: int, after: str = "", dry_run: bool = False, **wanted: Any
+    ) -> Json:
+        """Send some back."""
+        found = self._letters(target, wanted, after)
+        step = found[:limit]
+        failed = [row for row in step if not row["topic"]]
+        if not dry_run:
+            self.calls.append(("redrive", target, len(step), wanted.get("to", "dropped")))
+            gone = [row for row in step if row not in failed]
+            self.letters[target] = [row for row in self.letters[target] if row not in gone]
+        more = len(found) > limit
+        return {
+            "done": len(step) - len(failed),
+            "skipped": 0,
+            "failed": [
+                {"partition": row["partition"], "offset": row["offset"], "why": "no origin"}
+                for row in failed
+            ],
+            "loops": sum(row["loop"] for row in step),
+            "more": more,
+            "after": f"{step[-1]['partition']}:{step[-1]['offset']}" if more else None,
+            "silent": [],
+            "dry_run": dry_run,
+        }
+
+    do_dlq_drop = do_dlq_redrive
+
+    # --- one message ---------------------------------------------------------
+
+    def do_message_life(self, topic: str, partition: int, offset: int) -> Json:
+        """Tell what channels did with it."""
+        names = [channel.name for channel in self.channels if channel.topic == topic]
+        at = NOW - 3_300
+        if not names:
+            return {"events": [], "channels": [], "since_ms": None, "more": False}
+
+        def event(after: int, what: str, attempt: int, who: str | None, text: str = "") -> Json:
+            return {
+                "channel": names[0],
+                "time_ms": at + after,
+                "what": what,
+                "attempt": attempt,
+                "client_id": who,
+                "text": text,
+            }
+
+        events = [
+            event(625, "delivered", 1, "billing-7"),
+            event(1_625, "timed_out", 1, "billing-7", "no answer in 1 s"),
+            event(2_638, "delivered", 2, "billing-2"),
+            event(2_679, "finished", 2, "billing-2"),
+        ]
+        states = ("settled", "in_flight", "waiting")
+        return {
+            "events": events,
+            "channels": [{"channel": name, "state": states[i % 3]} for i, name in enumerate(names)],
+            "since_ms": NOW - 86_400_000,
+            "more": False,
+        }
+
+
+def holding() -> list[Json]:
+    """Make messages in the hands of consumers, the oldest first."""
+    rng = random.Random(8)
+    ages = sorted((rng.uniform(1, 59.5) for _ in range(70)), reverse=True)
+    return [
+        {
+            "topic": "orders.created",
+            "channel": "billing" if index % 5 else "fulfilment",
+            "partition": 3 if index < 12 else index % 8,
+            "offset": 20_753_545 + 3 * index,
+            "broker": "mq-1",
+            "broker_id": 1,
+            "client": 1006 if index < 12 else 1000 + index % 6,
+            "client_id": "billing-7" if index < 12 else f"billing-{index % 6 + 1}",
+            "address": "10.0.3.16:51006",
+            "attempt": index % 3 + 1,
+            "failures": index % 3,
+            "since_ms": NOW - 60_000 if index == 0 else NOW - int(age * 1000),
+            "deadline_ms": NOW if index == 0 else NOW - int(age * 1000) + 60_000,
+            "state": "timed_out" if index == 0 else "in_flight",
+            "size": 600 + 13 * index if index % 7 else None,
+            "key": f"ord_{rng.randint(10**7, 10**8)}",
+            "key_encoding": "string",
+        }
+        for index, age in enumerate(ages)
+    ]
+
+
+def dead(target: str, count: int, text: str = "") -> list[Json]:
+    """Make dead letters."""
+    texts = (
+        "ValueError: total must not be negative: -12.50",
+        "ConnectionError: bank.example refused (111)",
+        "",
+    )
+    reasons = ("failed", "failed", "timeout", "rejected", "lost")
+    return [
+        {
+            "partition": 0,
+            "offset": index,
+            "topic": text or ("orders.created" if index % 40 != 7 else ""),
+            "origin_partition": 3,
+            "origin_offset": 20_766_200 + index,
+            "channel": text or "billing",
+            "reason": text or reasons[index % 5],
+            "text": text or texts[index % 5 % 3],
+            "attempts": 8,
+            "failures": 8,
+            "client": text or "billing-7",
+            "first_ms": NOW - 9_000_000 + index,
+            "last_ms": NOW - 4_000_000 + 9000 * index,
+            "hops": 1,
+            "redriven": int(index % 9 == 4),
+            "loop": index % 9 == 4,
+            "key": text or "ord_48210377",
+            "size": 671,
+            "preview": text or '{"order_id":"ord_48210377"}',
+        }
+        for index in range(count)
+    ]
+
+
+def queue_of(target: str, topic: str, channel: str | None, messages: int, **more: Any) -> Json:
+    """Make a topic of dead letters."""
+    return {
+        "target": target,
+        "topics": [topic],
+        "channel": channel,
+        "messages": messages,
+        "oldest_ms": NOW - 4_000_000 if messages else None,
+        "newest_ms": NOW - 90_000 if messages else None,
+        "per_s": 0.4 if messages else 0.0,
+        "kept": 0,
+        "kept_why": "",
+        "parking": False,
+        "loop": "",
+        **more,
+    }
+
 
 def work() -> FakeQueue:
     """Make the channels of the lively cluster: one falls behind, one is stuck, one is paused."""
@@ -404,11 +650,29 @@ def work() -> FakeQueue:
                 why=[("paused", "paused since 13:32:06 UTC: new codec")],
             ),
             FakeChannel(topic="mail.outbound", name="smtp", lag=[0, 0, 0], state="idle"),
-        ]
+        ],
+        held=holding(),
+        queues=[
+            queue_of("orders.created.billing.dead", "orders.created", "billing", 342),
+            queue_of(
+                "payments.dead",
+                "payments.capture",
+                None,
+                7,
+                topics=["payments.capture", "mail.outbound", "media.resize"],
+                kept=12,
+                kept_why="payments.dead takes no messages: its partition 2 is offline",
+            ),
+            queue_of("mail.outbound.smtp.dead", "mail.outbound", "smtp", 0),
+        ],
+        letters={
+            "orders.created.billing.dead": dead("orders.created.billing.dead", 342),
+            "payments.dead": dead("payments.dead", 7),
+        },
     )
 
 
-def hostile_work(texts: Mapping[str, str] | tuple[str, ...]) -> FakeQueue:
+def hostile_work(texts: tuple[str, ...]) -> FakeQueue:
     """Make channels in which every text that a stranger may set is an attack."""
     found = []
     for text in texts:
@@ -424,4 +688,14 @@ def hostile_work(texts: Mapping[str, str] | tuple[str, ...]) -> FakeQueue:
             paused={"since_ms": NOW, "until_ms": None, "reason": text},
         )
         found.append(one)
-    return FakeQueue(found)
+    held = [
+        {
+            **row,
+            **dict.fromkeys(("topic", "channel", "broker", "client_id", "address", "key"), text),
+        }
+        for row, text in zip(holding(), texts, strict=False)
+    ]
+    queues = [queue_of(text, text, text, 3, kept=1, kept_why=text, loop=text) for text in texts]
+    return FakeQueue(
+        found, held=held, queues=queues, letters={text: dead(text, 3, text) for text in texts}
+    )

@@ -487,9 +487,7 @@ class ChannelActions(ChannelPages, Sheets):
             danger=True,
             typed=names[1],
             figures=_standing(found),
-            warnings=(
-                f"{plural(found['consumers'], 'consumer')} subscribed: they get an error.",
-            )
+            warnings=(f"{plural(found['consumers'], 'consumer')} subscribed: they get an error.",)
             if found["consumers"]
             else (),
             notes=(

@@ -8,13 +8,13 @@ is answered; so they can be stopped between two of them, and nothing is lost by 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Literal
 from urllib.parse import parse_qsl, urlencode
 
 from attrs import frozen
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IPullProducer
+from twisted.internet.interfaces import IPushProducer
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.http import Request
@@ -28,8 +28,10 @@ from tinymq.web.sheet import Call, Entry, Figure, Sheet
 from tinymq.web.sheets import EXPECTED, Sheets
 
 Verb = Literal["redrive", "drop"]
+#: Reads the page of dead letters behind a place.
+Reader = Callable[[str], Awaitable[dict[str, Any]]]
 #: Rows of one page, and messages of one step.
-_ROWS: Final = 50
+_ROWS: Final = 40
 MOST_STEP: Final = 500
 _FILTERS: Final = ("topic", "channel", "reason", "text", "since", "until")
 _ONE: Final = "/dead-letters/<target>"
@@ -224,7 +226,7 @@ class DeadLetterPages(Sheets):
             entries.append(Entry("to", "To", to, hint))
         hint = f"From 1 to {MOST_STEP}; one step a second. Empty: {MOST_STEP}."
         entries.append(Entry("rate", "Messages a second", form.get("rate", ""), hint))
-        body = {key: value for key, value in letters_of(form).items()}
+        body = letters_of(form)
         if "letters" in form:
             body["offsets"] = form["letters"].split()
         if redrive:
@@ -236,8 +238,7 @@ class DeadLetterPages(Sheets):
         )
         notes = (
             (
-                "Each message is written and confirmed where it goes before it counts as settled "
-                "here, so stopping loses nothing.",
+                "Each is confirmed there before it is settled here: stopping loses nothing.",
                 "To the origin, only the channel that gave a message up gets it again.",
             )
             if redrive
@@ -338,7 +339,7 @@ class DeadLetterPages(Sheets):
         return await self._go(request, "drop", target)
 
 
-@implementer(IPullProducer)
+@implementer(IPushProducer)
 class _Export:
     """
     Writes page after page as the browser takes them.
@@ -351,47 +352,51 @@ class _Export:
 
     _log = Logger()
 
-    def __init__(self, request: Request, page: Any, first: dict[str, Any]) -> None:
+    def __init__(self, request: Request, page: Reader, first: dict[str, Any]) -> None:
         self._request = request
         self._page = page
-        self._next: dict[str, Any] | None = first
-        self._busy = False
+        self._paused: Deferred[None] | None = None
+        self._gone = False
         self.done: Deferred[bytes] = Deferred()
         request.notifyFinish().addErrback(lambda _: self.stopProducing())
-        request.registerProducer(self, False)
+        request.registerProducer(self, True)
+        Deferred.fromCoroutine(self._write(first)).addErrback(self._failed)
 
-    def resumeProducing(self) -> None:
-        """Write a page, unless one is on its way."""
-        if self._busy or self.done.called:
-            return
-        self._busy = True
-        Deferred.fromCoroutine(self._write()).addErrback(self._failed)
+    def pauseProducing(self) -> None:  # noqa: N802
+        """Write no more for now: the browser does not take it."""
+        if self._paused is None:
+            self._paused = Deferred()
 
-    def stopProducing(self) -> None:
-        """End: nobody reads any more, or all is written."""
-        if not self.done.called:
-            self._request.unregisterProducer()
-            self.done.callback(b"")
+    def resumeProducing(self) -> None:  # noqa: N802
+        """Go on."""
+        paused, self._paused = self._paused, None
+        if paused is not None:
+            paused.callback(None)
 
-    async def _write(self) -> None:
-        told, self._next = self._next, None
-        if told is None:
-            told = await self._page(self._after)
-        self._after = told["after"] or ""
-        lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in told["messages"]]
-        if self.done.called:
-            return
-        self._busy = False
-        if not told["more"] or not self._after:
+    def stopProducing(self) -> None:  # noqa: N802
+        """Write no more: nobody reads."""
+        self._gone = True
+        self.resumeProducing()
+
+    async def _write(self, told: dict[str, Any]) -> None:
+        while not self._gone:
+            lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in told["messages"]]
             self._request.write("".join(lines).encode("utf-8", "replace"))
-            self.stopProducing()
-        else:
-            self._request.write("".join(lines).encode("utf-8", "replace") or b"\n")
+            if not told["more"] or not told["after"]:
+                break
+            if self._paused is not None:
+                await self._paused
+            if not self._gone:
+                told = await self._page(told["after"])
+        self._end()
 
     def _failed(self, failure: Failure) -> None:
-        # The answer has begun, so its end without a last line is all that can be told.
+        # The answer has begun, so an end too early is all that can be told.
         self._log.failure("The export of dead letters failed", failure)
-        if not self.done.called:
-            self._request.unregisterProducer()
+        if not self._gone:
             self._request.loseConnection()
-            self.done.callback(b"")
+        self._end()
+
+    def _end(self) -> None:
+        self._request.unregisterProducer()
+        self.done.callback(b"")

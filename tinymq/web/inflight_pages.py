@@ -19,7 +19,7 @@ from tinymq.web.sheets import EXPECTED, Sheets, length_of
 
 ACTS: Final = ("requeue", "finish", "extend", "dead_letter")
 #: Messages on one page.
-_ROWS: Final = 50
+_ROWS: Final = 40
 #: Messages that one plan decides about.
 MOST_PICKED: Final = 1000
 _PAGE: Final = 500
@@ -277,9 +277,7 @@ class InFlightPages(Sheets):
                 Figure("Undo", "never"),
             ),
             heads=("Message", "Channel"),
-            rows=[
-                (f"{one.topic} {one.partition}/{one.offset:,}", one.channel) for one in done[:20]
-            ]
+            rows=[(f"{one.topic} {one.partition}/{one.offset:,}", one.channel) for one in done[:20]]
             + ([(f"and {len(done) - 20:,} more", "")] if len(done) > 20 else []),
             notes=words.notes,
             warnings=warnings,

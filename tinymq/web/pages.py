@@ -14,8 +14,8 @@ from tinymq.web import charts
 from tinymq.web import format as write
 from tinymq.web.base import Base
 from tinymq.web.brokers import Order, rows
-from tinymq.web.channels import WORDS
 from tinymq.web.browsing import KINDS, MOST_BYTES, WHERES, coverage, neighbours, preview, wanted
+from tinymq.web.channels import WORDS
 from tinymq.web.input import (
     MOST_BROKER,
     MOST_OFFSET,
