@@ -62,6 +62,7 @@ class FakeChannel:
     paused: Json | None = None
     undo_until: int | None = None
     silent: list[str] = Factory(list)
+    offline: dict[int, str] = Factory(dict)
 
     @property
     def row(self) -> Json:
@@ -105,6 +106,13 @@ class FakeChannel:
         }
 
     def _partition(self, index: int, lag: int) -> Json:
+        if index in self.offline:
+            place = {"partition": index, "leader": "mq-3", "leader_id": 3, "state": "offline"}
+            told = self._known(index, lag)
+            return {**dict.fromkeys(told), **place, "reason": self.offline[index]}
+        return self._known(index, lag)
+
+    def _known(self, index: int, lag: int) -> Json:
         whole = {key: value for key, value in self.row.items() if key in {"rates", "totals"}}
         return {
             **whole,
@@ -166,10 +174,14 @@ class FakeQueue:
     held: list[Json] = Factory(list)
     queues: list[Json] = Factory(list)
     letters: dict[str, list[Json]] = Factory(dict)
+    fixed: list[Json] = Factory(list)
+    failure: Exception | None = None
 
     @property
     def rows(self) -> list[Json]:
         """Every channel in order."""
+        if self.fixed:
+            return self.fixed
         found = (channel.row for channel in self.channels)
         return sorted(found, key=lambda row: (row["topic"], row["name"]))
 
@@ -214,6 +226,8 @@ class FakeQueue:
         method: Callable[..., Json] | None = getattr(self, "do_" + name.replace(".", "_"), None)
         if method is None:
             return None
+        if self.failure is not None:
+            raise self.failure
         return method(**arguments)
 
     def do_channel_info(self, topic: str, name: str) -> Json:

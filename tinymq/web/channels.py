@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from attrs import field, frozen
@@ -90,6 +91,11 @@ class ChannelQuery:
         """Whether names alone tell which channels the page has."""
         return self.sort == "channel" and not self.state
 
+    @property
+    def takes_all(self) -> bool:
+        """Whether every name is wanted."""
+        return not self.name and self.topic is None
+
     def takes(self, topic: str, name: str) -> bool:
         """Whether a channel is wanted, as far as its names tell."""
         if self.topic not in (None, topic):
@@ -127,16 +133,16 @@ def _maybe(value: float | None, missing: float = -_NEVER) -> float:
 
 _KEYS: Final[dict[ChannelSort, Callable[[ChannelRow], Any]]] = {
     "state": lambda row: STATES.index(row["state"]) if row["state"] in STATES else len(STATES),
-    "ready": lambda row: row["ready"],
-    "in_flight": lambda row: row["in_flight"],
-    "waiting": lambda row: row["waiting"],
+    "ready": itemgetter("ready"),
+    "in_flight": itemgetter("in_flight"),
+    "waiting": itemgetter("waiting"),
     "requeued": lambda row: _maybe(row["rates"]["requeued_s"]),
     "timed_out": lambda row: _maybe(row["rates"]["timed_out_s"]),
-    "lag": lambda row: row["lag"],
+    "lag": itemgetter("lag"),
     "behind": lambda row: _maybe(row["lag_ms"]),
     "trend": lambda row: _maybe(row["trend_s"]),
     "clear": lambda row: _maybe(row["clear_ms"], _NEVER if row["lag"] else -_NEVER),
-    "consumers": lambda row: row["consumers"],
+    "consumers": itemgetter("consumers"),
 }
 
 
@@ -153,7 +159,7 @@ def ordered(rows: Iterable[ChannelRow], query: ChannelQuery) -> list[ChannelRow]
         rows: All channels, in order of topic and name.
         query: Which of them are wanted.
     """
-    found = [row for row in rows if query.takes(row["topic"], row["name"])]
+    found = _named(rows, query)
     if query.state:
         found = [row for row in found if row["state"] == query.state]
     if query.sort == "channel":
@@ -179,7 +185,9 @@ def select_channels(
         page=page,
         page_count=count,
         filtered_count=len(found),
-        total_count=sum(query.topic in (None, row["topic"]) for row in rows),
+        total_count=len(rows)
+        if query.topic is None
+        else sum(query.topic == row["topic"] for row in rows),
         states=states_of(rows, query),
         silent=silent,
     )
@@ -193,7 +201,13 @@ def states_of(rows: Iterable[ChannelRow], query: ChannelQuery) -> Counter[str]:
         rows: All channels.
         query: Which names are wanted.
     """
-    return Counter(row["state"] for row in rows if query.takes(row["topic"], row["name"]))
+    return Counter(map(itemgetter("state"), _named(rows, query)))
+
+
+def _named(rows: Iterable[ChannelRow], query: ChannelQuery) -> list[ChannelRow]:
+    if query.takes_all:
+        return list(rows)
+    return [row for row in rows if query.takes(row["topic"], row["name"])]
 
 
 # --- words ---------------------------------------------------------------------

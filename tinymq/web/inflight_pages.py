@@ -76,7 +76,7 @@ _ACTS: Final = {
     ),
     "dead_letter": _Act(
         "Give up",
-        "Move to dead letters",
+        "Give up",
         "dlq",
         True,
         (_TAKEN, "They go to the dead-letter topic of their channel, with the reason."),
