@@ -76,7 +76,6 @@ class FakeChannel:
             "start": "earliest",
             "config": self.policy.to_mapping(),
             "paused": self.paused,
-            "temporary": False,
             "ready": max(0, lag - self.in_flight - self.waiting),
             "in_flight": self.in_flight,
             "waiting": self.waiting,
@@ -113,7 +112,8 @@ class FakeChannel:
         return self._known(index, lag)
 
     def _known(self, index: int, lag: int) -> Json:
-        whole = {key: value for key, value in self.row.items() if key in {"rates", "totals"}}
+        paced = {"rates", "totals", "trend_s", "clear_ms"}
+        whole = {key: value for key, value in self.row.items() if key in paced}
         return {
             **whole,
             "partition": index,

@@ -8,13 +8,18 @@ import time
 from collections.abc import Callable
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from tests.web.client import Client, Reply
 from tests.web.content import HOSTILE, hostile, lively
 from tests.web.queues import FakeChannel, FakeQueue, work
+from tinymq.catalog import PUBLIC
+from tinymq.catalog.channels import CHANNEL_ROW
+from tinymq.catalog.shapes import shape
 from tinymq.web.channels import CHANNEL_SORTS, ChannelQuery, clears, select_channels, trend
 from tinymq.web.input import BadInput
 from tinymq.web.sheets import length_of
+from tinymq.wire.fields import JsonSchema
 
 BASE = "/topics/orders.created/channels/billing"
 
@@ -380,3 +385,57 @@ def test_partition_that_is_offline_says_why() -> None:
 
     assert reply.status == 200
     assert "mq-3 does not answer: timeout" in reply.shown
+
+
+def misfits(schema: JsonSchema, value: object) -> list[str]:
+    """Say where a value is not as a schema says."""
+    plain = json.loads(json.dumps(value))
+    return [error.message[:200] for error in Draft202012Validator(schema).iter_errors(plain)]
+
+
+ANSWERS: list[tuple[str, dict[str, object]]] = [
+    ("channel.info", {}),
+    ("channel.members", {}),
+    ("channel.peek", {}),
+    ("channel.create", {"name": "new", "config": {"attempts": 3}, "start": 5}),
+    ("channel.alter", {"config": {"attempts": 3}}),
+    ("channel.pause", {"reason": "why"}),
+    ("channel.seek", {"to": "latest"}),
+    ("channel.empty", {}),
+    ("channel.undo_seek", {}),
+    ("channel.delete", {"dry_run": True}),
+    ("inflight.settle", {"partition": 3, "offsets": [20_753_548, 1], "act": "finish"}),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments"), ANSWERS)
+def test_fake_answers_as_operations_do(name: str, arguments: dict[str, object]) -> None:
+    """What the pages are tested with has the fields that the catalog promises."""
+    queue = work()
+    operation = PUBLIC[name]
+    whole = {"topic": "orders.created", "name": "billing", **arguments}
+    checked = operation.arguments(whole)
+    answer = queue.answer(name, whole if operation.changes else checked)
+
+    assert misfits(shape(**operation.result), answer) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("inflight.list", {}),
+        ("message.life", {"topic": "orders.created", "partition": 3, "offset": 5}),
+    ],
+)
+def test_fake_lists_as_operations_do(name: str, arguments: dict[str, object]) -> None:
+    """Likewise for what is not about one channel."""
+    operation = PUBLIC[name]
+    answer = work().answer(name, operation.arguments(arguments))
+
+    assert misfits(shape(**operation.result), answer) == []
+
+
+def test_fake_rows_are_those_of_the_catalog() -> None:
+    """A row of a list has every field that a channel in a list has."""
+    for row in work().rows:
+        assert misfits(CHANNEL_ROW, row) == []

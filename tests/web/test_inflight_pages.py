@@ -81,7 +81,7 @@ def test_deciding_goes_through_a_plan(client: Client, act: str, button: str, ver
 
     assert button in plan.shown
     assert "1 message not in flight any more" in plan.shown
-    assert f"tinymq inflight {verb} orders.created billing 3 20753548 20753551" in plan.shown
+    assert f"tinymq inflight {verb} orders.created/billing/3@20753548 " in plan.shown
     assert client.console.queue.calls == []
     done = client.post("/inflight/settle", **chosen, reason="by hand", delay="30s", extend="2m")
     assert done.headers["location"] == (f"/inflight?client=billing-7&done={act}&count=2&missing=0")

@@ -14,7 +14,7 @@ from heapq import nlargest
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -123,10 +123,12 @@ class Queues:
 
     async def _look(self) -> None:
         """Wait for fresh figures where that is quick, else see to it that they come."""
-        self._look_soon()
-        if self._running is not None and (self._looked < 0 or self.few):
-            done: Deferred[None] = Deferred()
+        done: Deferred[None] | None = None
+        if self._looked < 0 or self.few:
+            done = Deferred()
             self._waiting.append(done)
+        self._look_soon()
+        if done is not None:
             await done
 
     def _look_soon(self) -> None:
@@ -157,7 +159,7 @@ class Queues:
     def _ended(self, result: Failure | None) -> None:
         self._running = None
         waiting, self._waiting = self._waiting, []
-        if isinstance(result, Failure) and not waiting:
+        if isinstance(result, Failure) and not waiting and not result.check(CancelledError):
             self._log.failure("Cannot look at all channels", result)
         for each in waiting:
             if isinstance(result, Failure):

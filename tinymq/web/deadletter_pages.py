@@ -231,11 +231,15 @@ class DeadLetterPages(Sheets):
             body["offsets"] = form["letters"].split()
         if redrive:
             body["to"] = to
+        given = {**letters_of(form), **({"to": to} if redrive else {})}
+        for key in ("since", "until"):  # the command reads times as people write them
+            if f"{key}_ms" in given:
+                given[f"{key}_ms"] = form[key]
         flags = "".join(
             f" --{key.removesuffix('_ms')} {shell_quoted(str(value))}"
-            for key, value in body.items()
-            if key != "offsets"
+            for key, value in given.items()
         )
+        flags += "".join(f" --offset {place}" for place in form.get("letters", "").split())
         notes = (
             (
                 "Each is confirmed there before it is settled here: stopping loses nothing.",

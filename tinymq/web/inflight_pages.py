@@ -251,10 +251,9 @@ class InFlightPages(Sheets):
             parts = {"topic": segment(topic), "name": segment(name)}
             body = {"partition": partition, "offsets": offsets, "act": act}
             call = Call("inflight.settle", parts, body)
-            cli = (
-                f"tinymq inflight {words.cli} {shell_quoted(topic)} {shell_quoted(name)} "
-                f"{partition} {' '.join(map(str, offsets))}"
-            )
+            names = f"{topic}/{name}/{partition}"
+            places = " ".join(shell_quoted(f"{names}@{offset}") for offset in offsets)
+            cli = f"tinymq inflight {words.cli} {places}"
         warnings = []
         if missing:
             warnings.append(f"{plural(missing, 'message')} not in flight any more: left alone.")
