@@ -56,6 +56,11 @@ PAGES: Final = {
     "hex": "/topics/demo.formats/messages/0/3",
     "empty": "/topics/empty.topic/messages",
 }
+#: Pages of the work queue: all are looked at dark and wide, and light and narrow.
+QUEUE: Final = frozenset(
+    {"channels", "topic-channels", "new-channel", "channel", "channel-peek", "channel-settings"}
+    | {"channel-danger", "seek", "pause", "inflight", "inflight-one", "deadletters", "deadletter"}
+)
 LOOKS: Final = (("light", 1440), ("dark", 1440), ("light", 390), ("dark", 390))
 
 
