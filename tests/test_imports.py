@@ -53,7 +53,7 @@ ALLOWED: dict[str, set[str]] = {
     "process": set(),
     "clockwork": {"broker"},
     "maps": {"stats"},
-    "figures": {"storage", "broker", "meta", "stats", "maps", "clockwork", "operation"},
+    "figures": {"storage", "broker", "meta", "stats", "maps", "clockwork", "operation", "catalog"},
     "console": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
     | {"figures", "maps", "client", "node"}
     | {"operation", "caller"},

@@ -151,6 +151,20 @@ class StorageConfig:
         low=1,
         high=3600,
     )
+    history_seconds: int = setting(
+        _DAY_SECONDS,
+        "How long it can be told what channels did with a message; 0 is only what is needed.",
+        unit="seconds",
+        low=0,
+        high=30 * _DAY_SECONDS,
+    )
+    history_bytes: int = setting(
+        256 * MIB,
+        "Likewise, how many bytes are kept for that in each partition with channels.",
+        unit="bytes",
+        low=0,
+        high=1024**4,
+    )
 
 
 @frozen(kw_only=True)
@@ -163,6 +177,14 @@ class RetentionConfig:
         unit="seconds",
         low=1,
         high=3600,
+    )
+    hold_percent: int = setting(
+        80,
+        "When so much of the disk is used, what channels hold back goes as the topic's "
+        "hold.then says, the most first.",
+        unit="percent",
+        low=1,
+        high=100,
     )
 
 

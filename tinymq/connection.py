@@ -450,6 +450,11 @@ class Connection(Protocol):
         """Whether it is a process of the cluster itself, as it says."""
         return self.hello is not None and self.hello.client_id in CLUSTER_CLIENTS
 
+    @property
+    def client_id(self) -> str:
+        """What the client calls itself."""
+        return self.hello.client_id if self.hello else ""
+
     def snapshot(self, origin_ms: int) -> ClientSnapshot:
         """
         Say what is known of the connection.
@@ -464,7 +469,7 @@ class Connection(Protocol):
             id=self.number,
             since_ms=origin_ms + int(self.connected_at * 1000),
             heard_ms=origin_ms + int(self.seen_at * 1000),
-            client_id=hello.client_id if hello else "",
+            client_id=self.client_id,
             address=self.peer,
             agent=hello.software if hello else "",
             protocol=SPOKEN if hello else "",

@@ -19,6 +19,11 @@ RULE: Final = (
     "and does not start with '.'"
 )
 
+#: Channels whose names begin so are the brokers' own.
+OWN_CHANNELS: Final = "tinymq."
+#: The channel on a dead-letter topic that knows which dead letters are still there.
+DEAD_LETTERS: Final = f"{OWN_CHANNELS}dlq"
+
 _ALLOWED: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _SHOWN: Final = 40
 #: What can stand in a URL of brokers, or an IPv6 address.
@@ -54,6 +59,25 @@ def valid_name(name: object) -> str:
         raise InvalidName(f"{_shown(name)} is {length} bytes long: {RULE}", length=length)
     if _ALLOWED.fullmatch(name) is None:
         raise InvalidName(f"{_shown(name)} is not a valid name: {RULE}", length=length)
+    return name
+
+
+def users_channel(name: str) -> str:
+    """
+    Return the name of a channel if it can be a user's.
+
+    Args:
+        name: A valid name.
+
+    Raises:
+        InvalidName: It is kept for the brokers' own channels.
+    """
+    if name.startswith(OWN_CHANNELS):
+        raise InvalidName(
+            f"{_shown(name)} is a channel of the brokers' own: names that begin with "
+            f"{OWN_CHANNELS} are theirs",
+            length=len(name),
+        )
     return name
 
 

@@ -188,6 +188,7 @@ class BrokerService(Service):
                 self.broker, self.operations, self._node, self._meta.nodes
             )
             self.operations.board = self._console.board
+            self.operations.arrivals = self._console.arrivals
 
     def _open_files(self) -> int:
         """Return how many log files may stay open; clients need descriptors, too."""

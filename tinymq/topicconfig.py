@@ -65,6 +65,35 @@ class TopicConfig(Dotted):
         high=_EXBIBYTE,
         optional=True,
     )
+    retention_mode: Literal["limits", "settled"] = setting(
+        "limits",
+        "Whether records stay as long as the limits say, or go as soon as every channel has "
+        "settled them; without channels the limits hold.",
+        choices=("limits", "settled"),
+    )
+    hold_max_ms: int | None = setting(
+        14 * _DAY,
+        "How old records may become that a channel has not settled, whatever retention says; "
+        "none is no bound.",
+        unit="milliseconds",
+        low=0,
+        high=_FOREVER,
+        optional=True,
+    )
+    hold_max_bytes: int | None = setting(
+        None,
+        "How many bytes a partition may hold for such records; none is no bound but the disk's.",
+        unit="bytes",
+        low=0,
+        high=_EXBIBYTE,
+        optional=True,
+    )
+    hold_then: Literal["dead_letter", "refuse", "drop"] = setting(
+        "dead_letter",
+        "What happens beyond that: what is not settled goes to the channel's dead-letter topic, "
+        "or producers are refused, or it is dropped and counted.",
+        choices=("dead_letter", "refuse", "drop"),
+    )
     segment_bytes: int = setting(
         128 * MIB,
         "Size at which a log starts a new file; retention works in whole files.",

@@ -6,6 +6,7 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from twisted.internet.defer import Deferred
 
@@ -21,6 +22,7 @@ from tinymq.errors import (
     UnknownSubscription,
     UnknownTopicId,
 )
+from tinymq.meta.entries import Put
 from tinymq.wire.batch import split
 from tinymq.wire.messages import FINISH, Goodbye, Settle, Subscribe
 from tinymq.wire.records import RecordBatch
@@ -805,21 +807,23 @@ def test_a_channel_that_is_too_long_refuses_producers(broker: BrokerFixture) -> 
 
 
 def test_a_dead_letter_topic_elsewhere_keeps_what_was_given_up(broker: BrokerFixture) -> None:
-    """Nothing is lost: it waits until the topic is led here."""
+    """Nothing is lost: while its leader is away it waits, and is tried again."""
     broker.meta.create_channel("t", "c", {"dead.letter": "graves"})
     broker.produce(b"a")
     taker = takes(broker)
-    graves = broker.topic("graves")
+    graves = attrs.evolve(broker.topic("graves"), leaders=(99,))
+    broker.meta._write([], [Put(f"topic/{graves.id.hex()}", graves.encode())])
     broker.broker._partitions.pop((graves.id, 0))
     taker.reject(*taker.take())
     taker.run(6)
     hosted = broker.broker.channels.hosted(broker.meta.describe("t").id, 0)
     assert hosted is not None
     kept = hosted.burying.kept.copy()
-    broker.broker.open_topic(graves)
-    taker.run(6)
+    here = attrs.evolve(graves, leaders=(broker.broker.id,))
+    broker.meta._write([], [Put(f"topic/{graves.id.hex()}", here.encode())])
+    taker.run(10)
 
-    assert list(kept) == ["graves"]
+    assert kept == {"graves": "broker 99 is not there"}
     assert broker.values("graves") == [b"a"]
 
 
@@ -892,3 +896,87 @@ def test_a_seek_brings_messages_back_and_can_be_undone(broker: BrokerFixture) ->
 async def given_back(answer: Awaitable[Any]) -> Any:
     """Wait for something."""
     return await answer
+
+
+# --- nobody waits for the slow ------------------------------------------------------
+
+
+def test_who_never_reads_slows_nobody(broker: BrokerFixture) -> None:
+    """Publishing and other consumers go on beside a subscription that takes no bytes."""
+    stuck, good = takes(broker, credit=1000), takes(broker, channel="d", credit=1000)
+    stuck.connection.protocol.pauseProducing()
+    sent = stuck.connection.transport.value()
+    for number in range(200):
+        assert len(broker.produce(b"%d" % number)) == 1
+        good.run()
+        good.finish(*good.take())
+
+    assert stuck.connection.transport.value() == sent
+    assert stuck.fixture.broker.channels.subscriptions()[0].consumer.in_flight == 0
+    stuck.connection.protocol.resumeProducing()
+    stuck.run()
+    assert len(stuck.take()) == 200
+
+
+def test_who_never_reads_leaves_the_messages_to_others(broker: BrokerFixture) -> None:
+    """Of two consumers of a channel the one that takes bytes gets all that is new."""
+    stuck, good = takes(broker), takes(broker)
+    stuck.connection.protocol.pauseProducing()
+    for _ in range(50):
+        broker.produce(b"x")
+    good.run()
+
+    assert len(good.take()) == 50
+
+
+def test_a_single_credit_goes_round(tmp_path: Path) -> None:
+    """With one credit for two partitions with steady traffic none waits for more than a second."""
+    broker = BrokerFixture(tmp_path)
+    broker.topic(partitions=2)
+    taker = takes(broker, credit=1)
+    waited = {0: 0.0, 1: 0.0}
+    counts = {0: 0, 1: 0}
+    for granted in range(2, 202):
+        broker.produce(b"a", partition=0)
+        broker.produce(b"b", partition=1)
+        taker.run(0.05)
+        for index in waited:
+            waited[index] += 0.05
+        messages = taker.take()
+        assert len(messages) <= 1
+        for message in messages:
+            waited[message.partition] = 0
+            counts[message.partition] += 1
+        assert max(waited.values()) < 1
+        taker.finish(*messages)
+        taker.credit(granted)
+
+    assert abs(counts[0] - counts[1]) <= 2
+
+
+def test_credit_never_counts_over_what_was_granted(broker: BrokerFixture) -> None:
+    """However messages come back, no more are given out than the consumer wants at most."""
+    window = 4
+    broker.produce(*[b"x"] * 60)
+    taker = takes(broker, credit=window)
+    (subscription,) = broker.broker.channels.subscriptions()
+    held: list[Any] = []
+    given = 0
+    for turn in range(60):
+        held += taker.take()
+        assert len(held) <= window
+        assert subscription.consumer.credit.left <= window - subscription.consumer.in_flight
+        assert subscription.consumer.in_flight == len(held)
+        if not held:
+            break
+        message = held.pop(0)
+        given += 1
+        if turn % 3 == 0:
+            taker.finish(message)
+        elif turn % 3 == 1:
+            taker.requeue(message, d=0)
+        else:
+            taker.give_back(message)
+        taker.credit(window + given)
+
+    assert given == 60

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.fakes.memory_broker import MemoryBroker
 from tests.fakes.memory_channels import NOW_MS, MemoryChannel
 from tinymq.channelpolicy import ChannelPolicy
 from tinymq.cli import channel as verbs
+from tinymq.cli import paging
 
 
 @pytest.fixture
@@ -31,12 +33,12 @@ def test_list(broker: MemoryBroker, run: Run, work: MemoryChannel) -> None:
     paused = {"since_ms": NOW_MS, "until_ms": None, "reason": "upgrade"}
     broker.channels.make("audit", "copy", paused=paused)
     assert [line.split() for line in run("channel", "ls").output.splitlines()] == [
-        ["TOPIC", "CHANNEL", "READY", "IN-FLIGHT", "WAITING", "LAG", "CONSUMERS", "STATE"],
-        ["audit", "copy", "10", "0", "0", "10", "0", "PAUSED:", "upgrade"],
-        ["orders", "work", "6", "0", "0", "6", "2", "ok"],
+        ["TOPIC", "CHANNEL", "READY", "IN-FLIGHT", "WAITING", "LAG", "AGE", "CONSUMERS", "STATE"],
+        ["audit", "copy", "10", "0", "0", "10", "2s", "0", "paused:", "upgrade"],
+        ["orders", "work", "6", "0", "0", "6", "2s", "2", "consuming"],
     ]
     heading = run("channel", "ls", "-o", "wide").output.splitlines()[0].split()
-    assert heading[-5:] == ["PARKED", "GIVEN-UP", "ORDER", "DELIVERY", "CREATED"]
+    assert heading[-6:] == ["PARKED", "GIVEN-UP", "ORDER", "DELIVERY", "CREATED", "WHY"]
     assert run("channel", "ls", "-t", "orders", "-o", "name").output == "orders/work\n"
     assert run("channel", "ls", "--filter", "c*", "--columns", "channel,lag").output.split() == [
         *("CHANNEL", "LAG", "copy", "10"),
@@ -47,7 +49,7 @@ def test_list_goes_on_page_after_page(
     broker: MemoryBroker, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More channels than a page holds are all listed; a limit cuts them."""
-    monkeypatch.setattr(verbs, "PAGE", 2)
+    monkeypatch.setattr(paging, "PAGE", 2)
     for number in range(5):
         broker.channels.make("orders", f"c{number}")
     names = run("channel", "ls", "-o", "name").output.split()
@@ -81,9 +83,10 @@ def test_info(run: Run, work: MemoryChannel) -> None:
     lines = told(run, "info", "-p").splitlines()
     assert lines[0].split() == ["topic", "orders"]
     facts = dict(line.split(maxsplit=1) for line in lines[1:] if len(line.split()) > 1)
-    assert facts["lag"] == "6"
+    assert facts["lag"] == "6, oldest 2s, -2.0/s, clear in 3s"
+    assert (facts["state"], facts["finished"]) == ("consuming", "1.5/s")
     assert facts["backoff"] == "1s 5s 30s 2m 10m"
-    assert lines[-1].split() == ["0", "4", "4", "10", "6", "0", "0", "6", "ok"]
+    assert lines[-1].split() == ["0", "4", "4", "10", "6", "0", "0", "6", "2s", "ok"]
     assert json.loads(told(run, "info", "-o", "json"))["lag"] == 6
     assert told(run, "info", "-o", "name") == told(run, "create", "-o", "name") == "orders/work\n"
     assert told(run, "info", "-p", "-o", "csv").splitlines()[0].startswith("partition,floor,cursor")
@@ -133,10 +136,10 @@ def test_pause(run: Run, work: MemoryChannel, monkeypatch: pytest.MonkeyPatch) -
     """A channel is paused, for a while if wanted, and goes on."""
     monkeypatch.setattr(verbs, "now_ms", lambda: NOW_MS)
     assert told(run, "pause", "--dry-run") == "orders/work would be paused\n"
-    assert "ok" in told(run, "info")
+    assert "consuming" in told(run, "info")
     text = told(run, "pause", "--for", "10m", "--reason", "upgrade")
     assert text == "orders/work is paused\n"
-    assert "PAUSED until 2025-06-15T15:16:40.000Z: upgrade" in told(run, "info")
+    assert "paused until 2025-06-15T15:16:40.000Z: upgrade" in told(run, "info")
     assert told(run, "pause") == "orders/work was paused already\n"
     assert told(run, "resume", "--dry-run") == "orders/work would be going on\n"
     assert told(run, "resume") == "orders/work is going on\n"
@@ -201,7 +204,81 @@ def test_a_seek_to_nowhere(
     assert broker.calls == []
 
 
-def test_empty(run: Run, work: MemoryChannel) -> None:
-    """Emptying settles everything, and can be seen as JSON."""
-    plan = json.loads(told(run, "empty", "--yes", "-o", "json"))["plan"]
+def test_purge(run: Run, work: MemoryChannel) -> None:
+    """Purging settles everything, and can be seen as JSON."""
+    plan = json.loads(told(run, "purge", "--yes", "-o", "json"))["plan"]
     assert (plan["skipped"], work.cursor) == (6, 10)
+
+
+MEMBER: dict[str, Any] = {
+    "broker": "b1",
+    "broker_id": 1,
+    "client": 7,
+    "client_id": "mailer",
+    "address": "10.0.0.1:4000",
+    "agent": "tinymq",
+    "partitions": [0, 2],
+    "credit": 10,
+    "in_flight": 3,
+    "oldest_ms": 61_000,
+    "delivered": 9,
+    "finished": 5,
+    "requeued": 1,
+    "timed_out": 0,
+    "finished_s": 0.5,
+    "slow_since_ms": None,
+    "slow": "",
+    "absent_until_ms": None,
+}
+
+
+def test_members(broker: MemoryBroker, run: Run) -> None:
+    """Who takes messages is listed, and who is slow or away."""
+    rows = [
+        MEMBER,
+        {**MEMBER, "client": None, "client_id": "gone", "absent_until_ms": NOW_MS},
+        {**MEMBER, "client_id": "lame", "slow": "half as fast as the others"},
+    ]
+    broker.answers["channel.members"] = [{"members": rows, "silent": ["far"]}] * 2
+    result = run("channel", "members", "orders", "work")
+    lines = [line.split() for line in result.stdout.splitlines()[1:]]
+    assert lines[0] == ["b1/7", "mailer", "0,2", "10", "3", "1m1s", "0.5/s", "ok"]
+    assert lines[1][0] == "-"
+    assert "absent;" in lines[1]
+    assert lines[2][-6:] == ["SLOW:", "half", "as", "fast", "as", "the", "others"][-6:]
+    assert "broker far does not answer" in result.stderr
+    names = run("channel", "members", "orders", "work", "-o", "name").stdout
+    assert names.split() == ["b1/7", "gone", "b1/7"]
+
+
+def test_peek(broker: MemoryBroker, run: Run) -> None:
+    """Unsettled messages are shown with their state; bytes that are no text are escaped."""
+    row = {
+        "partition": 0,
+        "offset": 5,
+        "state": "waiting",
+        "attempt": 2,
+        "failures": 1,
+        "due_ms": 1,
+        "deadline_ms": None,
+        "time_ms": NOW_MS,
+        "size": 3,
+        "key": "/w==",
+        "key_encoding": "base64",
+        "preview": "tea",
+        "preview_encoding": "string",
+    }
+    page = {"messages": [row], "more": True, "after": "0@5", "silent": []}
+    broker.answers["channel.peek"] = [page, {**page, "more": False}] * 2
+    text = told(run, "peek", "--state", "waiting")
+    assert text.splitlines()[1].split() == [
+        *("0", "5", "waiting", "2", "1", "0s", "-", "3", "B", "\\xff", "tea"),
+    ]
+    assert [call["after"] for _, call in broker.calls if "after" in call] == ["0@5"]
+    assert broker.calls[0][1]["limit"] == 20
+    assert told(run, "peek", "-n", "1", "-o", "name") == "0@5\n"
+
+
+def test_a_verb_that_others_call_so(run: Run) -> None:
+    """Who knows the verb from elsewhere is told its name here."""
+    assert "did you mean purge?" in run("channel", "empty", "orders", "work").stderr

@@ -24,7 +24,7 @@ from tinymq.wire.fields import I64, array, boolean, choice, integer, mapping, op
 ITS_OWN = {
     *("output", "columns", "sort", "limit", "url", "timeout", "yes"),
     *("pattern", "only", "most", "slow", "places"),
-    *("length", "where"),
+    *("length", "where", "older", "act", "delay", "extend"),
 }
 #: Shortcuts of single verbs.
 SHORTCUTS = {"topic.info": {"partitions"}, "topic.purge": {"undo"}, "topic.alter": {"unset"}}

@@ -238,3 +238,32 @@ def test_verify_crash(broker: BrokerProcess, tmp_path: Path) -> None:
     assert report["held"] is True
     assert report["recovered"] > 0
     assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_a_channel_in_a_pipe(broker: BrokerProcess) -> None:
+    """What is written with --ack is finished, and does not come again."""
+    tinymq_run(broker, "pub", "line", "-l", input=b"one\ntwo\nthree\n")
+    consume = ("consume", "line", "-c", "work", "--ack")
+    first = tinymq_run(broker, *consume, "-n", "2")
+    assert (first.returncode, first.stdout, first.stderr) == (0, b"one\ntwo\n", b"")
+    rest = tinymq_run(broker, *consume, "--exit", "-o", "json")
+    assert [json.loads(line)["value"] for line in rest.stdout.splitlines()] == ["three"]
+    assert tinymq_run(broker, *consume, "--exit").stdout == b""
+
+
+def test_commands_that_take_longer_than_a_lease(broker: BrokerProcess) -> None:
+    """While a command runs its message is nobody else's; Ctrl-C lets it end."""
+    tinymq_run(broker, "pub", "slow-work", "-l", input=b"a\nb\nc\n")
+    tinymq_run(broker, "channel", "create", "slow-work", "c", "-s", "lease.ms=100")
+    line = "echo begun $TINYMQ_OFFSET $TINYMQ_ATTEMPT; sleep 0.5; echo ended $TINYMQ_OFFSET"
+    worker = tinymq_start(
+        broker, "consume", "slow-work", "-c", "c", "--jobs", "2", "--shell", "--exec", line
+    )
+    assert first_line(worker).split()[0] == b"begun"
+    worker.send_signal(signal.SIGINT)
+    output, errors = worker.communicate(timeout=30)
+    assert (worker.returncode, errors) == (0, b"")
+    begun = output.count(b"begun") + 1
+    assert output.count(b"ended") == begun
+    info = json.loads(tinymq_run(broker, "channel", "info", "slow-work", "c", "-o", "json").stdout)
+    assert (info["lag"], info["in_flight"]) == (3 - begun, 0)

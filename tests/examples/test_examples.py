@@ -12,6 +12,7 @@ import pytest
 
 import tinymq
 from tests.conftest import LONG
+from tinymq.catalog import PUBLIC
 from tinymq.verify.process import BrokerProcess
 
 pytestmark = pytest.mark.process
@@ -173,6 +174,37 @@ serve("tinymq://127.0.0.1:1", 0.1)
         check=False,
     )
     assert (done.stdout.splitlines(), done.stderr) == (["200 OK", "503 Service Unavailable"], "")
+
+
+@pytest.mark.skipif("dlq.redrive" not in PUBLIC, reason="dead letters cannot be sent back yet")
+def test_mail_worker() -> None:
+    """Some mails go at once, some later, and what cannot be sent waits for a second chance."""
+    lines = example("mail_worker.py", "--fast").splitlines()
+    assert sorted(lines[:4]) == [
+        "dead: carl@nowhere.example: rejected, 550 no such mailbox",
+        "dead: dora@down.example: failed, connection refused",
+        "sent to ann@here.example in attempt 1",
+        "sent to bob@grey.example in attempt 2",
+    ]
+    assert lines[4:] == ["1 sent back", "sent to dora@down.example in attempt 1"]
+
+
+def test_thumbnails(url: str) -> None:
+    """Every picture is shrunk once, although that takes longer than its lease."""
+    *pictures, last = example("thumbnails.py", f"--url={url}", "--fast").splitlines()
+    assert [line.split()[1] for line in sorted(pictures)] == [f"{n}:" for n in range(6)]
+    assert {line.split(", ")[1] for line in pictures} == {"attempt 1"}
+    assert last == "6 thumbnails"
+
+
+def test_two_teams(url: str) -> None:
+    """One team works the queue, the other reads the log, and both see every order."""
+    assert example("two_teams.py", f"--url={url}").splitlines() == [
+        "statistics: {'tea': 6, 'milk': 6}",
+        "billing: 12 orders, each once: True",
+        "left in the queue: 0",
+        "statistics, once more from the beginning: {'tea': 2100, 'milk': 720}",
+    ]
 
 
 def test_the_standard_library(url: str) -> None:

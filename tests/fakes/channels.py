@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tinymq.broker.broker import Broker
 from tinymq.broker.channel.counts import Counts
+from tinymq.figures.channels import Facts, no_signs
 from tinymq.node.channels import ChannelRow, SeekRow
 
 #: Of a channel on a partition: topic id, channel, partition.
@@ -72,6 +73,14 @@ class FakeChannels:
             paused=info.paused_at(self._broker.wall()),
             undo_until_ms=self._broker.wall() + UNDO_MS if place in self.before else None,
         )
+
+    def members(self) -> FakeChannels:
+        """Look at the consumers, who have nothing to say."""
+        return self
+
+    def signs(self, topic_id: bytes, channel: str) -> Facts:
+        """Say nothing of consumers."""
+        return no_signs()
 
     async def seek(
         self, topic_id: bytes, channel: str, cursors: Mapping[int, int], *, dry_run: bool

@@ -11,6 +11,7 @@ from attrs import Factory, define, frozen
 
 from tests.fakes.memory_channels import MemoryChannels
 from tests.fakes.memory_cluster import MemoryCluster
+from tests.fakes.memory_queue import MemorySubscription
 from tinymq.catalog import PUBLIC
 from tinymq.client.core.offsets import Survey
 from tinymq.client.core.starts import At
@@ -108,6 +109,10 @@ class MemoryBroker:
         patient: Readers that have read everything wait for another thread to
             publish, instead of being interrupted.
         cluster: The brokers and the clients that there are said to be.
+        channels: The channels of its topics.
+        subscriptions: What was subscribed, in order.
+        losing: Offsets of messages that subscriptions lose at once.
+        rest: Never set; for who waits.
         stranger: What is told when somebody else answers in the broker's place.
         pauses: The seconds of each wait of `pause`.
         answers: What operations without a method of their own answer, one after
@@ -125,6 +130,9 @@ class MemoryBroker:
         self.patient = False
         self.cluster = MemoryCluster()
         self.channels = MemoryChannels()
+        self.subscriptions: list[MemorySubscription] = []
+        self.losing: set[int] = set()
+        self.rest = threading.Event()
         self.stranger: Exception | None = None
         self.pauses: list[float] = []
         self.answers: dict[str, list[dict[str, Any] | Exception]] = {}
@@ -432,6 +440,13 @@ class MemoryClient:
     def consumer(self, config: Any = None) -> MemoryConsumer:
         """Make a consumer."""
         return MemoryConsumer(self.broker)
+
+    def subscription(self, topic: str, channel: str, config: Any) -> MemorySubscription:
+        """Take messages of a channel."""
+        made = MemorySubscription(self.broker, topic, channel, config)
+        made.lost = self.broker.losing
+        self.broker.subscriptions.append(made)
+        return made
 
     def metadata(self, topics: Sequence[str]) -> dict[str, MemoryInfo]:
         """Describe topics."""

@@ -121,8 +121,10 @@ class MemoryCluster:
             and fnmatch.fnmatch(row["client_id"], pattern or "*")
             and (row["broker_id"], row["id"]) > first
         ]
-        size = min(limit, self.page)
-        return {"clients": rows[:size], "more": len(rows) > size, "silent": self.silent}
+        page = rows[: min(limit, self.page)]
+        more = len(rows) > len(page)
+        last = f"{page[-1]['broker_id']}/{page[-1]['id']}" if more else None
+        return {"clients": page, "more": more, "after": last, "silent": self.silent}
 
     def client(self, broker: str, number: int) -> dict[str, Any]:
         """Describe a client."""

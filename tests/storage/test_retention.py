@@ -195,3 +195,31 @@ def test_interrupted_removal_goes_on(log: Log) -> None:
     assert int(os.path.basename(segment_files(found)[0])[:20]) <= 25
     assert len(segment_files(found)) < len(kept)
     assert found.start_offset == 25
+
+
+def test_folded_segments_stay_for_a_while(log: Log) -> None:
+    """What was folded is not readable, also after a start, but its files are there until late."""
+    fill(log, 40)
+    before = len(segment_files(log))
+    log.fold(25, deadline=9000)
+    log.fold(35, deadline=9500)
+    found = reopen(log)
+    assert (found.start_offset, len(segment_files(found))) == (35, before)
+    assert found.parts()[0].base == found.kept_since[0] == 0
+    assert found.finish_purges(9000) > 0
+    assert 0 < found.kept_since[0] <= 25
+    assert found.finish_purges(9500) > 0
+    assert 25 < found.kept_since[0] <= 35
+    assert len(found.parts()) == len(segment_files(found)) < before
+
+
+def test_folded_segments_have_a_bound(log: Log) -> None:
+    """The oldest go beyond a number of bytes; what is readable never does."""
+    made = fill(log, 40)
+    log.fold(30, deadline=9000)
+    size = log.size_bytes
+    assert log.let_go(size) == 0
+    assert log.let_go(size // 3) > 0
+    assert log.let_go(0) > 0
+    assert log.kept_since[0] <= log.start_offset == 30
+    assert made[30:] == read_all(log) == read_all(reopen(log))

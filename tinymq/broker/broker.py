@@ -17,7 +17,7 @@ from tinymq.broker.channels import Channels
 from tinymq.broker.committer import Committer
 from tinymq.broker.partition import Answer, Partition
 from tinymq.broker.partitions import PartitionStore
-from tinymq.broker.ports import Directory, Timer, World
+from tinymq.broker.ports import Directory, Neighbours, NoNeighbours, Timer, World
 from tinymq.broker.reading import Fetched, Reader, Wanted
 from tinymq.config import Config
 from tinymq.errors import (
@@ -95,6 +95,8 @@ class Broker:
         self.moved: set[Partition] = set()
         #: Told of each partition that is here no more.
         self.dropped: Callable[[Partition], None] = lambda partition: None
+        #: The other brokers, to which dead letters may have to go.
+        self.neighbours: Neighbours = NoNeighbours()
         #: Why publishing is refused, or None.
         self.refusing: WireError | None = None
         self._refusals: dict[Cause, WireError] = {}

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Final
 from twisted.logger import Logger
 
 from tinymq.broker.channel.lease import epoch_of, lease_ids
+from tinymq.broker.holding import Holding
 from tinymq.broker.hosted import Hosted
 from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Timer
 from tinymq.broker.subscription import MOST_HELD, Gone, Link, Subscription, row_of
 from tinymq.errors import StateError, TinyMQError, WireError
+from tinymq.names import users_channel
 from tinymq.wire.messages import Subscribe, SubscribeReply
 
 if TYPE_CHECKING:
@@ -63,6 +65,7 @@ class Channels:
         self._looked_at: dict[Hosted, None] = {}
         self._looker: Timer | None = None
         self._gone = Gone()
+        self._closed = False
         self._epoch = 0
         self._next_lease: Callable[[], int] | None = None
         #: Why the channels of a partition are not here, by its key.
@@ -175,6 +178,7 @@ class Channels:
 
     def close(self) -> None:
         """Give nothing out any more; what was settled is written by who stops the broker."""
+        self._closed = True
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
         if self._looker is not None and self._looker.active():
@@ -197,6 +201,20 @@ class Channels:
         if hosted is not None:
             hosted.mark()
 
+    def unopened(self, partition: Partition) -> str | None:
+        """
+        Say why the channels of a partition are not here, None if there are none or they are.
+
+        Args:
+            partition: The partition.
+        """
+        return self._unopened.get(partition.key)
+
+    def holdings(self) -> list[Holding]:
+        """Return what channels hold back from retention, the most bytes first."""
+        found = (hosted.holding for hosted in self._hosted.values())
+        return sorted(found, key=lambda each: each.bytes, reverse=True)
+
     def hosted(self, topic_id: bytes, index: int) -> Hosted | None:
         """
         Find the channels of a partition.
@@ -207,6 +225,10 @@ class Channels:
         """
         return self._hosted.get((topic_id, index))
 
+    def all(self) -> list[Hosted]:
+        """Return the channels of all partitions that are here."""
+        return [*self._hosted.values()]
+
     def hosted_of(self, topic_id: bytes) -> list[Hosted]:
         """
         Return the channels of all partitions of a topic that are here, in order.
@@ -215,6 +237,10 @@ class Channels:
             topic_id: The topic's id.
         """
         return [each for key, each in sorted(self._hosted.items()) if key[0] == topic_id]
+
+    def all_hosted(self) -> list[Hosted]:
+        """Return the channels of all partitions that are here."""
+        return list(self._hosted.values())
 
     # --- turns -------------------------------------------------------------------------
 
@@ -250,7 +276,7 @@ class Channels:
 
     def _look_soon(self) -> None:
         """Look at what moves once a second, and at nothing else."""
-        if self._looker is None:
+        if self._looker is None and not self._closed:
             self._looker = self.broker.scheduler.callLater(_LOOK_SECONDS, self._look)
 
     def _look(self) -> None:
@@ -284,6 +310,7 @@ class Channels:
         """
         registry = self.broker.meta.registry
         topic = registry.topic_of(request.topic_id)
+        users_channel(request.channel)
         if request.channel in registry.channels_of(topic.id) or not request.create:
             self._subscribe(request, session, link, done)
             return
@@ -414,6 +441,15 @@ class Channels:
     def subscriptions(self) -> list[Subscription]:
         """Return the subscriptions whose links are there, in the order in which they came."""
         return list(self._subscriptions.values())
+
+    def subscription(self, consumer: str) -> Subscription | None:
+        """
+        Find the subscription of a consumer whose link is there.
+
+        Args:
+            consumer: Its name.
+        """
+        return self._subscriptions.get(consumer)
 
     def client_of(self, subscription: Subscription) -> ClientSnapshot | None:
         """

@@ -48,6 +48,16 @@ class LocalDirectory:
             found = error.with_traceback(None)
         done(found)
 
+    def ensure_dead_letters(
+        self, origin: str, name: str, done: Callable[[Topic | WireError], None]
+    ) -> None:
+        """Make a topic for dead letters."""
+        try:
+            found: Topic | WireError = self._meta.ensure_dead_letters(origin, name)
+        except WireError as error:
+            found = error.with_traceback(None)
+        done(found)
+
     def producer_ids(self, done: Callable[[range | WireError], None]) -> None:
         """Take producer ids that were never given out."""
         try:

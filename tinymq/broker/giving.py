@@ -62,15 +62,23 @@ class Giving:
     def _shorten(self, now: int) -> None:
         """Give up what makes a channel too long, or refuse producers, as its policy says."""
         partition = self._hosted.partition
-        partition.full = None
+        full: Overloaded | None = None
         for name, one in self._hosted.queue.channels.items():
             longest = one.channel.policy.max_length
             if longest is not None and one.steering.shorten(partition.high_watermark, now):
-                partition.full = Overloaded(
+                full = full or Overloaded(
                     f"channel {name} of {partition.topic.name}/{partition.index} has more than "
-                    f"the {longest} messages that its max.length allows; "
-                    "publish again when some are settled"
+                    f"the {longest} messages that its max.length allows; publish again when some "
+                    "are settled: consume or empty it, raise max.length, or set its overflow to "
+                    "dead_letter",
+                    channel=name,
+                    partition=partition.index,
+                    max_length=longest,
                 )
+        if full is not None:
+            partition.refusals["length"] = full
+        else:
+            partition.refusals.pop("length", None)
 
     def _serve(self, now: int) -> None:
         for one in self._hosted.queue.channels.values():

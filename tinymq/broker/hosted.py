@@ -15,13 +15,16 @@ from twisted.logger import Logger
 from typing_extensions import override
 
 from tinymq.broker.burying import Burying
+from tinymq.broker.channel.entries import NAMED
 from tinymq.broker.channel.lease import WHOLE, Lost
-from tinymq.broker.channel.ledger import replay
+from tinymq.broker.channel.ledger import Journal, replay
 from tinymq.broker.channel.places import Places
 from tinymq.broker.channel.queue import LedgerRecord, Queue, Subscribers
 from tinymq.broker.channel.surviving import cut_back
 from tinymq.broker.giving import Giving
-from tinymq.broker.ledger import Ledger, records_in
+from tinymq.broker.glimpse import Aging
+from tinymq.broker.holding import Holding
+from tinymq.broker.ledger import History, Ledger, records_in
 from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Scheduler, Timer
 from tinymq.broker.subscription import Subscription
@@ -74,8 +77,11 @@ class Hosted:
         self.partition = partition
         self.queue = Queue(host.next_lease)
         self.infos: dict[str, ChannelInfo] = {}
-        self.ledger = Ledger(partition, log, self._records, self._snapshots, host.now)
+        storage = host.broker.config.storage
+        history = History(storage.history_seconds * 1000, storage.history_bytes)
+        self.ledger = Ledger(partition, log, self._records, self._snapshots, host.now, history)
         self.window = Window(partition)
+        self.aging = Aging(partition)
         self._host = host
         self._stored = log
         self.subscriptions: dict[str, Subscription] = {}
@@ -86,6 +92,7 @@ class Hosted:
         self.gave_at = 0
         self._giving = Giving(host.broker, self)
         self.burying = Burying(host.broker, self)
+        self.holding = Holding(host.broker, self)
         partition.ledger = self.ledger
         partition.watchers.add(self.mark)
 
@@ -199,6 +206,7 @@ class Hosted:
                 self._tell_all(one, subscription)
             self._forget(subscription)
         self.queue.close(name)
+        self.aging.forget(name)
         self.infos.pop(name, None)
         return gone
 
@@ -250,7 +258,9 @@ class Hosted:
         self.subscriptions[subscription.name] = subscription
         subscription.hosted[self.index] = self
         self.mark()
-        return one.join(subscription.consumer, self._host.now())
+        now = self._host.now()
+        _name(one.channel.journal, subscription, now)
+        return one.join(subscription.consumer, now)
 
     def leave(self, subscription: Subscription) -> None:
         """
@@ -320,6 +330,7 @@ class Hosted:
         if self.partition.closed is not None:
             return
         now = self._host.now()
+        self.holding.turn(now)
         self.trim(now)
         self._pause(now)
         if self.ledger.failure is None:
@@ -381,7 +392,13 @@ class Hosted:
         return self._keyed(self.queue.records())
 
     def _snapshots(self) -> list[LedgerRecord]:
-        return self._keyed(self.queue.snapshots(self._host.now()))
+        now, journal = self._host.now(), Journal()
+        found = self.queue.snapshots(now)
+        for subscription in self.subscriptions.values():
+            # What lies before may be forgotten, and with it who is who.
+            _name(journal, subscription, now)
+            found += ((subscription.channel.encode(), each) for each in journal.drain())
+        return self._keyed(found)
 
     def _keyed(self, records: list[LedgerRecord]) -> list[LedgerRecord]:
         """Name channels so that one made anew is not taken for the one before."""
@@ -402,6 +419,12 @@ class Hosted:
     def scheduler(self) -> Scheduler:
         """Gives the time that passes."""
         return self._host.broker.scheduler
+
+
+def _name(journal: Journal, subscription: Subscription, now: int) -> None:
+    """Write down what a consumer's client calls itself, for people."""
+    if subscription.client_id:
+        journal.of(now, subscription.name).append((NAMED, subscription.client_id))
 
 
 def _key(info: ChannelInfo) -> bytes:

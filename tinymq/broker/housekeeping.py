@@ -8,6 +8,7 @@ from twisted.logger import Logger
 
 from tinymq.broker.broker import Broker
 from tinymq.broker.checkpoints import Checkpoints
+from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Scheduler, Timer
 from tinymq.errors import StorageError, StorageFull, TinyMQError
 from tinymq.storage.disk import Space
@@ -109,6 +110,7 @@ class Housekeeping:
     def _end_undo_windows(self) -> None:
         """Let go of what was purged: on a full disk, space matters more than undoing."""
         for partition in self._broker.partitions():
+            self._forget(partition, all=True)
             window = partition.log.undo_window
             if window is None:
                 continue
@@ -127,17 +129,28 @@ class Housekeeping:
                     partition=partition,
                 )
 
+    def _forget(self, partition: Partition, *, all: bool = False) -> None:  # noqa: A002
+        """Let go of what channels did long ago."""
+        if partition.ledger is None:
+            return
+        try:
+            partition.ledger.forget(all=all)
+        except (OSError, TinyMQError) as error:
+            self._log.error(
+                "the history of {partition} could not be removed: {error}",
+                partition=partition,
+                error=error,
+            )
+
     def apply_retention(self) -> None:
         """Let go of what every topic no longer keeps."""
         now = self._broker.wall()
         for partition in self._broker.partitions():
-            config = partition.topic.config
+            self._forget(partition)
             try:
                 removed = partition.log.finish_purges(now)
                 if partition.failure is None:
-                    removed += partition.log.expire(
-                        now, config.retention_ms, config.retention_bytes
-                    )
+                    removed += self._expire(partition, now)
                 if removed:
                     partition.moved.add(partition)
                     self._broker.channels.trimmed(partition)
@@ -146,6 +159,27 @@ class Housekeeping:
                 self._log.error(
                     "retention of {partition} failed: {error}", partition=partition, error=error
                 )
+        self._squeeze()
+
+    def _expire(self, partition: Partition, now: int) -> int:
+        hosted = self._broker.channels.hosted(*partition.key)
+        if hosted is not None:
+            return hosted.holding.apply(now)
+        if self._broker.channels.unopened(partition):
+            return 0  # what its channels need is not known
+        config = partition.topic.config
+        return partition.log.expire(now, config.retention_ms, config.retention_bytes)
+
+    def _squeeze(self) -> None:
+        """Let channels hold back less while the disk is nearly full, those with the most first."""
+        space, percent = self.space, self._broker.config.retention.hold_percent
+        if space is None:
+            return
+        budget = space.total - reserve_of(space, self._broker.config.storage.reserve_bytes)
+        over = space.total - space.free - budget * percent // 100
+        for holding in self._broker.channels.holdings():
+            holding.squeezed = over > 0
+            over -= holding.bytes
 
     def checkpoint(self) -> None:
         """Bring to the disk what no policy did, and keep the next recovery short."""

@@ -4,14 +4,15 @@ The ledger of a partition: what its channels did, on the disk.
 It is a log beside the data, written and synced in the groups of the committer.
 What channels do is gathered in memory and becomes one batch when it is written;
 who must know that it is safe waits for the end of that batch. A snapshot of all
-channels is appended now and then, and what lies before it is let go.
+channels is appended now and then; what lies before it is needed no more, and kept
+for a while to tell the lives of messages.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from twisted.logger import Logger
 from typing_extensions import override
@@ -44,6 +45,22 @@ _GROWN_BYTES: Final = 4 * MIB
 Safe = Callable[["WireError | None"], None]
 
 
+class History(NamedTuple):
+    """
+    How long what lies before the last snapshot is kept.
+
+    Attributes:
+        ms: Milliseconds at most.
+        bytes: Bytes at most.
+    """
+
+    ms: int
+    bytes: int
+
+
+_NO_HISTORY: Final = History(0, 0)
+
+
 class Ledger:
     """
     The ledger of one partition. To the committer it is like a partition.
@@ -54,6 +71,7 @@ class Ledger:
         gather: Gives what channels did since the last call.
         snapshots: Gives records that stand for everything before.
         now: Gives the time.
+        history: How long what is not needed any more is kept.
     """
 
     _log = Logger()
@@ -65,17 +83,20 @@ class Ledger:
         gather: Callable[[], list[LedgerRecord]],
         snapshots: Callable[[], list[LedgerRecord]],
         now: Callable[[], int],
+        history: History = _NO_HISTORY,
     ) -> None:
         self.partition = partition
         self._stored = log
         self._gather = gather
         self._snapshots = snapshots
         self._now = now
+        self._history = history
         self._asking: list[Safe] = []
         self._waiting: deque[tuple[int, list[Safe]]] = deque()
         #: Whether what channels did is not all in the log, so that only a snapshot helps.
         self.behind = False
-        self._size_then = 0 if log is None else log.size_bytes
+        #: Bytes since the last snapshot, or since the start.
+        self._since = 0
         self._snapshot_bytes = 0
         #: Where the last snapshot begins and ends.
         self._snapshot: tuple[int, int] | None = None
@@ -154,13 +175,13 @@ class Ledger:
 
     def _stage(self, log: Log) -> None:
         records = self._gather()
-        if self.behind or self._grown(log):
+        if self.behind or self._grown():
             first = log.end_offset
             records = self._snapshots()
             self._append(log, records)
             self.behind = False
             self._snapshot = first, log.end_offset
-            self._size_then = log.size_bytes
+            self._since = 0
             self._snapshot_bytes = sum(len(value) for _, value in records)
         else:
             self._append(log, records)
@@ -168,9 +189,9 @@ class Ledger:
         if asking:
             self._waiting.append((log.end_offset, asking))
 
-    def _grown(self, log: Log) -> bool:
+    def _grown(self) -> bool:
         least = max(_GROWN_BYTES, _GROWN * self._snapshot_bytes)
-        return log.size_bytes - self._size_then > least
+        return self._since > least
 
     def _append(self, log: Log, records: list[LedgerRecord]) -> None:
         now = max(self._now(), log.max_timestamp)
@@ -178,6 +199,7 @@ class Ledger:
             batch = encode_batch(values, keys=keys)
             header = checked_header(batch)
             base = log.end_offset
+            self._since += len(batch)
             log.append(
                 stamp(batch, header, base, self.partition.epoch, now),
                 base,
@@ -200,10 +222,32 @@ class Ledger:
         elif self._snapshot is not None and log.synced_offset >= self._snapshot[1]:
             first, self._snapshot = self._snapshot[0], None
             try:
-                log.trim(first)
+                self._fold(log, first)
             except (OSError, TinyMQError) as error:
                 self._log.warn("{ledger} cannot be trimmed: {error}", ledger=self, error=error)
-            self._size_then = log.size_bytes
+
+    def _fold(self, log: Log, first: int) -> None:
+        """Begin at the last snapshot from the next start on."""
+        if self._history.ms and self._history.bytes:
+            log.fold(first, self._now() + self._history.ms)
+            log.let_go(self._history.bytes)
+        else:
+            log.trim(first)
+
+    def forget(self, *, all: bool = False) -> int:  # noqa: A002 - says what is meant
+        """
+        Let go of what was kept long enough.
+
+        Args:
+            all: Of everything that is not needed, for the disk is full.
+
+        Returns:
+            Files removed.
+        """
+        log = self._stored
+        if log is None or log.offline is not None or self.closed is not None:
+            return 0
+        return log.let_go(0) if all else log.finish_purges(self._now())
 
     def _end(self, error: WireError | None) -> None:
         """Tell all who wait; of what was written before, the disk will tell."""

@@ -117,8 +117,8 @@ class Partition:
         self.counters = Counters()
         #: What its channels did, once there are some.
         self.ledger: Ledger | None = None
-        #: Why publishing is refused here: a channel is as long as it may be.
-        self.full: WireError | None = None
+        #: Why publishing is refused here, by cause.
+        self.refusals: dict[str, WireError] = {}
         #: Who is told when the high watermark rises or the partition goes away.
         self.watchers: set[Callable[[], None]] = set()
         #: Where it says that its figures changed; the broker's set once it is open.
@@ -145,6 +145,11 @@ class Partition:
     def high_watermark(self) -> int:
         """Offset behind the last visible record."""
         return self.log.synced_offset if self.synced_policy else self.log.written_offset
+
+    @property
+    def full(self) -> WireError | None:
+        """Why publishing is refused here, as when a channel is as long as it may be."""
+        return next(iter(self.refusals.values()), None)
 
     @property
     def epoch(self) -> int:
@@ -242,6 +247,24 @@ class Partition:
             (at for at, row in enumerate(self._waiting) if row[0] > following), len(self._waiting)
         )
         self._waiting.insert(place, (following, found, answer))
+
+    def when_visible(self, done: Callable[[WireError | None], None]) -> None:
+        """
+        Call something when all that is staged now is as safe as the topic promises.
+
+        Args:
+            done: Called once, maybe before this returns, with what keeps it from being so.
+        """
+        end, failure = self.log.end_offset, self.failure
+        if failure is not None or end <= self.high_watermark:
+            done(failure)
+            return
+        found = Appended(end, -1, duplicate=True, volatile=self.volatile)
+
+        def answer(told: Appended | WireError) -> None:
+            done(told if isinstance(told, WireError) else None)
+
+        self._waiting.append((end, found, answer))
 
     def _open_epoch(self) -> None:
         if self.epochs is not None:

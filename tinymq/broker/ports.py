@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from tinymq.errors import WireError
+from tinymq.errors import BrokerSilent, WireError
 from tinymq.meta.observers import Observer
 from tinymq.meta.registry import ChannelInfo, Registry, Start, Topic
 
@@ -114,6 +114,18 @@ class Directory(Protocol):
             done: Told the channel once it is in `registry`, or why there is none.
         """
 
+    def ensure_dead_letters(
+        self, origin: str, name: str, done: Callable[[Topic | WireError], None]
+    ) -> None:
+        """
+        Make a topic for dead letters, with the channel that knows which are still there.
+
+        Args:
+            origin: The name of the topic that they come from.
+            name: The name of the topic for them.
+            done: Told the topic once both are in `registry`, or why there is none.
+        """
+
     def producer_ids(self, done: Callable[[range | WireError], None]) -> None:
         """
         Ask for producer ids that were never given out.
@@ -121,3 +133,62 @@ class Directory(Protocol):
         Args:
             done: Told the ids, or why there are none.
         """
+
+
+class Letters(NamedTuple):
+    """
+    Records that a broker brings to their partition, once and in order.
+
+    Attributes:
+        topic_id: The topic.
+        partition: The partition.
+        producer: The producer id by which they are told from others.
+        first: The sequence of the first one.
+        batch: The records.
+    """
+
+    topic_id: bytes
+    partition: int
+    producer: int
+    first: int
+    batch: bytes
+
+
+class Neighbours(Protocol):
+    """The other brokers of a cluster, as this one sees them."""
+
+    def bring(
+        self, broker_id: int, letters: Letters, done: Callable[[WireError | None], None]
+    ) -> None:
+        """
+        Have another broker append records.
+
+        Args:
+            broker_id: Who leads their partition.
+            letters: The records.
+            done: Called once, later: with nothing when they are as safe as the topic
+                promises, or with what is wrong; after that they may be there all the same.
+        """
+
+    def place(self, key: bytes, partitions: int) -> int:
+        """
+        Say where clients put a record of a key.
+
+        Args:
+            key: The key.
+            partitions: How many partitions its topic has.
+        """
+
+
+class NoNeighbours:
+    """A broker that knows no other."""
+
+    def bring(
+        self, broker_id: int, letters: Letters, done: Callable[[WireError | None], None]
+    ) -> None:
+        """Say that nobody is there."""
+        done(BrokerSilent(f"broker {broker_id} is not there", broker=broker_id))
+
+    def place(self, key: bytes, partitions: int) -> int:
+        """Put everything into the first partition."""
+        return 0

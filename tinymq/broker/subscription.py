@@ -29,6 +29,10 @@ ALL_BITS: Final = bytes([255]) * (MOST_SPANNED // 8)
 class Link(Protocol):
     """A connection, as a subscription sees it."""
 
+    @property
+    def client_id(self) -> str:
+        """What the client calls itself."""
+
     def deliver(self, deliver: Deliver, payload: list[Bytes], messages: int) -> None:
         """
         Send messages.
@@ -71,6 +75,7 @@ class Subscription:
 
     Attributes:
         consumer: Its credit and what it holds.
+        client_id: What its client calls itself.
         hosted: Where it takes messages, by the partition's number.
     """
 
@@ -89,6 +94,7 @@ class Subscription:
         self.channel = channel
         self.partitions = partitions
         self.link: Link | None = link
+        self.client_id = link.client_id
         self.consumer = Consumer(name, window)
         self.hosted: dict[int, Hosted] = {}
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from tinymq.catalog.channels import CHANNELS
 from tinymq.catalog.cluster import CLUSTER
+from tinymq.catalog.deadletters import DEAD_LETTERS
 from tinymq.catalog.inflight import INFLIGHT
 from tinymq.catalog.messages import MESSAGES
 from tinymq.catalog.topics import TOPICS
@@ -24,6 +25,7 @@ PUBLIC: Final[dict[str, Operation]] = {
     **TOPICS,
     **CHANNELS,
     **INFLIGHT,
+    **DEAD_LETTERS,
     **MESSAGES,
     **CLUSTER,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tinymq.catalog.figures import PACE, PARTITION_PACE, STANDING
+from tinymq.catalog.settings import CHANGES, settings
 from tinymq.catalog.shapes import (
     DRY_RUN,
     MAYBE_MILLISECONDS,
@@ -32,14 +33,12 @@ from tinymq.operation import (
     Parameter,
     table,
 )
-from tinymq.wire.fields import I64, boolean, integer, mapping, narrowed, optional, text
+from tinymq.wire.fields import I64, boolean, integer, optional, text
 from tinymq.wire.fields import told as takes
 
 CHANNEL_PATH: Final = "/topics/{topic}/channels/{name}"
 _WHOLE: Final = integer(0, I64)
-_SETTINGS: Final = narrowed(
-    mapping, additionalProperties={"type": ["string", "integer", "array", "null"]}
-)
+_GIVEN, _ALTERED = settings("lease.ms", "string", "integer", "array")
 
 
 @takes(
@@ -157,12 +156,7 @@ CHANNELS: Final[dict[str, Operation]] = table(
         (
             WHOSE,
             CHANNEL_NAME,
-            Parameter(
-                "config",
-                _SETTINGS,
-                default={},
-                text="Settings by their dotted names, such as lease.ms; the others have defaults.",
-            ),
+            _GIVEN,
             CHANNEL_START,
             DRY,
         ),
@@ -179,26 +173,13 @@ CHANNELS: Final[dict[str, Operation]] = table(
         "channel.alter",
         "operator",
         True,
-        (
-            WHOSE,
-            CHANNEL_NAME,
-            Parameter(
-                "config",
-                _SETTINGS,
-                default={},
-                text="Settings to change, by their dotted names; null returns one to its default.",
-            ),
-            DRY,
-        ),
+        (WHOSE, CHANNEL_NAME, _ALTERED, DRY),
         text="Change settings of a channel; what is in flight keeps its deadline.",
         http=Http("PATCH", CHANNEL_PATH),
         cli=("channel", "edit"),
         result={
             "channel": CHANNEL,
-            "changes": said(
-                several({"type": "array", "minItems": 3, "maxItems": 3}),
-                "Rows of setting, old and new value.",
-            ),
+            "changes": CHANGES,
             "dry_run": DRY_RUN,
         },
     ),
@@ -322,7 +303,7 @@ CHANNELS: Final[dict[str, Operation]] = table(
         (WHOSE, CHANNEL_NAME, PARTITION, DRY),
         text="Settle all messages of a channel; it can be taken back a while.",
         http=Http("POST", f"{CHANNEL_PATH}:empty"),
-        cli=("channel", "empty"),
+        cli=("channel", "purge"),
         result={"plan": SEEK},
     ),
 )

@@ -31,7 +31,7 @@ STATES: Final = ("any", "ready", "in_flight", "waiting", "parked", "given_up")
 ACTS: Final = ("requeue", "finish", "extend", "dead_letter")
 #: A year: longest delay.
 _LONGEST_MS: Final = 365 * 24 * 3600 * 1000
-_MOST_OFFSETS: Final = 1000
+MOST_OFFSETS: Final = 1000
 _ENCODING: Final[Schema] = {"type": "string", "enum": ["string", "base64"]}
 _AFTER: Final = Parameter(
     "after",
@@ -188,8 +188,8 @@ INFLIGHT: Final[dict[str, Operation]] = table(
             Parameter("partition", integer(0, I64), text="Number of the partition."),
             Parameter(
                 "offsets",
-                array(integer(0, I64), _MOST_OFFSETS),
-                text=f"Offsets of the messages, 1 to {_MOST_OFFSETS}.",
+                array(integer(0, I64), MOST_OFFSETS),
+                text=f"Offsets of the messages, 1 to {MOST_OFFSETS}.",
             ),
             Parameter(
                 "act",
@@ -215,6 +215,7 @@ INFLIGHT: Final[dict[str, Operation]] = table(
         text="Requeue, finish, extend or give up messages that are in the hands of consumers.",
         http=Http("POST", f"{CHANNEL_PATH}/inflight:settle"),
         cli=("inflight", "settle"),
+        usage="ACT MESSAGE",
         result={
             "done": said(several(WHOLE), "Offsets with which it was done."),
             "missing": said(several(WHOLE), "Offsets that are not in flight any more."),

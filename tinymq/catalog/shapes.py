@@ -57,6 +57,18 @@ TOPIC_ROW: Final = shape(
 )
 #: A topic that a dry run would make.
 TOPIC_PLANNED: Final = shape(**_TOPIC_FACTS, partitions=said(WHOLE, "How many."))
+#: What channels hold back from retention.
+HELD: Final[Schema] = {
+    **shape(
+        channel=said(STRING, "The channel that is behind the others."),
+        offset=said(WHOLE, "The first offset that it has not settled."),
+        bytes=said(WHOLE, "Bytes that retention would remove otherwise."),
+        since_ms=said(MILLISECONDS, "When the oldest of them were published."),
+        refusing=said(TRUTH, "Whether producers are refused for it."),
+    ),
+    "type": ["object", "null"],
+    "description": "What channels hold back from retention; null if nothing.",
+}
 PARTITION: Final = shape(
     partition=WHOLE,
     start=said(MAYBE_WHOLE, "First offset that can be read."),
@@ -65,6 +77,7 @@ PARTITION: Final = shape(
     oldest_ms=MAYBE_MILLISECONDS,
     newest_ms=MAYBE_MILLISECONDS,
     dropped=said(WHOLE, "Records that a full memory topic let go."),
+    held=HELD,
     state={"type": "string", "enum": ["online", "offline"]},
     reason=said(STRING, "Why it is offline."),
     leader=said(STRING, "Name of the broker that leads it."),

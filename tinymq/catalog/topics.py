@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tinymq.catalog.settings import CHANGES, settings
 from tinymq.catalog.shapes import (
     DRY_RUN,
     MAYBE_WHOLE,
@@ -33,11 +34,9 @@ from tinymq.operation import (
     table,
 )
 from tinymq.operation import TOPIC as TOPIC_ID
-from tinymq.wire.fields import mapping, narrowed, optional
+from tinymq.wire.fields import optional
 
-_SETTINGS: Final = narrowed(
-    mapping, additionalProperties={"type": ["string", "integer", "boolean", "null"]}
-)
+_GIVEN, _CHANGED = settings("retention.ms", "string", "integer", "boolean")
 _PATH: Final = "/topics/{name}"
 _MADE: Final = (
     Parameter(
@@ -46,12 +45,7 @@ _MADE: Final = (
         default=None,
         text="How many partitions; as the broker is set if not given.",
     ),
-    Parameter(
-        "config",
-        _SETTINGS,
-        default={},
-        text="Settings by their dotted names, such as retention.ms; the others have defaults.",
-    ),
+    _GIVEN,
 )
 _ALTERED: Final = (
     Parameter(
@@ -60,12 +54,7 @@ _ALTERED: Final = (
         default=None,
         text="How many partitions from now on; never fewer than now.",
     ),
-    Parameter(
-        "config",
-        _SETTINGS,
-        default={},
-        text="Settings to change, by their dotted names; null returns one to its default.",
-    ),
+    _CHANGED,
 )
 
 #: By name.
@@ -94,10 +83,7 @@ TOPICS: Final[dict[str, Operation]] = table(
         cli=("topic", "edit"),
         result={
             "topic": TOPIC,
-            "changes": said(
-                several({"type": "array", "minItems": 3, "maxItems": 3}),
-                "Rows of setting, old and new value.",
-            ),
+            "changes": CHANGES,
             "dry_run": DRY_RUN,
         },
     ),

@@ -27,8 +27,16 @@ VERBS: dict[str, tuple[str, str]] = {
         "tinymq.cli.channel:channel",
         "List, make, change, steer and remove channels of topics.",
     ),
+    "inflight": (
+        "tinymq.cli.inflight:inflight",
+        "Show messages in flight, and settle some of them.",
+    ),
+    "lag": ("tinymq.cli.lag:lag", "Show how far channels are behind."),
     "pub": ("tinymq.cli.pub:pub", "Publish stdin, its lines, or a value."),
-    "consume": ("tinymq.cli.read:consume", "Write the values of a topic to stdout."),
+    "consume": (
+        "tinymq.cli.read:consume",
+        "Write the values of a topic to stdout.",
+    ),
     "peek": ("tinymq.cli.read:peek", "Look at a few records."),
     "tail": ("tinymq.cli.read:tail", "Show the last records, and new ones as they come."),
     "node": ("tinymq.cli.node:node", "Show the brokers of a cluster, and drain one."),

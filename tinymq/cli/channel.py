@@ -1,4 +1,4 @@
-"""`tinymq channel`: list, make, show, change, pause, seek, empty and remove channels."""
+"""`tinymq channel`: list, make, show, change, pause, seek, purge and remove channels."""
 
 from __future__ import annotations
 
@@ -6,43 +6,40 @@ from typing import Any, Final
 
 import click
 
-from tinymq.cli.confirm import confirm, yes_option
+from tinymq.catalog.figures import RATED
+from tinymq.cli.confirm import yes_option
 from tinymq.cli.groups import Group
+from tinymq.cli.members import members
 from tinymq.cli.operation import Arguments, complete, limit_option, operation_options
 from tinymq.cli.output import (
     Column,
     Listing,
     Row,
     counted,
-    facts,
     key,
+    list_options,
     output_option,
     show,
     tell_silent,
-    write_json,
     written,
 )
+from tinymq.cli.pace import AGE, ETA, TREND, WHY, lag, per_second, rate, state
+from tinymq.cli.paging import pages
+from tinymq.cli.reply import carry_out, show_done, show_plan, show_whole
 from tinymq.cli.session import Session, remote
-from tinymq.cli.topic import CHANGE_COLUMNS
-from tinymq.cli.values import DURATION, SETTING, START, Position, iso, now_ms
+from tinymq.cli.settings import Given, changes, set_option, show_changes, unset_option
+from tinymq.cli.unsettled import peek
+from tinymq.cli.values import DURATION, START, Position, iso, now_ms, with_unit
 
-#: Channels asked for at once.
-PAGE: Final = 500
 #: What a channel counts, in the order in which people read it.
-COUNTS: Final = ("ready", "in_flight", "waiting", "parked", "given_up", "lag", "consumers")
+COUNTS: Final = ("ready", "in_flight", "waiting", "parked", "given_up", "consumers")
+#: Those and what else a list has of one that is there.
+_UNKNOWN: Final = (*COUNTS, "lag", "rates", "config")
 
 
 def place(row: Row) -> str:
     """Name a channel with its topic, for lists of names."""
     return f"{row['topic']}/{row['name']}"
-
-
-def _state(row: Row) -> str:
-    paused = row.get("paused")
-    if not paused:
-        return "ok"
-    until = "" if paused["until_ms"] is None else f" until {iso(paused['until_ms'])}"
-    return f"PAUSED{until}" + (f": {paused['reason']}" if paused["reason"] else "")
 
 
 def _partition_state(row: Row) -> str:
@@ -63,13 +60,19 @@ COLUMNS: Final = (
     Column("IN-FLIGHT", key("in_flight"), right=True),
     Column("WAITING", key("waiting"), right=True),
     Column("LAG", key("lag"), right=True),
+    AGE,
     Column("CONSUMERS", key("consumers"), right=True),
-    Column("STATE", _state),
+    Column("STATE", state),
+    TREND.wider(),
+    ETA.wider(),
+    Column("FINISHED/S", rate("finished_s"), per_second, right=True, wide=True),
+    Column("PUBLISHED/S", rate("published_s"), per_second, right=True, wide=True),
     Column("PARKED", key("parked"), right=True, wide=True),
     Column("GIVEN-UP", key("given_up"), right=True, wide=True),
     Column("ORDER", _setting("order"), wide=True),
     Column("DELIVERY", _setting("delivery"), wide=True),
     Column("CREATED", key("created_ms"), iso, wide=True),
+    WHY,
 )
 
 PARTITION_COLUMNS: Final = (
@@ -81,7 +84,10 @@ PARTITION_COLUMNS: Final = (
     Column("IN-FLIGHT", key("in_flight"), right=True),
     Column("WAITING", key("waiting"), right=True),
     Column("LAG", key("lag"), right=True),
+    AGE,
     Column("STATE", _partition_state),
+    TREND.wider(),
+    ETA.wider(),
     Column("PARKED", key("parked"), right=True, wide=True),
     Column("GIVEN-UP", key("given_up"), right=True, wide=True),
     Column("CONSUMERS", key("consumers"), right=True, wide=True),
@@ -98,14 +104,7 @@ SEEK_COLUMNS: Final = (
     Column("LOST", key("lost"), right=True),
 )
 
-_set_option = click.option(
-    "-s",
-    "--set",
-    "settings",
-    type=SETTING,
-    multiple=True,
-    help="A setting, such as attempts=5 or lease.ms=2m; may be repeated.",
-)
+_set_option = set_option("attempts=5 or lease.ms=2m")
 
 
 @click.group(cls=Group)
@@ -116,25 +115,14 @@ def channel() -> None:
 @channel.command("ls")
 @operation_options("channel.list", own={"limit": "limit"}, shorts={"topic": "-t"})
 @limit_option
-@click.option("--columns", default="", metavar="A,B", help="Which columns to show.")
-@output_option
+@list_options
 @remote
 def list_channels(
     session: Session, arguments: Arguments, limit: int | None, columns: str, output: str
 ) -> None:
     """List channels with what they have to do."""
-    found: list[dict[str, Any]] = []
-    silent: dict[str, None] = {}
-    while True:
-        size = PAGE if limit is None else min(PAGE, limit - len(found))
-        reply = session.operate("channel.list", **{**arguments, "limit": size})
-        found += reply["channels"]
-        silent |= dict.fromkeys(reply["silent"])
-        if not reply["more"] or len(found) == limit:
-            break
-        arguments["after"] = reply["after"]
-    document = {**reply, "channels": found, "silent": list(silent)}
-    rows = [{**row, "place": place(row)} for row in found]
+    document = pages(session, "channel.list", arguments, limit)
+    rows = [{**row, "place": place(row)} for row in document["channels"]]
     show(Listing(rows, COLUMNS, document, "place"), output, columns)
     tell_silent(document)
 
@@ -144,9 +132,7 @@ def list_channels(
 @_set_option
 @output_option
 @remote
-def create(
-    session: Session, arguments: Arguments, settings: tuple[tuple[str, str], ...], output: str
-) -> None:
+def create(session: Session, arguments: Arguments, settings: Given, output: str) -> None:
     """
     Make a channel of a topic.
 
@@ -167,54 +153,51 @@ def create(
 def info(session: Session, arguments: Arguments, partitions: bool, output: str) -> None:
     """Show one channel: where its messages are, its settings, and with -p its partitions."""
     found = session.operate("channel.info", **arguments)["channel"]
-    rows = found["partitions"]
-    if output in {"csv", "ndjson", "name"} and partitions:
-        show(Listing(rows, PARTITION_COLUMNS, name="partition"), output)
-    elif output not in {"table", "wide"}:
-        show(Listing([{**found, "place": place(found)}], COLUMNS, found, "place"), output)
-    else:
-        facts(_facts(found))
-        if partitions or output == "wide":
-            click.echo()
-            show(Listing(rows, PARTITION_COLUMNS), output)
+    whole = Listing([{**found, "place": place(found)}], COLUMNS, found, "place")
+    parts = Listing(found["partitions"], PARTITION_COLUMNS, name="partition")
+    show_whole(whole, _facts(found), parts, output, inside=partitions)
     tell_silent(found)
 
 
 def _facts(found: Row) -> list[tuple[str, str]]:
+    rates = [(name.removesuffix("_s").replace("_", " "), rate(name)(found)) for name in RATED]
     pairs = [
         ("topic", found["topic"]),
         ("name", found["name"]),
         ("created", iso(found["created_ms"])),
         ("started at", str(found["start"])),
-        ("state", _state(found)),
+        ("state", str(state(found))),
+        *[("why", cause["text"]) for cause in found.get("why", ())],
+        *[(name.replace("_", " "), str(found[name])) for name in COUNTS],
+        ("lag", lag(found)),
+        *[
+            (name.removesuffix("_s"), per_second(value))
+            for name, value in rates
+            if value is not None
+        ],
+        ("dead letters", found.get("dead_letter", "-")),
     ]
-    pairs += [(name.replace("_", " "), str(found[name])) for name in COUNTS]
-    return pairs + [(name, written(value)) for name, value in sorted(found["config"].items())]
+    if found.get("undo_until_ms") is not None:
+        pairs.append(("undo-seek until", iso(found["undo_until_ms"])))
+    settings = sorted(found["config"].items())
+    return pairs + [(name, with_unit(name, written(value))) for name, value in settings]
 
 
 @channel.command("edit")
 @operation_options("channel.alter", own={"config": "settings"})
 @_set_option
-@click.option("--unset", multiple=True, metavar="NAME", help="A setting to return to its default.")
+@unset_option
 @output_option
 @remote
 def edit(
-    session: Session,
-    arguments: Arguments,
-    settings: tuple[tuple[str, str], ...],
-    unset: tuple[str, ...],
-    output: str,
+    session: Session, arguments: Arguments, settings: Given, unset: tuple[str, ...], output: str
 ) -> None:
     """Change settings of a channel; what is in flight keeps its deadline."""
-    config: dict[str, str | None] = {**dict.fromkeys(unset), **dict(settings)}
+    config = changes(settings, unset)
     if not config:
         raise click.UsageError("say what to change: --set NAME=VALUE or --unset NAME")
     reply = session.operate("channel.alter", **arguments, config=config)
-    rows = [{"setting": what, "old": old, "new": new} for what, old, new in reply["changes"]]
-    if not rows and output in {"table", "wide"}:
-        click.echo(f"{_named(arguments)} has these settings already; nothing changed")
-        return
-    show(Listing(rows, CHANGE_COLUMNS, reply, "setting"), output)
+    show_changes(reply, _named(arguments), output)
 
 
 @channel.command("rm")
@@ -224,13 +207,13 @@ def edit(
 @remote
 def remove(session: Session, arguments: Arguments, yes: bool, output: str) -> None:
     """Remove a channel with what it knows; the messages stay in the topic."""
-    dry_run = arguments.pop("dry_run")
-    if not dry_run and not yes:
-        found = session.operate("channel.delete", **arguments, dry_run=True)["channel"]
-        what = f"channel {_named(arguments)} with {_amount(found)} will be removed"
-        confirm(arguments["name"], what, yes=False)
-    reply = session.operate("channel.delete", **arguments, dry_run=dry_run)
-    verb = "would remove" if dry_run else "removed"
+
+    def question(plan: Row) -> tuple[str, str]:
+        what = f"channel {_named(arguments)} with {_amount(plan['channel'])} will be removed"
+        return arguments["name"], what
+
+    reply = carry_out(session, "channel.delete", arguments, None if yes else question)
+    verb = "would remove" if reply["dry_run"] else "removed"
     _show_one(reply, output, f"{verb} {_named(arguments)} with {_amount(reply['channel'])}")
 
 
@@ -303,14 +286,14 @@ def _point(where: Position | None) -> dict[str, str | int]:
     return {"to": where.value if where.kind == "offset" else where.kind}
 
 
-@channel.command("empty")
+@channel.command("purge")
 @operation_options("channel.empty", shorts={"partition": "-p"})
 @yes_option
 @output_option
 @remote
-def empty(session: Session, arguments: Arguments, yes: bool, output: str) -> None:
+def purge(session: Session, arguments: Arguments, yes: bool, output: str) -> None:
     """
-    Settle all messages of a channel.
+    Settle all messages of a channel; the topic keeps them.
 
     For a while it can be taken back with undo-seek.
     """
@@ -319,16 +302,15 @@ def empty(session: Session, arguments: Arguments, yes: bool, output: str) -> Non
 
 def _move(session: Session, operation: str, arguments: Arguments, yes: bool, output: str) -> None:
     """Ask, move a channel, and tell what that did."""
-    dry_run = arguments.pop("dry_run")
-    if not dry_run and not yes:
-        plan = session.operate(operation, **arguments, dry_run=True)["plan"]
-        confirm(arguments["name"], f"{_named(arguments)}: {_sum(plan, 'will be')}", yes=False)
-    reply = session.operate(operation, **arguments, dry_run=dry_run)
+
+    def question(reply: Row) -> tuple[str, str]:
+        return arguments["name"], f"{_named(arguments)}: {_sum(reply['plan'], 'will be')}"
+
+    reply = carry_out(session, operation, arguments, None if yes else question)
     plan = reply["plan"]
-    if output in {"table", "wide"}:
-        click.echo(f"{_named(arguments)}: {_sum(plan, 'would be' if dry_run else 'were')}")
-    if output != "table":
-        show(Listing(plan["partitions"], SEEK_COLUMNS, reply, "partition"), output)
+    verb = "would be" if plan["dry_run"] else "were"
+    parts = Listing(plan["partitions"], SEEK_COLUMNS, reply, "partition")
+    show_plan(f"{_named(arguments)}: {_sum(plan, verb)}", parts, output)
     tell_silent(plan)
 
 
@@ -356,13 +338,8 @@ def undo_seek(session: Session, arguments: Arguments, output: str) -> None:
 def _show_one(reply: Row, output: str, sentence: str) -> None:
     """Show a reply that is about one channel."""
     found = reply["channel"]
-    if output in {"table", "wide"}:
-        click.echo(sentence)
-    elif output in {"json", "ndjson"}:
-        write_json(reply, indent=2 if output == "json" else None)
-    else:
-        row = {**dict.fromkeys(COUNTS), **found, "place": place(found)}
-        show(Listing([row], COLUMNS, name="place"), output)
+    row = {**dict.fromkeys(_UNKNOWN), **found, "place": place(found)}
+    show_done(sentence, Listing([row], COLUMNS, reply, "place"), output)
     tell_silent(found)
 
 
@@ -370,4 +347,6 @@ def _named(arguments: Arguments) -> str:
     return f"{arguments['topic']}/{arguments['name']}"
 
 
+channel.add_command(members)
+channel.add_command(peek)
 complete(channel)

@@ -17,18 +17,17 @@ from tinymq.cli.output import (
     facts,
     flat,
     key,
+    list_options,
     note,
     output_option,
     printable,
     show,
     write_json,
 )
+from tinymq.cli.paging import pages
 from tinymq.cli.session import Session, remote
 from tinymq.cli.values import human_size, human_span, iso, now_ms
 from tinymq.names import broker_called
-
-#: Clients asked for at once.
-PAGE: Final = 500
 
 
 def _counter(name: str) -> Any:
@@ -91,8 +90,7 @@ def clients() -> None:
 @operation_options("client.list", own={"limit": "limit"})
 @click.option("--slow", is_flag=True, help="Only clients that take no more.")
 @limit_option
-@click.option("--columns", default="", metavar="A,B", help="Which columns to show.")
-@output_option
+@list_options
 @remote
 def list_clients(
     session: Session,
@@ -107,18 +105,20 @@ def list_clients(
 
     A slow client does not read what it is sent, or not as fast as it comes.
     """
-    found, silent = _collect(session, arguments)
-    found = [row for row in found if row.get("slow_since_ms") is not None or not slow]
+    reply = pages(session, "client.list", arguments)
+    # One that came while the pages were asked for may stand on two of them.
+    each = {place(row): row for row in reply["clients"]}.values()
+    found = [row for row in each if row.get("slow_since_ms") is not None or not slow]
     found.sort(key=_slow_first)
     shown = [{**row, "place": place(row)} for row in found[:limit]]
     document = {
         "clients": found[:limit],
         "more": len(shown) < len(found),
         "total": len(found),
-        "silent": silent,
+        "silent": reply["silent"],
     }
     show(Listing(shown, COLUMNS, document, "place"), output, columns)
-    for name in silent:
+    for name in reply["silent"]:
         note(f"{broker_called(name)} did not answer; its clients are not listed")
 
 
@@ -126,22 +126,6 @@ def _slow_first(row: Row) -> tuple[float, str, int]:
     """Order by how long a client is slow; then by broker and number."""
     slow = row.get("slow_since_ms")
     return (float("inf") if slow is None else slow, str(row.get("broker")), row["id"])
-
-
-def _collect(session: Session, arguments: Arguments) -> tuple[list[dict[str, Any]], list[str]]:
-    """Ask for page after page; those that are slow may stand on any."""
-    found: dict[str, dict[str, Any]] = {}
-    silent: dict[str, None] = {}
-    while True:
-        reply = session.operate("client.list", **arguments, limit=PAGE)
-        silent |= dict.fromkeys(reply.get("silent") or ())
-        rows = reply["clients"]
-        new = {place(row): row for row in rows if place(row) not in found}
-        found |= new
-        if not reply.get("more") or not new:
-            return list(found.values()), list(silent)
-        last = rows[-1]
-        arguments["after"] = reply.get("after") or f"{last['broker_id']}/{last['id']}"
 
 
 def find_client(session: Session, text: str) -> tuple[str, int]:

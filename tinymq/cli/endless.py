@@ -19,13 +19,13 @@ FIRST_S: Final = 0.5
 MOST_S: Final = 5.0
 
 
-def until_interrupted(function: Callable[..., None]) -> Callable[..., None]:
+def until_interrupted(function: Callable[..., Any]) -> Callable[..., Any]:
     """Take Ctrl-C for the wanted end of a verb that would never end by itself."""
 
     @functools.wraps(function)
-    def verb(*args: Any, **kwargs: Any) -> None:
+    def verb(*args: Any, **kwargs: Any) -> Any:
         with contextlib.suppress(KeyboardInterrupt):
-            function(*args, **kwargs)
+            return function(*args, **kwargs)
 
     return verb
 

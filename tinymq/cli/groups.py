@@ -16,6 +16,7 @@ _ALIASES: Final = {
     "delete": "rm",
     "describe": "info",
     "drop": "rm",
+    "empty": "purge",
     "get": "consume",
     "list": "ls",
     "nodes": "node",

@@ -18,7 +18,16 @@ import click
 from tinymq.cli.confirm import change_options, confirm, yes_option
 from tinymq.cli.failure import REFUSED
 from tinymq.cli.groups import Group
-from tinymq.cli.output import Column, Listing, facts, key, note, output_option, show
+from tinymq.cli.output import (
+    Column,
+    Listing,
+    facts,
+    key,
+    list_options,
+    note,
+    output_option,
+    show,
+)
 from tinymq.cli.values import human_size, iso
 from tinymq.errors import TinyMQError
 
@@ -122,8 +131,7 @@ def _log_name(place: Place, names: dict[str, str]) -> str:
 
 @log.command("dump")
 @_folder
-@click.option("--columns", default="", metavar="A,B", help="Which columns to show.")
-@output_option
+@list_options
 def dump(folder: Path, columns: str, output: str) -> int:
     """
     Show every batch, and every run of bytes that is none.

@@ -13,7 +13,7 @@ from attrs import Factory, define
 from tinymq.cli.failure import UNREACHABLE, Failed
 from tinymq.cli.groups import Group
 from tinymq.cli.operation import Arguments, complete, limit_option, operation_options
-from tinymq.cli.output import Column, Listing, Row, key, note, output_option, show
+from tinymq.cli.output import Column, Listing, Row, key, list_options, note, show
 from tinymq.cli.session import Session, remote
 from tinymq.cli.values import host_port, iso
 from tinymq.errors import TinyMQError
@@ -141,8 +141,7 @@ def places_of(session: Session, given: str | None) -> list[str]:
 @operation_options("lookup.list", own={"limit": "limit"})
 @limit_option
 @_meta
-@click.option("--columns", default="", metavar="A,B", help="Which columns to show.")
-@output_option
+@list_options
 @remote
 def list_topics(
     session: Session,
@@ -177,8 +176,7 @@ def _topics(arguments: Arguments, session: Session) -> Answer:
 @lookup.command("find")
 @operation_options("lookup.find")
 @_meta
-@click.option("--columns", default="", metavar="A,B", help="Which columns to show.")
-@output_option
+@list_options
 @remote
 def find(
     session: Session, arguments: Arguments, places: str | None, columns: str, output: str

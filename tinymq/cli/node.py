@@ -18,6 +18,7 @@ from tinymq.cli.output import (
     facts,
     flat,
     key,
+    list_options,
     note,
     output_option,
     show,
@@ -115,8 +116,7 @@ def find_broker(session: Session, text: str) -> dict[str, Any]:
     show_default=True,
     help="The order; numbers of what a broker holds with the largest first.",
 )
-@click.option("--columns", default="", metavar="A,B", help="Which columns to show.")
-@output_option
+@list_options
 @remote
 def list_nodes(
     session: Session, arguments: Arguments, pattern: str, sort: str, columns: str, output: str

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import click
-from attrs import frozen
+from attrs import evolve, frozen
 
 from tinymq.cli.values import human_size, iso
 from tinymq.names import broker_called
@@ -42,6 +42,10 @@ class Column:
     show: Callable[[Any], str] = str
     right: bool = False
     wide: bool = False
+
+    def wider(self) -> Column:
+        """Make one like it that the plain table leaves out."""
+        return evolve(self, wide=True)
 
     def text(self, row: Row) -> str:
         """Write a row's value for people."""
@@ -72,6 +76,12 @@ def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
         show_default=True,
         help="The form of the output.",
     )(function)
+
+
+def list_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what every list has: ``--columns`` and ``-o``."""
+    columns = click.option("--columns", default="", metavar="A,B", help="Which columns to show.")
+    return columns(output_option(function))
 
 
 def on_terminal() -> bool:

@@ -11,6 +11,7 @@ import click
 from attrs import frozen
 
 from tinymq.cli.endless import until_interrupted
+from tinymq.cli.handling import Chosen, channel_options, run_commands
 from tinymq.cli.output import json_text, on_terminal, with_times
 from tinymq.cli.reading import (
     Part,
@@ -42,6 +43,7 @@ from tinymq.cli.values import (
     parse_position,
     parse_time,
 )
+from tinymq.cli.work import acknowledge
 
 OUTPUTS: Final = ("text", "json", "ndjson")
 
@@ -146,25 +148,57 @@ def _position(text: str) -> Position:
     "--from",
     "start",
     type=START,
-    default=EARLIEST,
-    help="earliest, latest, an OFFSET, -N or @TIME (ISO-8601, ms, or 10m ago).  [earliest]",
+    help="earliest, latest, an OFFSET, -N or @TIME (ISO-8601, ms, or 10m ago); with -c the first "
+    "three, where a channel that is made now begins.  [earliest]",
 )
 @click.option("-n", "--max", "most", type=click.IntRange(1), help="Stop after so many records.")
-@click.option("-e", "--exit", "stop", is_flag=True, help="Stop at the end of the topic.")
+@click.option(
+    "-e",
+    "--exit",
+    "stop",
+    is_flag=True,
+    help="Stop at the end of the topic; with -c when nothing is left to be given out.",
+)
+@channel_options
 @_form_options
 @remote
 @until_interrupted
 def consume(
-    session: Session, topic: str, start: Position, most: int | None, stop: bool, **options: Any
-) -> None:
+    session: Session,
+    topic: str,
+    start: Position | None,
+    most: int | None,
+    stop: bool,
+    how: Chosen,
+    **options: Any,
+) -> int | None:
     """
     Write the values of a topic to stdout, and go on as new ones come.
 
-    Nothing is acknowledged and nothing is removed.
+    Nothing is acknowledged and nothing is removed, but with --channel: then messages are taken
+    from a work queue, and it is to be said what becomes of them.
+
+    --ack writes each and finishes it. --exec runs a command for each, with its value on stdin
+    and TINYMQ_TOPIC, _CHANNEL, _PARTITION, _OFFSET, _TIME, _ATTEMPT, _FAILURES, _KEY, _HEADERS
+    (JSON) and _HEADER_NAME in its environment. Exit status 0 finishes the message, 65 sends it
+    to the dead-letter topic, any other lets it come again after the channel's back-off, with the
+    end of stderr as the reason. Leases are renewed meanwhile. Ctrl-C and SIGTERM let running
+    commands end, for --grace at most; all else is given back.
     """
     sink = _sink(safe_value_line if on_terminal() else value_line, options)
-    parts = parts_of(session, Wanted(topic, options["partitions"], start))
+    if how.channel is not None:
+        work = how.work(topic, start, most, stop=stop)
+        if options["partitions"] or options["grep"]:
+            raise click.UsageError("--partition and --grep do not go with --channel")
+        if how.ack:
+            acknowledge(session, work, sink.write)
+            return 0
+        if options["format"]:
+            raise click.UsageError("--format does not go with --exec")
+        return run_commands(session, work, how, as_json=options["output"] != "text")
+    parts = parts_of(session, Wanted(topic, options["partitions"], start or EARLIEST))
     _copy(session, topic, parts, sink, _Amount(most, stop))
+    return None
 
 
 @frozen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 #: Bytes of a value that `peek` and `tail` show.
 PREVIEW: Final = 200
+_NOTHING: Final[Mapping[str, Any]] = {}
 
 
 @frozen
@@ -28,11 +29,13 @@ class Placed:
         topic: Its topic.
         partition: Its partition.
         record: The record.
+        more: What else JSON shows of it.
     """
 
     topic: str
     partition: int
     record: Record
+    more: Mapping[str, Any] = _NOTHING
 
 
 Form = Callable[[Placed], bytes]
@@ -101,6 +104,7 @@ def document(placed: Placed) -> dict[str, Any]:
         "size": 0 if record.value is None else len(record.value),
         "value": value,
         "value_encoding": value_encoding,
+        **placed.more,
     }
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from tinymq.cli.confirm import confirm, yes_option
+from tinymq.cli.confirm import yes_option
 from tinymq.cli.groups import Group
 from tinymq.cli.operation import Arguments, complete, limit_option, operation_options
 from tinymq.cli.output import (
@@ -14,19 +14,18 @@ from tinymq.cli.output import (
     Listing,
     Row,
     counted,
-    facts,
     key,
+    list_options,
     output_option,
     show,
     tell_silent,
-    write_json,
     written,
 )
+from tinymq.cli.paging import pages
+from tinymq.cli.reply import carry_out, show_done, show_plan, show_whole
 from tinymq.cli.session import Session, remote
-from tinymq.cli.values import SETTING, START, Position, human_size, iso, with_unit
-
-#: Topics asked for at once.
-PAGE: Final = 500
+from tinymq.cli.settings import Given, changes, set_option, show_changes, unset_option
+from tinymq.cli.values import START, Position, human_size, iso, with_unit
 
 
 def _setting(name: str) -> Any:
@@ -81,12 +80,6 @@ PLAN_COLUMNS: Final = (
     Column("OLDEST", key("oldest_ms"), iso),
 )
 
-CHANGE_COLUMNS: Final = (
-    Column("SETTING", key("setting")),
-    Column("OLD", lambda row: written(row["old"])),
-    Column("NEW", lambda row: written(row["new"])),
-)
-
 
 @click.group(cls=Group)
 def topic() -> None:
@@ -103,69 +96,42 @@ def topic() -> None:
     help="The order; all but names with the largest first.",
 )
 @limit_option
-@click.option("--columns", default="", metavar="A,B", help="Which columns to show.")
-@output_option
+@list_options
 @remote
 def list_topics(
     session: Session, arguments: Arguments, sort: str, limit: int | None, columns: str, output: str
 ) -> None:
     """List topics."""
-    found, total, more, silent = _collect(session, arguments, sort, limit)
-    document = {"topics": found, "more": more, "total": total, "silent": silent}
-    show(Listing(found, COLUMNS, document), output, columns)
-    tell_silent(document)
-
-
-def _collect(
-    session: Session, arguments: Arguments, sort: str, limit: int | None
-) -> tuple[list[dict[str, Any]], int, bool, list[str]]:
-    """Ask for page after page; an order other than by name needs all of them."""
-    found: list[dict[str, Any]] = []
-    silent: dict[str, None] = {}
-    most = limit if sort == "name" else None
-    while True:
-        size = PAGE if most is None else min(PAGE, most - len(found))
-        after = {"after": found[-1]["name"]} if found else {}
-        reply = session.operate("topic.list", **{**arguments, **after, "limit": size})
-        found += reply["topics"]
-        silent |= dict.fromkeys(reply.get("silent") or ())
-        if not reply["more"] or not reply["topics"] or len(found) == most:
-            break
+    # An order other than by name needs all of them.
+    document = pages(
+        session, "topic.list", arguments, limit if sort == "name" else None, lambda row: row["name"]
+    )
+    found = document["topics"]
     if sort != "name":
         found.sort(key=lambda row: (-row[sort], row["name"]))
-    shown = found[:limit]
-    return shown, reply["total"], reply["more"] or len(shown) < len(found), list(silent)
+        document |= {"topics": found[:limit], "more": len(found[:limit]) < len(found)}
+    show(Listing(document["topics"], COLUMNS, document), output, columns)
+    tell_silent(document)
 
 
 @topic.command("create")
 @operation_options("topic.create", own={"config": "settings"}, shorts={"partitions": "-p"})
-@click.option(
-    "-s",
-    "--set",
-    "settings",
-    type=SETTING,
-    multiple=True,
-    help="A setting, such as sync=os or retention.ms=7d; may be repeated.",
-)
+@set_option("sync=os or retention.ms=7d")
 @output_option
 @remote
-def create(
-    session: Session, arguments: Arguments, settings: tuple[tuple[str, str], ...], output: str
-) -> None:
+def create(session: Session, arguments: Arguments, settings: Given, output: str) -> None:
     """
     Make a topic.
 
     One that exists with the same settings is left as it is, which is no error.
     """
-    name, dry_run = arguments["name"], arguments["dry_run"]
     reply = session.operate("topic.create", **arguments, config=dict(settings))
-    if output in {"json", "ndjson"}:
-        write_json(reply, indent=2 if output == "json" else None)
-    elif output in {"csv", "name"}:
-        show(Listing([reply["topic"]], COLUMNS), output)
-    else:
-        made = "would make" if dry_run else "made" if reply["created"] else "exists already:"
-        click.echo(f"{made} {name} with {counted(_partitions(reply['topic']), 'partition')}")
+    made = "made" if reply["created"] else "exists already:"
+    if reply["dry_run"]:
+        made = "would make"
+    count = counted(_partitions(reply["topic"]), "partition")
+    listing = Listing([reply["topic"]], COLUMNS, reply)
+    show_done(f"{made} {arguments['name']} with {count}", listing, output)
 
 
 @topic.command("info")
@@ -176,16 +142,9 @@ def create(
 def info(session: Session, arguments: Arguments, partitions: bool, output: str) -> None:
     """Show one topic: its settings, and with -p its partitions."""
     found = session.operate("topic.info", **arguments)["topic"]
-    rows = found.get("partitions", [])
-    if output in {"csv", "ndjson", "name"} and partitions:
-        show(Listing(rows, PARTITION_COLUMNS, name="partition"), output)
-    elif output not in {"table", "wide"}:
-        show(Listing([found], COLUMNS, found), output)
-    else:
-        facts(_facts(found))
-        if partitions or output == "wide":
-            click.echo()
-            show(Listing(rows, PARTITION_COLUMNS), output)
+    parts = Listing(found.get("partitions", []), PARTITION_COLUMNS, name="partition")
+    whole = Listing([found], COLUMNS, found)
+    show_whole(whole, _facts(found), parts, output, inside=partitions)
     tell_silent(found)
 
 
@@ -204,34 +163,19 @@ def _facts(found: Row) -> list[tuple[str, str]]:
 
 @topic.command("edit")
 @operation_options("topic.alter", own={"config": "settings"}, shorts={"partitions": "-p"})
-@click.option(
-    "-s",
-    "--set",
-    "settings",
-    type=SETTING,
-    multiple=True,
-    help="A setting, such as retention.ms=7d or segment.bytes=64MB; may be repeated.",
-)
-@click.option("--unset", multiple=True, metavar="NAME", help="A setting to return to its default.")
+@set_option("retention.ms=7d or segment.bytes=64MB")
+@unset_option
 @output_option
 @remote
 def edit(
-    session: Session,
-    arguments: Arguments,
-    settings: tuple[tuple[str, str], ...],
-    unset: tuple[str, ...],
-    output: str,
+    session: Session, arguments: Arguments, settings: Given, unset: tuple[str, ...], output: str
 ) -> None:
     """Change settings of a topic, or give it more partitions."""
-    config: dict[str, str | None] = {**dict.fromkeys(unset), **dict(settings)}
+    config = changes(settings, unset)
     if "partitions" not in arguments and not config:
         raise click.UsageError("say what to change: --set NAME=VALUE, --unset NAME or -p N")
     reply = session.operate("topic.alter", **arguments, config=config)
-    rows = [{"setting": what, "old": old, "new": new} for what, old, new in reply["changes"]]
-    if not rows and output in {"table", "wide"}:
-        click.echo(f"{arguments['name']} has these settings already; nothing changed")
-        return
-    show(Listing(rows, CHANGE_COLUMNS, reply, "setting"), output)
+    show_changes(reply, arguments["name"], output)
 
 
 @topic.command("rm")
@@ -244,15 +188,17 @@ def remove(
     session: Session, arguments: Arguments, names: tuple[str, ...], yes: bool, output: str
 ) -> None:
     """Remove topics with all their records."""
-    dry_run = arguments.pop("dry_run")
     if "id" in arguments and len(names) > 1:
         raise click.UsageError("--id goes with one NAME")
+
+    def question(plan: Row) -> tuple[str, str]:
+        name = plan["plan"]["topic"]
+        return name, f"topic {name} with {_amount(plan['plan'])} will be removed"
+
     for name in names:
-        if not dry_run and not yes:
-            plan = session.operate("topic.delete", name=name, dry_run=True, **arguments)["plan"]
-            confirm(name, f"topic {name} with {_amount(plan)} will be removed", yes=False)
-        reply = session.operate("topic.delete", name=name, dry_run=dry_run, **arguments)
-        verb = "would remove" if dry_run else "removed"
+        asked = {"name": name, **arguments}
+        reply = carry_out(session, "topic.delete", asked, None if yes else question)
+        verb = "would remove" if arguments["dry_run"] else "removed"
         _show_plan(reply, output, f"{verb} {name} with {_amount(reply['plan'])}")
 
 
@@ -283,14 +229,15 @@ def purge(
             raise click.UsageError("--undo goes with neither --before nor --keep")
         _undo(session, arguments, output)
         return
-    name, dry_run = arguments["name"], arguments.pop("dry_run")
+    name = arguments["name"]
     arguments |= _point(before, arguments.pop("keep", None))
-    if not dry_run and not yes:
-        plan = session.operate("topic.purge", **arguments, dry_run=True)["plan"]
-        confirm(name, f"{_amount(plan)} of topic {name} will be removed", yes=False)
-    reply = session.operate("topic.purge", **arguments, dry_run=dry_run)
+
+    def question(plan: Row) -> tuple[str, str]:
+        return name, f"{_amount(plan['plan'])} of topic {name} will be removed"
+
+    reply = carry_out(session, "topic.purge", arguments, None if yes else question)
+    dry_run, until = arguments["dry_run"], reply.get("undo_until_ms")
     verb = "would remove" if dry_run else "removed"
-    until = reply.get("undo_until_ms")
     undoing = "" if dry_run or not until else f"; --undo brings it back until {iso(until)}"
     _show_plan(reply, output, f"{verb} {_amount(reply['plan'])} of {name}{undoing}")
 
@@ -305,15 +252,12 @@ def undo_purge(session: Session, arguments: Arguments, output: str) -> None:
 
 
 def _undo(session: Session, arguments: Arguments, output: str) -> None:
-    name, dry_run = arguments["name"], arguments["dry_run"]
-    reply = session.operate("topic.undo_purge", **arguments)
-    if dry_run and output in {"table", "wide"}:
-        click.echo(f"would bring back what the last purge of {name} took")
-    elif output in {"table", "wide"}:
-        found = reply["topic"]
-        click.echo(f"{name} holds {counted(found.get('messages', 0), 'message')} again")
-    else:
-        show(Listing([reply["topic"]], COLUMNS, reply), output)
+    name, reply = arguments["name"], session.operate("topic.undo_purge", **arguments)
+    found = reply["topic"]
+    sentence = f"{name} holds {counted(found.get('messages', 0), 'message')} again"
+    if arguments["dry_run"]:
+        sentence = f"would bring back what the last purge of {name} took"
+    show_done(sentence, Listing([found], COLUMNS, reply), output)
 
 
 def _point(before: Position | None, keep: int | None) -> dict[str, int]:
@@ -333,11 +277,8 @@ def _point(before: Position | None, keep: int | None) -> dict[str, int]:
 
 def _show_plan(reply: Row, output: str, sentence: str) -> None:
     plan = reply["plan"]
-    if output in {"table", "wide"}:
-        click.echo(sentence)
-    if output != "table":
-        rows = [{"topic": plan["topic"], **row} for row in plan["partitions"]]
-        show(Listing(rows, PLAN_COLUMNS, reply, "topic"), output)
+    rows = [{"topic": plan["topic"], **row} for row in plan["partitions"]]
+    show_plan(sentence, Listing(rows, PLAN_COLUMNS, reply, "topic"), output)
     tell_silent(plan)
 
 

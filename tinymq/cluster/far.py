@@ -14,7 +14,9 @@ from tinymq.broker.broker import Broker
 from tinymq.broker.ports import Timer
 from tinymq.client.core.config import ClientConfig
 from tinymq.cluster.forwarding import Forwarding
+from tinymq.cluster.graves import Graves
 from tinymq.cluster.identity import META_FILE, REPLICA_FILE, read_number, write_number
+from tinymq.cluster.nodes import ClusterNodes
 from tinymq.cluster.remote import Member, RemoteMeta
 from tinymq.cluster.spare import SpareIds
 from tinymq.config import Config
@@ -79,6 +81,7 @@ class FarMeta:
     def __init__(
         self, ground: Ground, config: Config, folder: DataFolder, opened: ExitStack
     ) -> None:
+        self._ground = ground
         self._reactor = ground.reactor
         self._folder = folder
         self._path = f"{folder.path}/{REPLICA_FILE}"
@@ -133,6 +136,8 @@ class FarMeta:
         known = self._replica.registry.brokers.get(self._number)
         if known is not None:
             broker.name = known.name
+        self._nodes = ClusterNodes(self._ground.client, self.directory, None, node)
+        broker.neighbours = Graves(self._nodes)
         return Forwarding(broker, node, self.directory)
 
     def enter(self) -> Deferred[None]:
@@ -199,6 +204,7 @@ class FarMeta:
 
     async def leave(self) -> None:
         """Let the broker be gone."""
+        await self._nodes.stop()
         await self.directory.stop()
         if self._saving is not None and self._saving.active():
             self._saving.cancel()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from attrs import frozen
 
@@ -11,8 +11,8 @@ from tinymq.client.client import Client
 from tinymq.client.core.address import Address, url_of
 from tinymq.client.core.config import ClientConfig
 from tinymq.errors import BrokerSilent, ClosedError, ConfigError, ConnectionLost, NoBroker
+from tinymq.meta.observers import Observer
 from tinymq.meta.registry import Registry
-from tinymq.meta.server import MetaServer
 from tinymq.node import Node
 from tinymq.operation import Result
 from tinymq.operations import run_on_node
@@ -31,6 +31,17 @@ _CONFIG: Final = ClientConfig(
     deadline_s=ANSWER_SECONDS,
     wait_for_broker=False,
 )
+
+
+class Knowing(Protocol):
+    """Knows where brokers are."""
+
+    @property
+    def registry(self) -> Registry:
+        """What there is."""
+
+    def watch(self, observer: Observer) -> Callable[[], None]:
+        """Call an observer after every change."""
 
 
 class LocalNode:
@@ -64,11 +75,12 @@ class ClusterNodes:
     Args:
         client: Makes a client of another process.
         meta: Knows where brokers are.
-        own: The number of the broker in this process; 0 if it leads nothing.
+        own: The number of the broker in this process; 0 if it leads nothing, or None
+            for one that asks others only.
         node: The broker of this process.
     """
 
-    def __init__(self, client: MakeClient, meta: MetaServer, own: int, node: Node) -> None:
+    def __init__(self, client: MakeClient, meta: Knowing, own: int | None, node: Node) -> None:
         self._make_client = client
         self._meta = meta
         self._own = own

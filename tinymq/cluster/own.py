@@ -8,6 +8,7 @@ from pathlib import Path
 from tinymq.broker.broker import Broker
 from tinymq.broker.directory import LocalDirectory
 from tinymq.cluster.announcer import Announcer
+from tinymq.cluster.graves import Graves
 from tinymq.cluster.identity import META_FILE, REPLICA_FILE, read_number, write_number
 from tinymq.cluster.keeping import Keeping
 from tinymq.cluster.nodes import ClusterNodes
@@ -98,6 +99,7 @@ class OwnMeta:
         self._keeping = Keeping(self.meta, broker)
         self._announcer = Announcer(self._ground, self.meta, broker)
         self.nodes = ClusterNodes(self._ground.client, self.meta, broker.id, node)
+        broker.neighbours = Graves(self.nodes)
         return Operations(broker, self.meta, self.nodes)
 
     def enter(self) -> None:

@@ -38,6 +38,7 @@ from tinymq.meta.changes import Changes
 from tinymq.meta.observers import Observer
 from tinymq.meta.registry import ChannelInfo, Registry, Start, Topic
 from tinymq.meta.replica import Replica
+from tinymq.names import DEAD_LETTERS
 from tinymq.operation import Result
 from tinymq.operations.waiting import until
 
@@ -195,6 +196,25 @@ class RemoteMeta:
                 f"the MetaServer at {self._places} made the channel {name}, but does not tell of it"
             )
         return self.registry.channel(self.registry.topic(topic).id, name)
+
+    def ensure_dead_letters(
+        self, origin: str, name: str, done: Callable[[Topic | WireError], None]
+    ) -> None:
+        """Have a topic for dead letters made, and wait until it is known here."""
+        ensureDeferred(_told(self._ensure_dead_letters(origin, name), done))
+
+    async def _ensure_dead_letters(self, origin: str, name: str) -> Topic:
+        await self.ask("meta.ensure_dead_letters", origin=origin, name=name)
+
+        def known() -> bool:
+            found = self.registry.by_name.get(name)
+            return found is not None and DEAD_LETTERS in self.registry.channels_of(found.id)
+
+        if not await until(self.watch, known, ARRIVAL_SECONDS, self._reactor):
+            raise MetaUnavailable(
+                f"the MetaServer at {self._places} made the topic {name}, but does not tell of it"
+            )
+        return self.registry.topic(name)
 
     async def changed_since(self, revision: int, seconds: float, caller: Caller = LOCAL) -> bool:
         """

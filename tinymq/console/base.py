@@ -56,6 +56,15 @@ class Base:
     def _registry(self) -> Registry:
         return self._broker.meta.registry
 
+    def arrivals(self, topic_id: bytes) -> float:
+        """
+        Say how many records a second a topic gets of late.
+
+        Args:
+            topic_id: The topic's id.
+        """
+        return self._sampler.history.rates(topic_id, self._broker.wall()).messages_in
+
     def start(self) -> None:
         """Begin to sample, and to ask brokers elsewhere."""
         self._poller.start()

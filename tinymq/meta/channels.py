@@ -17,7 +17,7 @@ from tinymq.errors import ChannelExists, InvalidName, InvalidRequest, Overloaded
 from tinymq.meta.entries import Compare, Delete, Put
 from tinymq.meta.membership import Membership
 from tinymq.meta.registry import ChannelInfo, Pause, Start, Topic, channel_key
-from tinymq.names import valid_name
+from tinymq.names import users_channel, valid_name
 
 #: Where a channel begins whose creator does not say.
 DEFAULT_START: Final = "earliest"
@@ -79,7 +79,7 @@ class Channels(Membership):
             ChannelExists: It exists and differs; the data says in which field.
             Overloaded: The topic has as many channels as it may have.
         """
-        owner, name = self.registry.topic(valid_name(topic)), valid_name(name)
+        owner, name = self.registry.topic(valid_name(topic)), users_channel(valid_name(name))
         policy = ChannelPolicy.from_mapping(settings or {})
         _check_policy(owner, policy)
         begins = DEFAULT_START if start is None else _checked_start(start)
@@ -110,7 +110,7 @@ class Channels(Membership):
             UnknownTopic, InvalidName, InvalidRequest, Overloaded: As `create_channel`.
         """
         owner = self.registry.topic(valid_name(topic))
-        existing = self.registry.channels_of(owner.id).get(valid_name(name))
+        existing = self.registry.channels_of(owner.id).get(users_channel(valid_name(name)))
         return existing or self.create_channel(topic, name, None, start)
 
     def alter_channel(
@@ -132,7 +132,7 @@ class Channels(Membership):
             UnknownTopic, UnknownChannel: There is no such channel.
             InvalidRequest: A setting is unknown or wrong.
         """
-        channel = self.describe_channel(topic, name)
+        channel = self.describe_channel(topic, users_channel(valid_name(name)))
         owner = self.registry.topic(topic)
         policy = channel.policy.altered(settings)
         _check_policy(owner, policy)
@@ -172,7 +172,7 @@ class Channels(Membership):
             UnknownTopic, UnknownChannel: There is no such channel.
             InvalidRequest: It would end before it begins.
         """
-        channel, now = self.describe_channel(topic, name), self._now_ms()
+        channel, now = self.describe_channel(topic, users_channel(valid_name(name))), self._now_ms()
         if until_ms is not None and until_ms <= now:
             raise InvalidRequest("until_ms lies in the past", field="until_ms")
         pause = None
@@ -198,7 +198,7 @@ class Channels(Membership):
         Raises:
             UnknownTopic, UnknownChannel: There is no such channel.
         """
-        channel = self.describe_channel(topic, name)
+        channel = self.describe_channel(topic, users_channel(valid_name(name)))
         if not dry_run:
             key = channel_key(self.registry.topic(topic).id, name)
             self._write([], [Delete(key)], vital=True)

@@ -21,15 +21,17 @@ from typing import Final
 
 import attrs
 
+from tinymq.channelpolicy import DEFAULT_POLICY
 from tinymq.errors import InvalidRequest, Overloaded, TopicExists, UnknownTopicId
-from tinymq.meta.channels import Channels
+from tinymq.limits import MAX_VALUE_CEILING
+from tinymq.meta.channels import DEFAULT_START, Channels
 from tinymq.meta.entries import Compare, Delete, Put
 from tinymq.meta.following import ID_BYTES, Clocks
 from tinymq.meta.membership import BROKER_SECONDS, LOST_SECONDS
 from tinymq.meta.observers import Observer
 from tinymq.meta.placement import place
-from tinymq.meta.registry import Topic
-from tinymq.names import valid_name
+from tinymq.meta.registry import ChannelInfo, Topic, channel_key
+from tinymq.names import DEAD_LETTERS, valid_name
 from tinymq.topicconfig import TopicConfig
 
 __all__ = ["BROKER_SECONDS", "LOST_SECONDS", "Clocks", "MetaServer", "Observer", "Settings"]
@@ -38,6 +40,14 @@ __all__ = ["BROKER_SECONDS", "LOST_SECONDS", "Clocks", "MetaServer", "Observer",
 Settings = Mapping[str, str | int | None]
 
 _MOST_IDS: Final = 1_000_000
+
+#: Settings of a topic for dead letters: nothing goes away by itself, or does not fit.
+_DEAD: Final[Settings] = {
+    "storage": "disk",
+    "retention.ms": None,
+    "retention.bytes": None,
+    "max.value.bytes": MAX_VALUE_CEILING,
+}
 
 #: Of one transaction, which is told to replicas in one piece.
 _MOST_WRITES: Final = 1000
@@ -102,13 +112,7 @@ class MetaServer(Channels):
             _check_same(existing, partitions, config, settings or {})
             return existing
         self._check_length(name)
-        most = self._config.topics.most
-        if len(self.registry.topics) >= most:
-            raise Overloaded(
-                f"there are {most} topics, the most that topics.most allows; "
-                "delete some, or raise the setting",
-                limit=most,
-            )
+        self._check_most()
         topic = Topic(
             id=self._clocks.entropy(ID_BYTES),
             name=name,
@@ -117,11 +121,62 @@ class MetaServer(Channels):
             created_ms=self._now_ms(),
             leaders=place(count, self.standings()),
         )
-        if dry_run:
-            return topic
-        key = topic.id.hex()
-        writes = [Put(f"topic/{key}", topic.encode()), Put(f"name/{name}", key.encode())]
-        self._write([Compare(f"name/{name}", 0), Compare(f"topic/{key}", 0)], writes)
+        if not dry_run:
+            self._add_topic(topic)
+        return topic
+
+    def _check_most(self) -> None:
+        most = self._config.topics.most
+        if len(self.registry.topics) >= most:
+            raise Overloaded(
+                f"there are {most} topics, the most that topics.most allows; "
+                "delete some, or raise the setting",
+                limit=most,
+            )
+
+    def _add_topic(self, topic: Topic) -> None:
+        name, key = f"name/{topic.name}", topic.id.hex()
+        writes = [Put(f"topic/{key}", topic.encode()), Put(name, key.encode())]
+        self._write([Compare(name, 0), Compare(f"topic/{key}", 0)], writes)
+
+    def ensure_dead_letters(self, origin: str, name: str) -> Topic:
+        """
+        Return a topic for dead letters with the channel that knows which are still there.
+
+        One that is made by this has the partitions and leaders of its origin, so that
+        brokers write to themselves, and keeps what it gets until people deal with it.
+
+        Args:
+            origin: The topic that they come from.
+            name: The name of the topic for them.
+
+        Raises:
+            InvalidName: One of the names cannot be one.
+            UnknownTopic: There is no such origin.
+            Overloaded: There are as many topics as there may be.
+        """
+        like, topic = self.describe(origin), self.registry.by_name.get(valid_name(name))
+        if topic is None:
+            self._check_most()
+            topic = Topic(
+                id=self._clocks.entropy(ID_BYTES),
+                name=name,
+                partitions=like.partitions,
+                config=TopicConfig.from_mapping(_DEAD, self._config.defaults),
+                created_ms=self._now_ms(),
+                leaders=like.leaders,
+            )
+            self._add_topic(topic)
+        if DEAD_LETTERS not in self.registry.channels_of(topic.id):
+            self._last_made_ms = max(self._now_ms(), self._last_made_ms + 1)
+            made = ChannelInfo(
+                name=DEAD_LETTERS,
+                policy=DEFAULT_POLICY,
+                start=DEFAULT_START,
+                created_ms=self._last_made_ms,
+            )
+            key = channel_key(topic.id, DEAD_LETTERS)
+            self._write([Compare(key, 0)], [Put(key, made.encode())])
         return topic
 
     def ensure_topic(self, name: str) -> Topic:

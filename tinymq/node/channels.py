@@ -6,12 +6,20 @@ import fnmatch
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from attrs import frozen
+from attrs import field, frozen
 
 from tinymq.broker.broker import Broker
 from tinymq.broker.channel.counts import Counts
 from tinymq.broker.partition import Partition
+from tinymq.catalog.figures import RATED, TOTALLED
 from tinymq.errors import StateError
+from tinymq.figures.channels import (
+    Facts,
+    clear_ms,
+    merge,
+    no_signs,
+    sum_up,
+)
 from tinymq.meta.registry import Topic
 from tinymq.node.partitions import topic_key
 from tinymq.operation import DRY, FILTER, PARTITION, Operation, Parameter, Result, table
@@ -19,8 +27,6 @@ from tinymq.wire.fields import I64, array, choice, integer, optional, text
 
 #: Topics that are asked about at once: as many as a page of channels can be of.
 MOST_TOPICS: Final = 500
-#: What is summed over partitions.
-SUMMED: Final = ("ready", "in_flight", "waiting", "parked", "given_up", "lag")
 SEEK_SUMS: Final = ("skipped", "revived", "lost")
 
 
@@ -37,6 +43,10 @@ class ChannelRow:
         consumers: How many are subscribed here.
         paused: Whether nothing is given out.
         undo_until_ms: Until when the last seek can be taken back; None if there is none.
+        lag_ms: The age of the oldest unsettled message; None if there is none.
+        totals: What it did since the broker started.
+        pace: By how much a second its figures grow; None if that is not known yet.
+        kept: Why what was given up is not in the dead-letter topic; empty if it will be.
     """
 
     channel: str
@@ -46,6 +56,10 @@ class ChannelRow:
     consumers: int
     paused: bool
     undo_until_ms: int | None
+    lag_ms: int | None = None
+    totals: Mapping[str, int] = field(factory=lambda: dict.fromkeys(TOTALLED, 0))
+    pace: tuple[float, ...] | None = None
+    kept: str = ""
 
 
 @frozen(kw_only=True)
@@ -70,6 +84,19 @@ class SeekRow:
     undo_until_ms: int
 
 
+class MemberHost(Protocol):
+    """What knows the consumers of a broker."""
+
+    def signs(self, topic_id: bytes, channel: str) -> Facts:
+        """
+        Tell what of a channel's consumers may explain its lag.
+
+        Args:
+            topic_id: The topic.
+            channel: The channel.
+        """
+
+
 class ChannelHost(Protocol):
     """
     What keeps the channels of a broker's partitions.
@@ -85,6 +112,9 @@ class ChannelHost(Protocol):
         Args:
             topic_id: The topic; none that is here is no error.
         """
+
+    def members(self) -> MemberHost:
+        """Look at the consumers of all channels."""
 
     def seek(
         self, topic_id: bytes, channel: str, cursors: Mapping[int, int], *, dry_run: bool
@@ -127,31 +157,31 @@ class Channels:
     channel_host: ChannelHost | None = None
 
     def channels(self, id: str, name: str | None) -> Result:  # noqa: A002 - the wire's word
-        """Describe a topic's channels, or one of them, by partition."""
+        """Describe a topic's channels, or one of them, by partition; and that one's consumers."""
         found = self._counted(topic_key(id))
         rows = [channel_facts(row) for row in found if name in (None, row.channel)]
-        return {"partitions": rows}
+        signs = no_signs()
+        if name is not None and self.channel_host is not None:
+            signs = self.channel_host.members().signs(topic_key(id), name)
+        return {"partitions": rows, "signs": signs}
 
     def channel_totals(self, ids: list[str], filter: str) -> Result:  # noqa: A002 - the API's word
         """Sum up the channels of those topics that are known here, by topic and channel."""
         topics = self._broker.meta.registry.topics
         known = [each for each in ids if topic_key(each) in topics]
-        return {"channels": [row for each in known for row in self._totals(each, filter)]}
+        members = None if self.channel_host is None else self.channel_host.members()
+        return {"channels": [row for each in known for row in self._totals(each, filter, members)]}
 
-    def _totals(self, topic_id: str, pattern: str) -> list[Result]:
-        found: dict[str, Result] = {}
-        for row in map(channel_facts, self._counted(topic_key(topic_id))):
-            name = row["channel"]
-            if pattern and not fnmatch.fnmatchcase(name, pattern):
-                continue
-            total = found.setdefault(
-                name, {"id": topic_id, "channel": name, "consumers": 0, **dict.fromkeys(SUMMED, 0)}
-            )
-            for key in SUMMED:
-                total[key] += row[key]
-            # A consumer subscribes to all partitions of a broker, or nearly so.
-            total["consumers"] = max(total["consumers"], row["consumers"])
-        return list(found.values())
+    def _totals(self, topic_id: str, pattern: str, members: MemberHost | None) -> list[Result]:
+        found: dict[str, list[Result]] = {}
+        for row in self._counted(topic_key(topic_id)):
+            if not pattern or fnmatch.fnmatchcase(row.channel, pattern):
+                found.setdefault(row.channel, []).append(channel_facts(row))
+        totals = [{"id": topic_id, "channel": name, **sum_up(rows)} for name, rows in found.items()]
+        if members is not None:
+            for total in totals:
+                merge(total["signs"], members.signs(topic_key(topic_id), total["channel"]))
+        return totals
 
     def _counted(self, topic_id: bytes) -> Sequence[ChannelRow]:
         self._broker.meta.registry.topic_of(topic_id)
@@ -238,6 +268,37 @@ def channel_facts(row: ChannelRow) -> Result:
         "next_due_ms": counts.next_due,
         "undo_until_ms": row.undo_until_ms,
         "why": counts.why,
+        **_pace_of(row),
+        "signs": _signs_of(row),
+    }
+
+
+def _pace_of(row: ChannelRow) -> Result:
+    """What a channel does on one partition."""
+    rates, trend = dict[str, float | None](dict.fromkeys(RATED)), None
+    if row.pace is not None:
+        *found, trend = row.pace
+        rates = dict(zip(RATED, found, strict=True))
+    return {
+        "rates": rates,
+        "totals": dict(row.totals),
+        "lag_ms": row.lag_ms,
+        "trend_s": trend,
+        "clear_ms": clear_ms(row.counts.backlog, trend),
+    }
+
+
+def _signs_of(row: ChannelRow) -> Facts:
+    """What may explain a lag."""
+    counts, index = row.counts, row.partition
+    return {
+        **no_signs(),
+        "partitions": 1,
+        "most": [counts.backlog, index],
+        "full": [index] if counts.full else [],
+        "worst": None if counts.worst is None else [counts.worst[0], index, counts.worst[1]],
+        "kept": [row.kept] if row.kept else [],
+        "next_due": counts.next_due,
     }
 
 

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from twisted.internet.defer import Deferred
 
 from tinymq.broker.broker import Broker
+from tinymq.broker.channel.counts import figures
 from tinymq.broker.channel.lease import Lost
 from tinymq.broker.channel.queue import Subscribers
 from tinymq.broker.channel.steering import UNDO_MS
 from tinymq.broker.hosted import Hosted
+from tinymq.broker.letters import dead_letter_topic
 from tinymq.errors import WireError
 from tinymq.node.channels import ChannelRow, SeekRow
+from tinymq.node.members import Members
 
 T = TypeVar("T")
+
+#: Seconds for which logs are looked into for one answer, and until the next one begins.
+_AGING_SECONDS: Final = 0.01
+_AGING_PAUSE: Final = 0.05
 
 
 class Hosting:
@@ -28,6 +35,8 @@ class Hosting:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        #: Until when logs are looked into for the age of messages.
+        self._aging_until = 0.0
 
     def counts(self, topic_id: bytes) -> Sequence[ChannelRow]:
         """
@@ -37,10 +46,45 @@ class Hosting:
             topic_id: The topic; none that is here is no error.
         """
         return [
-            _row(hosted, name, one)
+            self._row(hosted, name, one)
             for hosted in self._broker.channels.hosted_of(topic_id)
             for name, one in hosted.queue.channels.items()
         ]
+
+    def members(self) -> Members:
+        """Look at the consumers of all channels."""
+        return Members(self._broker)
+
+    def _row(self, hosted: Hosted, name: str, one: Subscribers) -> ChannelRow:
+        places, end = one.channel.places, hosted.partition.high_watermark
+        counts = one.counts(end)
+        target = dead_letter_topic(
+            hosted.partition.topic.name, name, one.channel.policy.dead_letter
+        )
+        return ChannelRow(
+            channel=name,
+            partition=hosted.index,
+            counts=counts,
+            end=end,
+            consumers=len(one.consumers),
+            paused=places.paused,
+            undo_until_ms=None if places.undo is None else places.undo.until,
+            lag_ms=self._age(hosted, name, counts.oldest),
+            totals=one.channel.counters.totals,
+            pace=one.pace.rates(self._broker.channels.now(), figures(one.channel, end)),
+            kept=hosted.burying.kept.get(target, "") if counts.doomed else "",
+        )
+
+    def _age(self, hosted: Hosted, name: str, oldest: int | None) -> int | None:
+        """Say how old the oldest unsettled message is; a long list is not waited for."""
+        if oldest is None:
+            return None
+        seconds = self._broker.scheduler.seconds()
+        if seconds > self._aging_until + _AGING_PAUSE:
+            self._aging_until = seconds + _AGING_SECONDS
+        cheaply = seconds > self._aging_until
+        appended = hosted.aging.appended(name, oldest, cheaply=cheaply)
+        return None if appended is None else max(0, self._broker.wall() - appended)
 
     def seek(
         self, topic_id: bytes, channel: str, cursors: Mapping[int, int], *, dry_run: bool
@@ -73,9 +117,9 @@ class Hosting:
                 )
             )
             if not dry_run:
-                _tell(hosted, one, one.steering.seek(cursor, now))
+                tell(hosted, one, one.steering.seek(cursor, now))
                 touched.append(hosted)
-        return _when_safe(touched, rows)
+        return when_safe(touched, rows)
 
     def undo_seek(
         self, topic_id: bytes, channel: str, partitions: Sequence[int], *, dry_run: bool
@@ -101,9 +145,9 @@ class Hosting:
                 continue
             found.append(hosted.index)
             if not dry_run:
-                _tell(hosted, one, one.steering.undo(now) or [])
+                tell(hosted, one, one.steering.undo(now) or [])
                 touched.append(hosted)
-        return _when_safe(touched, found)
+        return when_safe(touched, found)
 
     def _places(
         self, topic_id: bytes, channel: str, partitions: Mapping[int, int] | Sequence[int]
@@ -115,27 +159,28 @@ class Hosting:
         ]
 
 
-def _row(hosted: Hosted, name: str, one: Subscribers) -> ChannelRow:
-    places, end = one.channel.places, hosted.partition.high_watermark
-    return ChannelRow(
-        channel=name,
-        partition=hosted.index,
-        counts=one.counts(end),
-        end=end,
-        consumers=len(one.consumers),
-        paused=places.paused,
-        undo_until_ms=None if places.undo is None else places.undo.until,
-    )
+def tell(hosted: Hosted, one: Subscribers, lost: list[Lost]) -> None:
+    """
+    Tell consumers what they lost, and give out what is free by that.
 
-
-def _tell(hosted: Hosted, one: Subscribers, lost: list[Lost]) -> None:
+    Args:
+        hosted: The channels of a partition.
+        one: The channel.
+        lost: What is not in the hands of its holders any more.
+    """
     one.losing(lost)
     hosted.losing(lost)
     hosted.mark()
 
 
-def _when_safe(touched: list[Hosted], result: T) -> Deferred[T]:
-    """Return something when what was done is as safe as the topics promise."""
+def when_safe(touched: list[Hosted], result: T) -> Deferred[T]:
+    """
+    Return something when what was done is as safe as the topics promise.
+
+    Args:
+        touched: Where something was done.
+        result: What to return.
+    """
     done: Deferred[T] = Deferred()
     waiting, failed = len(touched), list[WireError]()
 

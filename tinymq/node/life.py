@@ -2,24 +2,135 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
+from twisted.internet.defer import Deferred
+
 from tinymq.broker.broker import Broker
-from tinymq.errors import StateError
+from tinymq.broker.channel.life import where
+from tinymq.broker.hosted import Hosted
+from tinymq.broker.lives import Lives
+from tinymq.broker.partition import Partition
+from tinymq.errors import OffsetOutOfRange
+from tinymq.limits import KIB
 from tinymq.node.partitions import topic_key
 from tinymq.operation import Operation, Parameter, Result, table
+from tinymq.storage.log import Log
+from tinymq.wire.batch import split
 from tinymq.wire.fields import I64, PARTITION, integer, text
 
+#: Seconds for which a ledger is looked through before others have their turn,
+_TURN_SECONDS: Final = 0.002
+#: and in all; what was not seen by then is said to be missing.
+_MOST_SECONDS: Final = 4.0
+#: By so much two clocks may differ that should not, in milliseconds.
+_APART_MS: Final = 60_000
+#: Bytes in which the batch of a message begins, at least.
+_HEAD_BYTES: Final = 64 * KIB
 
-class Lives:
+
+class LifeLines:
     """The lives of messages."""
 
     _broker: Broker
 
     async def message_life(self, id: str, partition: int, offset: int) -> Result:  # noqa: A002
         """Tell what channels did with a message."""
-        self._broker.partition(topic_key(id), partition)
-        raise StateError("not yet")
+        topic_id = topic_key(id)
+        place = self._broker.partition(topic_id, partition)
+        visible = place.high_watermark
+        if offset >= visible:
+            raise OffsetOutOfRange(
+                f"{place.topic.name}/{partition} has no message at offset {offset} yet; "
+                f"the next one is {visible}",
+                start=place.log.start_offset,
+                end=visible,
+            )
+        hosted = self._broker.channels.hosted(topic_id, partition)
+        if hosted is None:
+            return {"events": [], "channels": [], "since_ms": None, "more": False}
+        ledger = hosted.ledger
+        if not ledger.stored or not isinstance(ledger.log, Log):
+            since: int | None = self._broker.wall()  # in memory nothing is written down
+            lives, whole = None, True
+        else:
+            begun, first_ms = ledger.log.kept_since
+            lives = Lives(
+                self._broker.store.folder.disk,
+                ledger.log.parts(await self._published(place, offset)),
+                offset,
+            )
+            whole = await self._look_through(lives)
+            since = first_ms if begun > 0 else None
+        return _told(hosted, offset, lives, since, whole=whole)
+
+    async def _look_through(self, lives: Lives) -> bool:
+        """Look through a ledger; tell whether it was all of it."""
+        seconds = self._broker.scheduler.seconds
+        last = seconds() + _MOST_SECONDS
+        while lives.more:
+            await self._elsewhere(lives.read)
+            until = seconds() + _TURN_SECONDS
+            for _ in lives.take():
+                if seconds() > until:
+                    await self._pause()
+                    until = seconds() + _TURN_SECONDS
+            if seconds() > last:
+                return not lives.more
+        return True
+
+    async def _published(self, place: Partition, offset: int) -> int:
+        """Find a time before which nothing happened to a message: it was not published yet."""
+        log = place.log
+        if not log.start_offset <= offset < place.high_watermark:
+            return -1
+        if isinstance(log, Log):
+            await self._elsewhere(log.warmer(offset, _HEAD_BYTES))
+        chunk = log.read(offset, 1, place.high_watermark)
+        batches = [] if chunk is None else split(chunk.data)
+        if not batches:
+            return -1
+        # The channels' clock does not follow the steps of the wall's.
+        behind = max(0, self._broker.wall() - self._broker.channels.now())
+        return batches[0][0].max_timestamp - behind - _APART_MS
+
+    def _elsewhere(self, work: Callable[[], None]) -> Deferred[None]:
+        done: Deferred[None] = Deferred()
+        self._broker.background.submit(work, lambda: done.callback(None))
+        return done
+
+    def _pause(self) -> Deferred[None]:
+        """Wait for the next turn of the reactor."""
+        done: Deferred[None] = Deferred()
+        self._broker.scheduler.callLater(0, done.callback, None)
+        return done
+
+
+def _told(
+    hosted: Hosted, offset: int, lives: Lives | None, since: int | None, *, whole: bool
+) -> Result:
+    """Write it all down."""
+    happenings = [] if lives is None else lives.happenings()
+    return {
+        "events": [
+            {
+                "channel": channel,
+                "time_ms": each.time,
+                "what": each.what,
+                "attempt": each.attempt,
+                "client_id": each.client,
+                "text": each.text,
+            }
+            for channel, each in happenings
+        ],
+        "channels": [
+            {"channel": name, "state": where(one.channel.places, offset)}
+            for name, one in sorted(hosted.queue.channels.items())
+        ],
+        "since_ms": since,
+        "more": not whole or (lives is not None and (lives.shortened or lives.incomplete)),
+    }
 
 
 LIFE_OPERATIONS: Final[dict[str, Operation]] = table(
@@ -32,6 +143,6 @@ LIFE_OPERATIONS: Final[dict[str, Operation]] = table(
             Parameter("partition", PARTITION),
             Parameter("offset", integer(0, I64)),
         ),
-        Lives.message_life,
+        LifeLines.message_life,
     ),
 )

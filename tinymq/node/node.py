@@ -10,16 +10,18 @@ from tinymq.figures.vitals import Vitals
 from tinymq.logs import Logs
 from tinymq.node.channels import CHANNEL_OPERATIONS, Channels
 from tinymq.node.clients import CLIENT_OPERATIONS, Clients
+from tinymq.node.deadletters import DEAD_LETTER_OPERATIONS, DeadLetters
 from tinymq.node.hosting import Hosting
-from tinymq.node.life import LIFE_OPERATIONS, Lives
+from tinymq.node.inflight import INFLIGHT_OPERATIONS, InFlight
+from tinymq.node.life import LIFE_OPERATIONS, LifeLines
 from tinymq.node.partitions import PARTITION_OPERATIONS, Partitions
 from tinymq.node.process import PROCESS_OPERATIONS, Process
-from tinymq.node.records import RECORD_OPERATIONS, Records
+from tinymq.node.records import RECORD_OPERATIONS
 from tinymq.node.telling import TELLING_OPERATIONS, Telling
 from tinymq.operation import Operation
 
 
-class Node(Partitions, Channels, Records, Lives, Process, Clients, Telling):
+class Node(Partitions, Channels, InFlight, DeadLetters, LifeLines, Process, Clients, Telling):
     """
     What one broker does and tells.
 
@@ -46,8 +48,10 @@ class Node(Partitions, Channels, Records, Lives, Process, Clients, Telling):
 NODE_OPERATIONS: Final[dict[str, Operation]] = {
     **PARTITION_OPERATIONS,
     **CHANNEL_OPERATIONS,
+    **INFLIGHT_OPERATIONS,
     **RECORD_OPERATIONS,
     **LIFE_OPERATIONS,
+    **DEAD_LETTER_OPERATIONS,
     **PROCESS_OPERATIONS,
     **CLIENT_OPERATIONS,
     **TELLING_OPERATIONS,

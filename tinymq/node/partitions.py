@@ -19,7 +19,12 @@ class Partitions:
 
     def partitions(self, id: str) -> Result:  # noqa: A002 - the wire's word
         """Describe the partitions of a topic."""
-        return {"partitions": [partition_facts(each) for each in self._chosen(id, None)]}
+        return {"partitions": [self._facts(each) for each in self._chosen(id, None)]}
+
+    def _facts(self, partition: Partition) -> Result:
+        hosted = self._broker.channels.hosted(*partition.key)
+        held = None if hosted is None else hosted.holding.told()
+        return {**partition_facts(partition), "held": held}
 
     def purge(
         self,
@@ -41,6 +46,7 @@ class Partitions:
             rows.append(plan_row(each, start))
             if not dry_run and start > each.log.start_offset:
                 each.purge(start, now)
+                self._broker.channels.trimmed(each)
         return {"partitions": rows}
 
     def undo_purge(self, id: str, partition: int | None, *, dry_run: bool) -> Result:  # noqa: A002

@@ -7,20 +7,26 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tinymq.broker.burying import dead_letter_topic
+from tinymq.broker.letters import dead_letter_topic
 from tinymq.catalog import PUBLIC
 from tinymq.catalog.channels import CHANNEL_NAME, CHANNEL_START, WHOSE
-from tinymq.catalog.figures import RATED, TOTALLED
 from tinymq.errors import InvalidRequest, NothingToUndo, StateError
+from tinymq.figures.channels import SUMMED, Facts, merge, standing, sum_up
 from tinymq.meta.registry import ChannelInfo, Start, Topic
-from tinymq.node.channels import SEEK_SUMS, SUMMED, ChannelRows
+from tinymq.names import OWN_CHANNELS, users_channel
+from tinymq.node.channels import SEEK_SUMS, ChannelRows
 from tinymq.operation import Operation, Result, table
 from tinymq.operations.base import Answers, only_one
 from tinymq.operations.leaders import Leaders, listed
 
 #: What only its broker can tell of a channel on a partition.
 _TOLD: Final = (*SUMMED, "consumers", "floor", "cursor", "end", "paused")
-_MAYBE: Final = ("next_due_ms", "undo_until_ms", "why")
+_MAYBE: Final = (
+    *("next_due_ms", "undo_until_ms", "why"),
+    *("rates", "totals", "lag_ms", "trend_s", "clear_ms"),
+)
+#: What is told of a channel on all partitions.
+_WHOLE: Final = (*SUMMED, "consumers", "rates", "totals", "lag_ms", "trend_s")
 
 #: Topic and name, by which lists are in order.
 _Place = tuple[str, str]
@@ -158,8 +164,9 @@ class Channels(Leaders):
             owner = owners.get(name)
             info = None if owner is None else self._registry.channels_of(owner.id).get(channel)
             if owner is not None and info is not None:  # nobody deleted it in the meantime
-                counts = sums.get((owner.id.hex(), channel)) or _NOTHING
-                rows.append({**self._facts(owner, info), **counts, **_unknown()})
+                told = sum_up(sums.get((owner.id.hex(), channel), ()))
+                offline = self._offline(owner, answers)
+                rows.append(self._whole(self._facts(owner, info), told, offline))
         return rows, self._silence(answers)
 
     def _owners(self, page: Sequence[_Place]) -> dict[str, Topic]:
@@ -176,23 +183,37 @@ class Channels(Leaders):
             for topic_id in owners
             if topic_id in registry.topics
             for name in registry.channels_of(topic_id)
-            if not pattern or fnmatch.fnmatchcase(name, pattern)
+            if not name.startswith(OWN_CHANNELS)
+            and (not pattern or fnmatch.fnmatchcase(name, pattern))
         )
 
     async def _describe_channel(self, topic: Topic, channel: ChannelInfo) -> Result:
         """Describe a channel with its partitions, as a map."""
         answers = await self._ask_leaders(topic, "node.channels", name=channel.name)
-        rows = self._channel_rows(topic, answers)
-        known = [row for row in rows if row["lag"] is not None]
+        told = sum_up(answers.rows.values())
+        for each in answers.results.values():
+            merge(told["signs"], each["signs"])
         return {
-            **self._facts(topic, channel),
-            **{key: sum(row[key] for row in known) for key in SUMMED},
-            "consumers": max((row["consumers"] for row in known), default=0),
-            **_unknown(),
+            **self._whole(self._facts(topic, channel), told, self._offline(topic, answers)),
             "dead_letter": dead_letter_topic(topic.name, channel.name, channel.policy.dead_letter),
-            "undo_until_ms": None,
-            "partitions": rows,
+            "undo_until_ms": told["undo_until_ms"],
+            "partitions": self._channel_rows(topic, answers),
             "silent": self._silence(answers),
+        }
+
+    def _whole(self, facts: Result, told: Facts, offline: dict[str, str]) -> Result:
+        """Describe a channel as a whole: what it is, what it does, and why it does not do more."""
+        now = self._broker.wall()
+        kept = {key: told[key] for key in _WHOLE}
+        return {**facts, **kept, **standing(told, facts["paused"], offline, now)}
+
+    def _offline(self, topic: Topic, answers: Answers) -> dict[str, str]:
+        """Say which brokers that lead partitions of a topic do not answer, and why."""
+        leaders = {*topic.leaders}
+        return {
+            self._broker_name(each): why
+            for each, why in sorted(answers.silent.items())
+            if each in leaders
         }
 
     def _channel_rows(self, topic: Topic, answers: Answers) -> ChannelRows:
@@ -203,12 +224,12 @@ class Channels(Leaders):
             place = {"partition": index, "leader": name, "leader_id": leader}
             if row is not None:
                 told = {key: row[key] for key in (*_TOLD, *_MAYBE)}
-                rows.append({**place, "state": "online", "reason": "", **told, **_PACELESS})
+                rows.append({**place, "state": "online", "reason": "", **told})
                 continue
             why = answers.silent.get(leader)
             reason = f"{name} does not answer: {why}" if why else f"{name} has not opened it yet"
             nothing = dict.fromkeys((*_TOLD, *_MAYBE))
-            rows.append({**place, "state": "offline", "reason": reason, **nothing, **_PACELESS})
+            rows.append({**place, "state": "offline", "reason": reason, **nothing})
         return rows
 
     def _facts(self, topic: Topic, channel: ChannelInfo) -> Result:
@@ -259,7 +280,7 @@ class Channels(Leaders):
     async def _seek(
         self, topic: str, name: str, partition: int | None, to: str, at: int, *, dry_run: bool
     ) -> Result:
-        owner, _ = self._find_channel(topic, name)
+        owner, _ = self._find_channel(topic, users_channel(name))
         await self._need_channel(owner, name, partition, "moved")
         answers = await self._ask_leaders(
             owner, "node.channel_seek", partition, name=name, to=to, at=at, dry_run=dry_run
@@ -294,7 +315,7 @@ class Channels(Leaders):
         self, topic: str, name: str, partition: int | None, *, dry_run: bool
     ) -> Result:
         """Take back what the last seek or emptying did, while its window is open."""
-        owner, channel = self._find_channel(topic, name)
+        owner, channel = self._find_channel(topic, users_channel(name))
         await self._need_channel(owner, name, partition, "taken back")
         answers = await self._ask_leaders(
             owner, "node.channel_undo_seek", partition, name=name, dry_run=dry_run
@@ -306,33 +327,12 @@ class Channels(Leaders):
         return {"channel": shown, "undone": undone, "dry_run": dry_run}
 
 
-_PACELESS: Final = dict.fromkeys(("rates", "totals", "lag_ms", "trend_s", "clear_ms"))
-
-
-def _unknown() -> Result:
-    return {
-        "rates": dict.fromkeys(RATED),
-        "totals": dict.fromkeys(TOTALLED, 0),
-        "lag_ms": None,
-        "trend_s": None,
-        "clear_ms": None,
-        "state": "idle",
-        "why": [],
-    }
-
-
-_NOTHING: Final = {**dict.fromkeys(SUMMED, 0), "consumers": 0}
-
-
-def _summed(answers: Answers) -> dict[tuple[str, str], Result]:
-    """Sum what brokers told of channels, by topic id and name."""
-    found: dict[tuple[str, str], Result] = {}
+def _summed(answers: Answers) -> dict[tuple[str, str], list[Result]]:
+    """Collect what brokers told of channels, by topic id and name."""
+    found: dict[tuple[str, str], list[Result]] = {}
     for answer in answers.results.values():
         for row in answer["channels"]:
-            key = (row["id"], row["channel"])
-            total = found.get(key, _NOTHING)
-            sums = {each: total[each] + row[each] for each in SUMMED}
-            found[key] = {**sums, "consumers": max(total["consumers"], row["consumers"])}
+            found.setdefault((row["id"], row["channel"]), []).append(row)
     return found
 
 

@@ -15,6 +15,7 @@ from tinymq.operation import Operation, Result
 from tinymq.operations.brokers import BROKER_OPERATIONS, Brokers
 from tinymq.operations.channels import CHANNEL_OPERATIONS
 from tinymq.operations.clients import CLIENT_OPERATIONS, Clients
+from tinymq.operations.deadletters import DEAD_LETTER_OPERATIONS, DeadLetters
 from tinymq.operations.inflight import INFLIGHT_OPERATIONS, InFlight
 from tinymq.operations.lookups import LOOKUP_OPERATIONS, Lookups
 from tinymq.operations.members import MEMBER_OPERATIONS, Members
@@ -30,6 +31,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     **CHANNEL_OPERATIONS,
     **INFLIGHT_OPERATIONS,
     **MESSAGE_OPERATIONS,
+    **DEAD_LETTER_OPERATIONS,
     **BROKER_OPERATIONS,
     **CLIENT_OPERATIONS,
     **WATCH_OPERATIONS,
@@ -55,7 +57,9 @@ class Operator(Protocol):
         """
 
 
-class Operations(Topics, InFlight, Messages, Brokers, Clients, Watching, Lookups, Members):
+class Operations(
+    Topics, InFlight, DeadLetters, Messages, Brokers, Clients, Watching, Lookups, Members
+):
     """
     The operations of a process with a MetaServer.
 
@@ -155,7 +159,8 @@ async def carry_out(
 def _what(arguments: Mapping[str, Any]) -> str:
     """Name what an operation is about: a topic, a channel of one, or a broker."""
     name, topic = arguments.get("name"), arguments.get("topic")
-    return f"{topic}/{name}" if topic and name else name or arguments.get("broker") or ""
+    other = arguments.get("broker") or arguments.get("target") or ""
+    return f"{topic}/{name}" if topic and name else name or other
 
 
 def known_operation(name: str, operations: Mapping[str, Operation]) -> Operation:

@@ -162,7 +162,8 @@ class Topics(Leaders):
         reason = f"{name} does not answer: {why}" if why else f"{name} has not opened it yet"
         names = ("start", "end", "bytes", "oldest_ms", "newest_ms")
         facts = {name: report and getattr(report, name) for name in names}
-        return {"partition": index, **facts, "dropped": 0, "state": "offline", "reason": reason}
+        told = {"dropped": 0, "held": None, "state": "offline", "reason": reason}
+        return {"partition": index, **facts, **told}
 
     def _plan(self, topic: Topic, answers: Answers, *, dry_run: bool) -> Result:
         """Sum up what an operation takes away."""

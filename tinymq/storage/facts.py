@@ -167,3 +167,37 @@ class SyncTicket:
     folders: tuple[str, ...]
     end: int
     last: SegmentPoint | None = None
+
+
+class Part(NamedTuple):
+    """
+    A file of a log, for who reads it elsewhere.
+
+    Attributes:
+        path: The file; retention may remove it at any time.
+        size: Bytes that are written.
+        base: Its first offset.
+        first_time: Append time of its first batch.
+    """
+
+    path: str
+    size: int
+    base: int
+    first_time: int
+
+
+class Due(NamedTuple):
+    """
+    A file, or a batch in memory, that retention no longer keeps.
+
+    Attributes:
+        end: Offset behind its last record.
+        size: Its bytes.
+        first_time: Append time of its first batch.
+        max_time: Latest append time.
+    """
+
+    end: int
+    size: int
+    first_time: int
+    max_time: int

@@ -23,9 +23,11 @@ from tinymq.storage import start as start_file
 from tinymq.storage.facts import (
     DEFAULT_CONFIG,
     Chunk,
+    Due,
     Gap,
     LogConfig,
     LogPoint,
+    Part,
     RecoveryReport,
     SyncTicket,
 )
@@ -191,6 +193,27 @@ class Log(Tail):
 
         return warm
 
+    def parts(self, since_ms: int = -1) -> list[Part]:
+        """
+        Tell where the batches lie, those below the start too, for who reads them elsewhere.
+
+        Args:
+            since_ms: Files that hold only what is older are left out.
+        """
+        return [
+            Part(each.path, each.size, each.base, each.first_time)
+            for each in self._segments.all
+            if each.size and each.max_time >= since_ms
+        ]
+
+    @property
+    def kept_since(self) -> tuple[int, int]:
+        """The first offset whose bytes are still there, and the append time of its batch."""
+        first = next((each for each in self._segments.all if each.size), None)
+        if first is None:
+            return self.end_offset, self.max_timestamp
+        return first.base, first.first_time
+
     def headers(self, offset: int | None = None) -> Iterator[BatchHeader]:
         """
         Yield the headers of all good batches, checking each.
@@ -251,8 +274,47 @@ class Log(Tail):
         self._move_start(self._start.trimmed(to_offset))
         return self._remove_below(self._start.floor)
 
+    def fold(self, to_offset: int, deadline: int) -> None:
+        """
+        Move the start up; the segments below stay for a while, for `parts` alone.
+
+        Args:
+            to_offset: The new start; nothing beyond what is synced is folded.
+            deadline: When `finish_purges` removes them, milliseconds since the epoch.
+        """
+        to_offset = min(to_offset, self.synced_offset)
+        if to_offset > self.start_offset:
+            before = Start(self.start_offset, self._start.purges)
+            self._move_start(before.purged(to_offset, deadline))
+
+    def let_go(self, most_bytes: int) -> int:
+        """
+        Remove the oldest segments below the start, while they hold more than so many bytes.
+
+        Args:
+            most_bytes: What may stay.
+
+        Returns:
+            Segments removed.
+        """
+        below = [each for each in self._segments.all[:-1] if each.end <= self.start_offset]
+        size = sum(each.size for each in below)
+        count = 0
+        for segment in below:
+            if size <= most_bytes:
+                break
+            size -= segment.size
+            count += 1
+        if count:
+            self._remove(count)
+        return count
+
     def expire(
-        self, now_ms: int, retention_ms: int | None = None, retention_bytes: int | None = None
+        self,
+        now_ms: int,
+        retention_ms: int | None = None,
+        retention_bytes: int | None = None,
+        below: int | None = None,
     ) -> int:
         """
         Remove the segments that retention no longer keeps.
@@ -264,10 +326,48 @@ class Log(Tail):
             now_ms: The time.
             retention_ms: How long messages are kept; None: for ever.
             retention_bytes: How many bytes are kept; None: all.
+            below: Segments that reach beyond this offset stay at any rate.
 
         Returns:
             Segments removed.
         """
+        segments = self._segments
+        gone = self._count_due(now_ms, retention_ms, retention_bytes)
+        while below is not None and gone and segments.all[gone - 1].end > below:
+            gone -= 1
+        if gone == len(segments.all):
+            gone = self._keep_last(gone)
+        if gone:
+            self._remove(gone)
+        return gone
+
+    def due(
+        self, now_ms: int, retention_ms: int | None = None, retention_bytes: int | None = None
+    ) -> list[Due]:
+        """
+        Tell what `expire` would remove, oldest first.
+
+        Args:
+            now_ms: The time.
+            retention_ms: As for `expire`.
+            retention_bytes: As for `expire`.
+        """
+        count = self._count_due(now_ms, retention_ms, retention_bytes)
+        return [
+            Due(each.end, each.size, each.first_time, each.max_time)
+            for each in self._segments.all[:count]
+        ]
+
+    def remove_below(self, offset: int) -> int:
+        """
+        Remove the segments that lie wholly below an offset, but for the last.
+
+        Returns:
+            Segments removed.
+        """
+        return self._remove_below(min(offset, self.synced_offset))
+
+    def _count_due(self, now_ms: int, retention_ms: int | None, retention_bytes: int | None) -> int:
         segments = self._segments
         gone = 0
         if retention_ms is not None:
@@ -282,10 +382,6 @@ class Log(Tail):
                 if left < retention_bytes or segment.end > self.synced_offset:
                     break
                 gone += 1
-        if gone == len(segments.all):
-            gone = self._keep_last(gone)
-        if gone:
-            self._remove(gone)
         return gone
 
     def _keep_last(self, gone: int) -> int:

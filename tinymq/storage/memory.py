@@ -16,7 +16,7 @@ from attrs import define
 from tinymq.errors import InvalidRequest, NothingToUndo, OffsetOutOfRange, PartitionOffline
 from tinymq.limits import MIB
 from tinymq.storage.disk import Piece
-from tinymq.storage.facts import Chunk, LogPoint, RecoveryReport, SyncTicket
+from tinymq.storage.facts import Chunk, Due, LogPoint, Part, RecoveryReport, SyncTicket
 from tinymq.wire.batch import BatchHeader, read_header
 
 DEFAULT_MAX_BYTES: Final = 64 * MIB
@@ -230,6 +230,24 @@ class MemoryLog:
         self._purges.clear()
         return self._drop_below(to_offset)
 
+    def fold(self, to_offset: int, deadline: int) -> None:
+        """Move the start up; memory keeps nothing below it."""
+        self.trim(to_offset)
+
+    def let_go(self, most_bytes: int) -> int:
+        """Remove nothing: nothing is kept below the start."""
+        return 0
+
+    def parts(self, since_ms: int = -1) -> list[Part]:
+        """Tell of no files."""
+        return []
+
+    @property
+    def kept_since(self) -> tuple[int, int]:
+        """The first offset that is there, and the append time of its batch, as `Log`."""
+        time = self.oldest_timestamp
+        return self.start_offset, self.max_timestamp if time is None else time
+
     def _drop_below(self, offset: int) -> int:
         count = sum(1 for _ in takewhile(lambda each: each.following <= offset, self._batches))
         if count:
@@ -237,14 +255,40 @@ class MemoryLog:
         return count
 
     def expire(
-        self, now_ms: int, retention_ms: int | None = None, retention_bytes: int | None = None
+        self,
+        now_ms: int,
+        retention_ms: int | None = None,
+        retention_bytes: int | None = None,
+        below: int | None = None,
     ) -> int:
         """
-        Drop the batches that retention no longer keeps.
+        Drop the batches that retention no longer keeps, as `Log.expire`.
 
         Returns:
             Batches dropped.
         """
+        count = self._count_due(now_ms, retention_ms, retention_bytes)
+        while below is not None and count and self._batches[count - 1].following > below:
+            count -= 1
+        if count:
+            self._drop(count)
+        return count
+
+    def due(
+        self, now_ms: int, retention_ms: int | None = None, retention_bytes: int | None = None
+    ) -> list[Due]:
+        """Tell what `expire` would drop, oldest first."""
+        count = self._count_due(now_ms, retention_ms, retention_bytes)
+        return [
+            Due(each.following, len(each.data), each.time, each.time)
+            for each in self._batches[:count]
+        ]
+
+    def remove_below(self, offset: int) -> int:
+        """Drop the batches that lie wholly below an offset."""
+        return self._drop_below(min(offset, self.written_offset))
+
+    def _count_due(self, now_ms: int, retention_ms: int | None, retention_bytes: int | None) -> int:
         count = 0
         if retention_ms is not None:
             oldest = now_ms - retention_ms
@@ -256,8 +300,6 @@ class MemoryLog:
                 if left < retention_bytes:
                     break
                 count += 1
-        if count:
-            self._drop(count)
         return count
 
     def purge(self, to_offset: int, now_ms: int, undo_ms: int) -> int:

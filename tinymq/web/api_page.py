@@ -19,6 +19,7 @@ _TITLES: Final = {
     "inflight": "In flight",
     "messages": "Messages",
     "message": "Messages",
+    "dlq": "Dead letters",
     "broker": "Brokers",
     "client": "Clients",
     "cluster": "Cluster",

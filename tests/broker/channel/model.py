@@ -398,6 +398,18 @@ class Model:
             if message.state in {"open", "waiting"}:
                 message.state = "settled"
 
+    def revive(self, offsets: list[int]) -> tuple[list[int], list[int]]:
+        """Let settled messages come again; return those that do or did, and those that die."""
+        messages = [self.messages[offset] for offset in offsets]
+        back = [m.offset for m in messages if m.state == "settled"]
+        for offset in back:
+            self.messages[offset].renew()
+        if self.undo is not None:
+            until, skipped, revived = self.undo
+            self.undo = until, [m for m in skipped if m.offset not in back], revived
+        dying = [m.offset for m in messages if m.state == "doomed"]
+        return [offset for offset in offsets if offset not in dying], dying
+
     def discard(self, start: int, end: int) -> list[int]:
         """Give up what nobody holds of a run; return what is in flight."""
         held = []

@@ -499,6 +499,38 @@ class ChannelMachine(RuleBasedStateMachine):
             else:
                 self.steering.unburied(doom)
 
+    @rule(really=RARELY, first=FRACTION, length=st.integers(1, 12))
+    def revive(self, really: bool, first: int, length: int) -> None:
+        """Send messages back from the dead-letter topic; twice is as good as once."""
+        start = self.within(first, self.model.start, self.model.end)
+        some = self.model.messages[start : start + length]
+        offsets = [message.offset for message in some if not message.hidden]
+        if not really or not offsets:
+            self.usual()
+            return
+        expected = self.model.revive(offsets)
+        for _ in range(2):
+            assert self.steering.revive(dict.fromkeys(offsets, 1), self.now) == expected
+        self.said("revived", len(expected[0]))
+
+    @rule(really=RARELY)
+    def recall(self, really: bool) -> None:
+        """Take back what was given up, for nobody takes it."""
+        dooms = self.steering.dead_letters()
+        if not really or not dooms:
+            for doom in dooms:
+                self.steering.unburied(doom)
+            self.usual()
+            return
+        for doom in dooms:
+            for offset in offsets_in(doom.base, doom.bits):
+                message = self.model.messages[offset]
+                message.state = "open"
+                if offset >= self.channel.places.cursor:
+                    message.renew()
+            self.steering.recall(doom, self.now)
+        self.said("recalled", len(dooms))
+
     # --- the ledger -----------------------------------------------------------------------
 
     @rule()
@@ -597,7 +629,7 @@ class ChannelMachine(RuleBasedStateMachine):
             assert lease.lease_id in places.holders[lease.holder].leases
         assert dict(held) == {name: holder.held for name, holder in places.holders.items()}
         assert all(start >= places.cursor for start, _ in places.ahead)
-        assert places.floor <= places.cursor
+        assert not [*places.ahead.missing(places.cursor, places.floor)]
 
     @override
     def teardown(self) -> None:

@@ -63,6 +63,22 @@ class Counters:
         else:
             self.redeliveries += count
 
+    @property
+    def totals(self) -> dict[str, int]:
+        """What pages and metrics show of it."""
+        return {
+            "delivered": self.first_deliveries + self.redeliveries,
+            "redelivered": self.redeliveries,
+            "finished": self.finished,
+            "requeued": self.requeued,
+            "rejected": self.rejected,
+            "timed_out": self.timed_out,
+            "lost": self.lost,
+            "given_up": self.given_up,
+            "skipped": self.skipped,
+            "late": self.late,
+        }
+
 
 @frozen(kw_only=True)
 class Counts:

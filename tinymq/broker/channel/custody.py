@@ -91,7 +91,7 @@ class Custody:
         self._core.counters.timed_out += count
         self._core.overdue.add(lease, bits, now)
         if count > 1:
-            self._returns.suspect(lease, bits, now)
+            self._returns.suspect(lease, bits, now, "timeout")
         elif self._returns.fail(
             lease, bits, now, Failure("timeout", "", 1), Requeue(chance=chance)
         ):
@@ -191,13 +191,13 @@ class Custody:
             if absence.blameless:
                 past = lease.history
                 facts = (past.deliveries + 1, past.failures, past.alone)
-                self._core.move(now, consumer, (BACK, lease_id, lease.bits, 1, *facts))
+                self._core.move(now, consumer, (BACK, lease_id, lease.bits, 1, *facts, "lost"))
             elif by_itself:
                 self._returns.fail(
                     lease, lease.bits, now, Failure("lost", "", 1), Requeue(chance=chance)
                 )
             else:
-                self._returns.suspect(lease, lease.bits, now)
+                self._returns.suspect(lease, lease.bits, now, "lost")
 
     def forget(self, consumer: str) -> None:
         """

@@ -29,6 +29,10 @@ PAUSE: Final = 14
 POLICY: Final = 15
 #: A FINISH of a single message, by the number of its bit: the most frequent of all.
 ONE: Final = 16
+#: What a consumer's client calls itself; changes nothing.
+NAMED: Final = 20
+REVIVE: Final = 17
+RECALL: Final = 18
 
 #: A kind, and what belongs to it.
 Entry: TypeAlias = tuple[Any, ...]

@@ -19,18 +19,27 @@ from typing import Any, Final
 
 import msgpack
 
-from tinymq.broker.channel.entries import BACK, DOOM, FINISH, LEASE, TAKE, WAIT, Entry
+from tinymq.broker.channel.entries import (
+    BACK,
+    DOOM,
+    FINISH,
+    LEASE,
+    REVIVE,
+    TAKE,
+    WAIT,
+    Entry,
+)
 from tinymq.broker.channel.history import NEW, History
 from tinymq.broker.channel.lease import Lease
 from tinymq.broker.channel.moves import apply
-from tinymq.broker.channel.places import Doom, Holder, Places, Undo
+from tinymq.broker.channel.places import Doom, Holder, Mark, Places, Undo
 from tinymq.broker.channel.runs import Runs
 from tinymq.errors import CorruptBatch
 
 #: Of a snapshot: what the state is written as.
 _VERSION: Final = 1
 #: Where bits stand in the entries that have some.
-_BITS: Final = {LEASE: 3, TAKE: 2, FINISH: 2, BACK: 2, WAIT: 2, DOOM: 2}
+_BITS: Final = {LEASE: 3, TAKE: 2, FINISH: 2, BACK: 2, WAIT: 2, DOOM: 2, REVIVE: 2}
 #: Records whose entries are kept together at most.
 _MOST_ENTRIES: Final = 4096
 
@@ -44,7 +53,13 @@ def _pack_bits(bits: object) -> bytes:
     return zeros.to_bytes(2, "little") + rest.to_bytes((rest.bit_length() + 7) // 8, "little")
 
 
-def _bits(packed: int | bytes) -> int:
+def bits_of(packed: int | bytes) -> int:
+    """
+    Read bits as they stand in an entry.
+
+    Args:
+        packed: An integer, or the form of one that msgpack has no form for.
+    """
     if isinstance(packed, int):
         return packed
     return int.from_bytes(packed[2:], "little") << 8 * int.from_bytes(packed[:2], "little")
@@ -119,7 +134,7 @@ def replay(places: Places, values: Iterable[bytes]) -> Places:
 def _read(entry: list[Any]) -> Entry:
     at = _BITS.get(entry[0])
     if at is not None and len(entry) > at:
-        entry[at] = _bits(entry[at])
+        entry[at] = bits_of(entry[at])
     return tuple(entry)
 
 
@@ -175,6 +190,7 @@ def snapshot(places: Places, now: int) -> bytes:
         else [[(a, b, *history) for a, b, history in undo.skipped], undo.revived, undo.until],
         places.paused,
         places.policy,
+        [(offset, *mark) for offset, mark in places.marks.items()],
     ]
     packed: bytes = _pack((now, None, state))
     return packed
@@ -199,6 +215,7 @@ def _restored(state: list[Any]) -> Places:
         undo,
         paused,
         policy,
+        *later,
     ) = state
     if version != _VERSION:
         raise ValueError(f"a snapshot of version {version}")
@@ -210,11 +227,11 @@ def _restored(state: list[Any]) -> Places:
         history, deadline = _history(rest[:3]), rest[3]
         # An older broker did not say when it was given out.
         since = rest[4] if len(rest) > 4 else deadline
-        _hold(places, Lease(lease_id, holder, base, _bits(bits), history, deadline, since))
+        _hold(places, Lease(lease_id, holder, base, bits_of(bits), history, deadline, since))
     for due, base, bits, *history in waiting:
-        places.put_waiting((due, base, _bits(bits), _history(history)))
-    for number, base, bits, reason, text, history, time in doomed:
-        found = Doom(number, base, _bits(bits), reason, text, _history(history), time)
+        places.put_waiting((due, base, bits_of(bits), _history(history)))
+    for number, base, bits, reason, text, history, time, *who in doomed:
+        found = Doom(number, base, bits_of(bits), reason, text, _history(history), time, *who)
         places.doomed[base] = found
         places.dooming += found.bits.bit_count()
     places.given_up = given_up
@@ -222,7 +239,7 @@ def _restored(state: list[Any]) -> Places:
     places.losses.restore(
         forgotten,
         [(low, high) for low, high in gaps],
-        [(lease_id, _bits(bits)) for lease_id, bits in rows],
+        [(lease_id, bits_of(bits)) for lease_id, bits in rows],
     )
     places.newest_lease = newest_lease
     if undo is not None:
@@ -234,6 +251,9 @@ def _restored(state: list[Any]) -> Places:
         )
     places.paused = paused
     places.policy = policy
+    # Earlier versions remembered nothing of single messages.
+    for offset, *mark in later[0] if later else ():
+        places.marks[offset] = Mark(*mark)
     return places
 
 

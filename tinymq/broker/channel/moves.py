@@ -18,10 +18,13 @@ from tinymq.broker.channel.entries import (
     DOOM,
     FINISH,
     LEASE,
+    NAMED,
     ONE,
     PASS,
     PAUSE,
     POLICY,
+    RECALL,
+    REVIVE,
     SEEK,
     SKIP,
     TAKE,
@@ -32,6 +35,11 @@ from tinymq.broker.channel.entries import (
 )
 from tinymq.broker.channel.places import Places
 from tinymq.broker.channel.seeking import seek, take_back
+
+
+def _nothing(places: Places, now: int, who: str, *facts: object) -> None:
+    """Change nothing: the entry is for people."""
+
 
 _MOVES: Final[dict[int, Callable[..., None]]] = {
     LEASE: Places.lease,
@@ -51,6 +59,9 @@ _MOVES: Final[dict[int, Callable[..., None]]] = {
     PAUSE: Places.pause,
     POLICY: Places.alter,
     ONE: Places.finish_one,
+    NAMED: _nothing,
+    REVIVE: Places.revive,
+    RECALL: Places.recall,
 }
 
 

@@ -48,6 +48,9 @@ class Overdue:
         self._rows: deque[TimedOut] = deque(maxlen=_MOST)
         self._charged: dict[str, int] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._rows)
+
     def add(self, lease: Lease, bits: int, now: int) -> None:
         """
         Remember a loss.

@@ -42,13 +42,14 @@ class Pace:
         while len(looks) > 1 and looks[1][0] <= now - WINDOW_MS:
             looks.popleft()
 
-    def rates(self, now: int, counted: Counted) -> tuple[float, ...] | None:
+    def rates(self, now: int, counted: Counted, least: int = _LEAST_MS) -> tuple[float, ...] | None:
         """
         Return by how much each counter grows in a second.
 
         Args:
             now: The time.
             counted: The counters as they are.
+            least: Milliseconds that must be known.
 
         Returns:
             The mean of the last ten seconds, or of fewer if no more is known; None
@@ -60,7 +61,7 @@ class Pace:
             if before is not None and look[0] > begin:
                 break
             before = look
-        if before is None or now - before[0] < _LEAST_MS:
+        if before is None or now - before[0] < least:
             return None
         passed = now - max(before[0], begin)
         return tuple(

@@ -17,12 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from tinymq.broker.channel.history import NEW, History, Stretch, Stretches
 from tinymq.broker.channel.lease import WHOLE, Lease, Losses
 from tinymq.broker.channel.order import KeyOrder
 from tinymq.broker.channel.runs import Run, Runs, cut, runs_in
+
+#: Marks are looked through when there are so many more than unsettled messages.
+_STALE_MARKS: Final = 1000
 
 #: When it is due, the offset of bit 0, which offsets, what they have been through.
 Waiting: TypeAlias = tuple[int, int, int, History]
@@ -41,6 +44,7 @@ class Doom(NamedTuple):
         text: What the consumer said, if it did.
         history: What they have been through.
         time: When they were given up.
+        who: The consumer that had them last; empty if none had.
     """
 
     number: int
@@ -50,6 +54,29 @@ class Doom(NamedTuple):
     text: str
     history: History
     time: int
+    who: str = ""
+
+    @property
+    def runs(self) -> list[Run]:
+        """Which offsets, as runs."""
+        return [*runs_in(self.base, self.bits)]
+
+
+class Mark(NamedTuple):
+    """
+    What is remembered of a single message, beside its history.
+
+    Attributes:
+        failed: When it failed first; 0 if it did not.
+        redriven: How often it was sent back from the dead-letter topic.
+    """
+
+    failed: int
+    redriven: int
+
+
+#: Of a message of which nothing is remembered.
+UNMARKED: Final = Mark(0, 0)
 
 
 class Undo(NamedTuple):
@@ -99,6 +126,8 @@ class Places:
         losses: Which leases ended without being settled.
         undo: What the last seek changed.
         order: The index of keys, while it is needed and complete.
+        marks: What is remembered of single messages, by their offsets: of those
+            that failed or were sent back, until they are settled or soon after.
     """
 
     def __init__(self, start: int = 0) -> None:
@@ -121,6 +150,7 @@ class Places:
         self.paused = False
         self.policy: dict[str, Any] | None = None
         self.order: KeyOrder | None = None
+        self.marks: dict[int, Mark] = {}
 
     @property
     def unsettled(self) -> int:
@@ -131,7 +161,9 @@ class Places:
     @property
     def floor(self) -> int:
         """The offset below which everything is settled, so that nothing of it is needed."""
-        lowest = [self.cursor]
+        # What is settled ahead is passed with the next delivery, which may never come.
+        start, end = next(iter(self.ahead), (self.cursor, self.cursor))
+        lowest = [end if start <= self.cursor else self.cursor]
         lowest += (
             lease.base + (lease.bits & -lease.bits).bit_length() - 1
             for lease in self.leases.values()
@@ -285,9 +317,12 @@ class Places:
         deliveries: int,
         failures: int,
         alone: int,
+        *said: str,
     ) -> None:
-        """Let messages in flight be ready again."""
+        """Let messages in flight be ready again; what is said of it is for people."""
         base, hit = self._leave(lease_id, bits, lost)
+        if failures:
+            self._mark_failed(now, base, hit)
         history = History(deliveries, failures, alone != 0)
         for start, end in runs_in(base, hit):
             self.put_ready(start, end, history)
@@ -303,11 +338,14 @@ class Places:
         failures: int,
         alone: int,
         delay: int,
+        *said: str,
     ) -> None:
-        """Let messages in flight come back later."""
+        """Let messages in flight come back later; what is said of it is for people."""
         base, hit = self._leave(lease_id, bits, lost)
         if not hit:
             return
+        if failures:
+            self._mark_failed(now, base, hit)
         self.put_waiting((now + delay, base, hit, History(deliveries, failures, alone != 0)))
 
     def put_waiting(self, group: Waiting) -> None:
@@ -402,7 +440,9 @@ class Places:
         """Give up messages in flight."""
         base, hit = self._leave(lease_id, bits, lost)
         if hit:
-            self._put_doomed(now, base, hit, reason, text, History(deliveries, failures, False))
+            self._mark_failed(now, base, hit)
+            history = History(deliveries, failures, False)
+            self._put_doomed(now, base, hit, reason, text, history, who)
 
     def discard(  # noqa: PLR0913, PLR0917 - as it stands in the ledger
         self, now: int, who: str, start: int, end: int, reason: str, deliveries: int, failures: int
@@ -415,13 +455,20 @@ class Places:
         history = History(deliveries, failures, False)
         self._put_doomed(now, start, (1 << (end - start)) - 1, reason, "", history)
 
-    def _put_doomed(
-        self, now: int, base: int, bits: int, reason: str, text: str, history: History
+    def _put_doomed(  # noqa: PLR0913, PLR0917 - what a doom is made of
+        self,
+        now: int,
+        base: int,
+        bits: int,
+        reason: str,
+        text: str,
+        history: History,
+        who: str = "",
     ) -> None:
         low = (bits & -bits).bit_length() - 1
         count = bits.bit_count()
         self.doomed[base + low] = Doom(
-            self.given_up, base + low, bits >> low, reason, text, history, now
+            self.given_up, base + low, bits >> low, reason, text, history, now, who
         )
         self.given_up += count
         self.dooming += count
@@ -433,6 +480,92 @@ class Places:
         doom = self.doomed.pop(base, None)
         if doom is not None:
             self.dooming -= doom.bits.bit_count()
+            self._unmark(doom)
+
+    def _unmark(self, doom: Doom) -> None:
+        for start, end in doom.runs if self.marks else ():
+            for offset in range(start, end):
+                self.marks.pop(offset, None)
+
+    def recall(self, now: int, who: str, base: int) -> None:
+        """Let messages that were given up be ready again: they went nowhere."""
+        doom = self.doomed.pop(base, None)
+        if doom is not None:
+            self.dooming -= doom.bits.bit_count()
+            for start, end in doom.runs:
+                self._put_back(start, end, doom.history)
+
+    # --- coming back from the dead ----------------------------------------------
+
+    def revive(self, now: int, who: str, base: int, bits: int, redriven: int) -> None:
+        """Let settled messages come again as if they had never failed; others stay as they are."""
+        settled = self.settled(base, base + bits.bit_length())
+        for start, end in runs_in(base, bits):
+            for first, behind in settled.within(start, end):
+                self._put_back(first, behind, NEW)
+                self._not_skipped(first, behind)
+                self.marks.update(dict.fromkeys(range(first, behind), Mark(0, redriven)))
+        self._prune_marks()
+
+    def _not_skipped(self, start: int, end: int) -> None:
+        """Let an undo of the last seek not bring back what came back already."""
+        if self.undo is not None:
+            skipped = Stretches()
+            for stretch in self.undo.skipped:
+                skipped.put(*stretch)
+            skipped.remove(start, end)
+            self.undo = self.undo._replace(skipped=tuple(skipped))
+
+    def settled(self, start: int, end: int) -> Runs:
+        """
+        Return what is settled of a run, and is not on its way to the dead-letter topic.
+
+        Args:
+            start: First offset.
+            end: Offset behind the last.
+        """
+        closed = Runs(self.ahead.within(start, end))
+        closed.add(start, min(end, self.cursor))
+        for first, behind, _ in self.open() if start < self.cursor else ():
+            closed.remove(first, behind)
+        for doom in self.doomed.values():
+            for first, behind in doom.runs:
+                closed.remove(first, behind)
+        return closed
+
+    def _put_back(self, start: int, end: int, history: History) -> None:
+        """Let settled messages be unsettled; the index of keys has to be made anew."""
+        self.gather()
+        self.order = None
+        behind = min(end, self.cursor)
+        if start < behind:
+            self.ready.put(start, behind, history)
+        self.ahead.remove(max(start, self.cursor), end)
+
+    # --- what is remembered of single messages ------------------------------------
+
+    def _mark_failed(self, now: int, base: int, bits: int) -> None:
+        """Remember when messages failed that never did before."""
+        marks = self.marks
+        for start, end in runs_in(base, bits):
+            for offset in range(start, end):
+                mark = marks.get(offset, UNMARKED)
+                if not mark.failed:
+                    marks[offset] = mark._replace(failed=now)
+        self._prune_marks()
+
+    def _prune_marks(self) -> None:
+        """Forget marks of what was settled, when there are many."""
+        marks = self.marks
+        if len(marks) <= _STALE_MARKS + 2 * (self.unsettled + self.dooming):
+            return
+        kept = Runs((start, end) for start, end, _ in self.open())
+        for doom in self.doomed.values():
+            for start, end in doom.runs:
+                kept.add(start, end)
+        for start, end in self.ahead.missing(self.cursor, max(marks) + 1):
+            kept.add(start, end)
+        self.marks = {offset: mark for offset, mark in marks.items() if offset in kept}
 
     # --- steering ----------------------------------------------------------------
 

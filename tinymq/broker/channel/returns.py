@@ -12,6 +12,8 @@ from tinymq.broker.channel.runs import cut, offsets_in
 
 #: What a consumer says about a failure is cut to this.
 _LONGEST_TEXT: Final = 1000
+#: Likewise of a failure after which the message comes again: that is said of each.
+_LONGEST_SAID: Final = 200
 _FAR: Final = 1 << 63
 
 
@@ -92,7 +94,9 @@ class Returns:
         delay = self._core.policy.delay(failures, how.chance) if how.delay is None else how.delay
         # What took its holder down, or hung, drags no neighbours with it next time.
         facts = (lease.lease_id, bits, why.lost, past.deliveries + 1, failures, why.lost)
-        self._core.move(now, lease.holder, (WAIT, *facts, delay) if delay > 0 else (BACK, *facts))
+        said = (why.reason, why.text[:_LONGEST_SAID]) if why.text or why.lost else ()
+        entry = (WAIT, *facts, delay, *said) if delay > 0 else (BACK, *facts, *said)
+        self._core.move(now, lease.holder, entry)
         return False
 
     def give_up(self, lease: Lease, bits: int, now: int, why: Failure) -> None:
@@ -112,7 +116,7 @@ class Returns:
         self._core.move(now, lease.holder, entry)
         self._core.counters.given_up += bits.bit_count()
 
-    def suspect(self, lease: Lease, bits: int, now: int) -> None:
+    def suspect(self, lease: Lease, bits: int, now: int, reason: str) -> None:
         """
         Let messages come back one by one, for only one of them can be at fault.
 
@@ -120,9 +124,10 @@ class Returns:
             lease: Their lease.
             bits: Which of its messages.
             now: The time.
+            reason: One word.
         """
         past = lease.history
-        entry = (BACK, lease.lease_id, bits, 1, past.deliveries + 1, past.failures, 1)
+        entry = (BACK, lease.lease_id, bits, 1, past.deliveries + 1, past.failures, 1, reason)
         self._core.move(now, lease.holder, entry)
 
     def revoke(self, consumer: str, returned: Sequence[tuple[int, int]], now: int) -> list[Lost]:

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from tinymq.broker.channel.entries import BURY, DISCARD, PAUSE, POLICY, SEEK, SKIP, TRIM, UNDO
+from tinymq.broker.channel.entries import (
+    BURY,
+    DISCARD,
+    DOOM,
+    PASS,
+    PAUSE,
+    POLICY,
+    RECALL,
+    REVIVE,
+    SEEK,
+    SKIP,
+    TRIM,
+    UNDO,
+)
 from tinymq.broker.channel.history import Stretch
 from tinymq.broker.channel.lease import MOST_SPANNED, Lost
 from tinymq.broker.channel.picking import fresh
 from tinymq.broker.channel.places import Doom
-from tinymq.broker.channel.runs import Run, runs_in
+from tinymq.broker.channel.runs import Run, Runs, cut, runs_in
 from tinymq.broker.channel.seeking import difference
 from tinymq.broker.channel.state import Channel
 from tinymq.channelpolicy import ChannelPolicy
@@ -33,6 +46,19 @@ class Preview(NamedTuple):
     skipped: int
     revived: int
     lost: int
+
+
+class Revived(NamedTuple):
+    """
+    What came of sending messages back.
+
+    Attributes:
+        there: They come again, or were unsettled already.
+        dying: They are still on their way to the dead-letter topic.
+    """
+
+    there: list[int]
+    dying: list[int]
 
 
 class Steering:
@@ -233,6 +259,40 @@ class Steering:
                 self._channel.move(now, "", (DISCARD, first, behind, reason, *counts))
                 self._channel.counters.given_up += behind - first
 
+    def abandon(self, end: int, most: int, reason: str, now: int) -> list[Lost]:
+        """
+        Give up the oldest messages below an offset, also those in flight.
+
+        Args:
+            end: The offset.
+            most: Give up so many at a time, and those in flight with them.
+            reason: One word for the dead-letter topic.
+            now: The time.
+
+        Returns:
+            Who is to be told what it lost.
+        """
+        places = self._channel.places
+        kept = places.order.parked if places.order is not None else ()
+        found = [*places.ready, *kept, *places.waits(0, end), *fresh(places, end)]
+        chosen: list[Stretch] = []
+        for start, behind, history in sorted(found):
+            stop = min(behind, end, start + most)
+            if stop > start:
+                chosen.append((start, stop, history))
+                most -= stop - start
+        self._discard(chosen, reason, now)
+        lost: list[Lost] = []
+        for lease in list(places.leases.values()):
+            hit = cut(lease.base, lease.bits, 0, end)
+            if hit:
+                counts = (lease.history.deliveries + 1, lease.history.failures)
+                entry = (DOOM, lease.lease_id, hit, 1, *counts, reason, "")
+                lost.append(Lost(lease.holder, lease.lease_id, hit))
+                self._channel.move(now, lease.holder, entry)
+                self._channel.counters.given_up += hit.bit_count()
+        return lost
+
     def excess(self, end: int) -> int:
         """
         Return by how many messages the channel is longer than it may be.
@@ -299,3 +359,81 @@ class Steering:
             doom: One of `dead_letters`.
         """
         self._handed.discard(doom.base)
+
+    def recall(self, doom: Doom, now: int) -> None:
+        """
+        Let messages be ready again that were given up, for nobody takes them.
+
+        Args:
+            doom: One of `dead_letters`.
+            now: The time.
+        """
+        self._handed.discard(doom.base)
+        self._channel.move(now, "", (RECALL, doom.base))
+        self._channel.looking.begin(self._channel.policy)
+
+    # --- coming back from the dead --------------------------------------------------
+
+    def revive(self, offsets: Mapping[int, int], now: int) -> Revived:
+        """
+        Let settled messages come again as if they had never failed.
+
+        Args:
+            offsets: Which ones, and how often each was sent back with this time. What
+                is unsettled stays as it is, so that to do this twice does no harm.
+            now: The time.
+        """
+        places = self._channel.places
+        doomed = Runs(run for doom in places.doomed.values() for run in doom.runs)
+        dying = [offset for offset in offsets if offset in doomed]
+        wanted: dict[int, list[int]] = {}
+        for offset, redriven in sorted(offsets.items()):
+            if offset not in doomed:
+                wanted.setdefault(redriven, []).append(offset)
+        for redriven, some in wanted.items():
+            for base, bits in _packs(some):
+                self._channel.move(now, "", (REVIVE, base, bits, redriven))
+        if wanted:
+            self._channel.looking.begin(self._channel.policy)
+        return Revived([offset for offset in offsets if offset not in doomed], dying)
+
+    def standing(self, end: int) -> list[Run]:
+        """
+        Return what is unsettled and in nobody's hands, in order.
+
+        Args:
+            end: Offset behind the last message that is visible.
+        """
+        places = self._channel.places
+        found = Runs((start, behind) for start, behind, _ in places.ready)
+        for start, behind, _ in fresh(places, end):
+            found.add(start, behind)
+        return list(found)
+
+    def settle(self, runs: Iterable[Run], now: int) -> None:
+        """
+        Settle messages that people dealt with, wherever they are but in flight or given up.
+
+        Args:
+            runs: Which ones.
+            now: The time.
+        """
+        places = self._channel.places
+        for start, end in runs:
+            self._channel.move(now, "", (SKIP, start, end))
+        for start, end in places.ahead:
+            if start <= places.cursor < end:
+                self._channel.move(now, "", (PASS, end))
+            break
+
+
+def _packs(offsets: list[int]) -> list[tuple[int, int]]:
+    """Write sorted offsets as bases and bits, of no more than a lease may span."""
+    packs: list[tuple[int, int]] = []
+    for offset in offsets:
+        if packs and offset - packs[-1][0] < MOST_SPANNED:
+            base, bits = packs[-1]
+            packs[-1] = base, bits | 1 << offset - base
+        else:
+            packs.append((offset, 1))
+    return packs

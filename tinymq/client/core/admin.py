@@ -30,6 +30,8 @@ HARMLESS: Final = frozenset(
         "client.list",
         "cluster.watch",
         "inflight.list",
+        "dlq.list",
+        "dlq.messages",
         "lookup.find",
         "lookup.list",
         "message.life",

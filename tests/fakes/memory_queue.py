@@ -1,0 +1,103 @@
+"""A subscription to a channel of a broker in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from tinymq.client.core.message import QueueMessage, Slot
+from tinymq.errors import UnknownChannel
+from tinymq.wire.messages import FINISH, GIVE_BACK, REJECT, REQUEUE
+
+if TYPE_CHECKING:
+    from tests.fakes.memory_broker import MemoryBroker
+
+_NAMES = {FINISH: "finish", REQUEUE: "requeue", REJECT: "reject", GIVE_BACK: "give_back"}
+#: Looks for a message in vain, with none at work, after which somebody presses Ctrl-C.
+_PATIENCE = 100
+
+
+class MemorySubscription:
+    """
+    Hands out the records of partition 0, each once.
+
+    Attributes:
+        config: Settings.
+        settled: Offset and verb of each settle, in order, with what was said.
+        held: Messages that were handed out and not settled.
+        lost: Offsets of messages that are lost as soon as they were handed out.
+    """
+
+    def __init__(self, broker: MemoryBroker, topic: str, name: str, config: Any) -> None:
+        self.config = config
+        self.settled: list[tuple[int, str, Any]] = []
+        self.held: list[QueueMessage] = []
+        self.lost: set[int] = set()
+        self._broker = broker
+        self._place = (topic, name)
+        self._vain = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for message in [*self.held]:
+            message.give_back()
+
+    def ready(self) -> None:
+        """Join, and make the channel if that may be."""
+        self._broker.check()
+        topic, name = self._place
+        records = self._broker.find(topic).partitions[0].records
+        if self._place not in self._broker.channels.found:
+            if not self.config.create:
+                raise UnknownChannel(f"the topic {topic} has no channel {name}")
+            start = self.config.start
+            cursor = {"earliest": 0, "latest": len(records)}.get(start, start)
+            self._broker.channels.make(topic, name, start=start, cursor=cursor)
+        self._broker.channels.find(topic, name).end = len(records)
+
+    @property
+    def in_flight(self) -> int:
+        """How many are held."""
+        return len(self.held)
+
+    def next(self, timeout: float) -> QueueMessage | None:
+        """Hand out the next one; let something happen when there is none."""
+        channel = self._broker.channels.find(*self._place)
+        records = self._broker.find(self._place[0]).partitions[0].records
+        channel.end = len(records)
+        if channel.cursor < channel.end and len(self.held) < self.config.max_in_flight:
+            record = records[channel.cursor]
+            channel.cursor += 1
+            message = QueueMessage(self._place[0], 0, record, Slot(7, record.offset, 1, 0), self)
+            self.held.append(message)
+            message.hand_out(0.0)
+            if record.offset in self.lost:
+                self.held.remove(message)
+                message.lose()
+            return message
+        if timeout:
+            self._wait()
+        return None
+
+    def _wait(self) -> None:
+        if self._broker.idle:
+            self._broker.idle.pop(0)()
+            return
+        self._broker.rest.wait(0.001)  # lets the threads that work go on
+        self._vain += not self.held
+        if self._vain > _PATIENCE:
+            raise KeyboardInterrupt
+
+    # --- the keeper of its messages ------------------------------------------------
+
+    def settle(self, message: QueueMessage, verb: int, facts: dict[str, Any]) -> None:
+        """Note what became of a message."""
+        self.held.remove(message)
+        self.settled.append((message.offset, _NAMES[verb], facts.get("x", "")))
+
+    def touch(self, message: QueueMessage) -> None:
+        """Nothing here ever ends by itself."""
+
+    def taken(self) -> None:
+        """Nothing is delivered at most once here."""

@@ -1,0 +1,195 @@
+"""
+What the channels of a partition hold back from retention, and for how long.
+
+Retention removes nothing that a channel has not settled, until it is too old or
+too much; then the topic says whether it is given up, dropped, or producers are
+refused until the channel has gone on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from twisted.logger import Logger
+
+from tinymq.errors import Overloaded
+
+if TYPE_CHECKING:
+    from tinymq.broker.broker import Broker
+    from tinymq.broker.channel.queue import Subscribers
+    from tinymq.broker.hosted import Hosted
+    from tinymq.storage.facts import Due
+
+#: Messages that are given up at a time; the next when those are in the dead-letter topic.
+_MOST_GIVEN_UP: Final = 500
+#: Why they are, and why producers are refused.
+_REASON: Final = "retention"
+_CAUSE: Final = "hold"
+#: Channels that no user can make, such as that of dead letters.
+_OWN: Final = "tinymq."
+
+
+class Held(NamedTuple):
+    """
+    What is held back.
+
+    Attributes:
+        channel: The channel that is behind the others.
+        offset: The first offset that it has not settled.
+        bytes: Bytes of the files that would be removed if it had.
+        since_ms: Append time of the oldest record in them.
+    """
+
+    channel: str
+    offset: int
+    bytes: int
+    since_ms: int
+
+
+class Holding:
+    """
+    What the channels of one partition hold back.
+
+    Args:
+        broker: The broker.
+        hosted: The channels.
+
+    Attributes:
+        held: What is held back; None if nothing is.
+        squeezed: Whether the disk is so full that nothing more may be held back.
+    """
+
+    _log = Logger()
+
+    def __init__(self, broker: Broker, hosted: Hosted) -> None:
+        self._broker = broker
+        self._hosted = hosted
+        self.held: Held | None = None
+        self.squeezed = False
+        #: What lies below is given up.
+        self._beyond = 0
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes are held back."""
+        return 0 if self.held is None else self.held.bytes
+
+    def told(self) -> dict[str, Any] | None:
+        """Say what is held back, for people; None if nothing is."""
+        if self.held is None:
+            return None
+        refusing = _CAUSE in self._hosted.partition.refusals
+        return {**self.held._asdict(), "refusing": refusing}
+
+    def _channels(self) -> Iterator[tuple[str, Subscribers]]:
+        """Those that hold something back: neither what is temporary, nor the broker's own."""
+        for name, one in self._hosted.queue.channels.items():
+            temporary = getattr(one.channel.policy, "temporary", False)
+            if not temporary and not name.startswith(_OWN):
+                yield name, one
+
+    def _floor(self) -> tuple[int, str] | None:
+        """The offset below which no channel needs anything, and the channel at it."""
+        return min(
+            ((one.channel.places.floor, name) for name, one in self._channels()), default=None
+        )
+
+    def apply(self, now: int) -> int:
+        """
+        Let go of what the topic no longer keeps and no channel needs.
+
+        Args:
+            now: The wall clock.
+
+        Returns:
+            Files removed.
+        """
+        partition = self._hosted.partition
+        log, config = partition.log, partition.topic.config
+        limits = config.retention_ms, config.retention_bytes
+        floor = self._floor()
+        if floor is None:
+            self._free()
+            self.held = None
+            return log.expire(now, *limits)
+        offset, channel = floor
+        removed = log.remove_below(offset) if config.retention_mode == "settled" else 0
+        removed += log.expire(now, *limits, below=offset)
+        rows = [row for row in log.due(now, *limits) if row.end > offset]
+        self.held = None
+        if rows:
+            size = sum(row.size for row in rows)
+            self.held = Held(channel, offset, size, rows[0].first_time)
+        beyond = self._too_much(rows, now)
+        if beyond <= offset:
+            self._free()
+        elif config.hold_then == "drop":
+            removed += log.expire(now, *limits, below=beyond)
+        elif config.hold_then == "refuse":
+            partition.refusals[_CAUSE] = self._refusal(channel, offset)
+        else:
+            self._give_up_below(beyond, channel)
+        return removed
+
+    def _free(self) -> None:
+        self._beyond = 0
+        self._hosted.partition.refusals.pop(_CAUSE, None)
+
+    def _too_much(self, rows: list[Due], now: int) -> int:
+        """Return the offset behind what may not be held back any more, 0 if all may."""
+        config, beyond = self._hosted.partition.topic.config, 0
+        size = self._hosted.partition.log.size_bytes
+        for row in rows:
+            old = config.hold_max_ms is not None and row.max_time <= now - config.hold_max_ms
+            long = config.hold_max_bytes is not None and size > config.hold_max_bytes
+            if not (old or long or self.squeezed):
+                break
+            beyond = row.end
+            size -= row.size
+        return beyond
+
+    def _refusal(self, channel: str, offset: int) -> Overloaded:
+        topic, index = self._hosted.partition.topic, self._hosted.partition.index
+        return Overloaded(
+            f"channel {channel} of {topic.name}/{index} has not settled offset {offset}, and the "
+            f"topic holds as much back for it as it may; publish again when it has gone on: "
+            "consume, empty or delete the channel, raise hold.max.ms or hold.max.bytes, or set "
+            "hold.then to dead_letter or drop",
+            channel=channel,
+            partition=index,
+            offset=offset,
+        )
+
+    def _give_up_below(self, beyond: int, channel: str) -> None:
+        if not self._beyond:
+            self._log.warn(
+                "{hosted}: what {channel} has not settled below offset {beyond} is given up, for "
+                "the topic holds as much back as it may",
+                hosted=self._hosted,
+                channel=channel,
+                beyond=beyond,
+            )
+        self._beyond = beyond
+        self._hosted.mark()
+
+    def turn(self, now: int) -> None:
+        """
+        Go on with what was begun.
+
+        Args:
+            now: The channels' time.
+        """
+        partition = self._hosted.partition
+        if self._beyond or _CAUSE in partition.refusals:
+            floor = self._floor()
+            done = floor is None or floor[0] >= self._beyond
+            if done and self.apply(self._broker.wall()):
+                partition.moved.add(partition)
+        if not self._beyond:
+            return
+        for _, one in self._channels():
+            if not one.channel.places.dooming:
+                lost = one.steering.abandon(self._beyond, _MOST_GIVEN_UP, _REASON, now)
+                one.losing(lost)
+                self._hosted.losing(lost)

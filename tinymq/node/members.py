@@ -1,0 +1,188 @@
+"""Who takes messages of the channels of a broker, and who is slow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from tinymq.broker.broker import Broker
+from tinymq.broker.channel.queue import Subscribers
+from tinymq.broker.hosted import Hosted
+from tinymq.broker.subscription import Subscription
+from tinymq.figures.channels import Facts, counted, moment, no_signs, number
+from tinymq.limits import KIB, MIB
+from tinymq.stats import ClientSnapshot
+
+#: A consumer that holds its oldest message for so long, and takes so long for each, is slow.
+_SLOW_MS: Final = 1_000
+#: One that holds its oldest message for so long, and finished none meanwhile, is slow.
+_STUCK_MS: Final = 10_000
+#: Of what it did in less time nobody can say that it is slow.
+_STEADY_MS: Final = 5_000
+#: Slow consumers that are named.
+_NAMED: Final = 3
+
+Row = dict[str, Any]
+
+
+class Members:
+    """
+    Describes the consumers of a broker.
+
+    Args:
+        broker: The broker.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._channels = broker.channels
+        self._now = broker.channels.now()
+        self._found: dict[tuple[bytes, str], list[Subscription]] = {}
+        for each in broker.channels.subscriptions():
+            self._found.setdefault((each.topic_id, each.channel), []).append(each)
+
+    def rows(self, topic_id: bytes, channel: str) -> list[Row]:
+        """
+        Describe who takes messages of a channel, also those whose link is lost.
+
+        Args:
+            topic_id: The topic.
+            channel: The channel.
+        """
+        here = self._found.get((topic_id, channel), [])
+        rows = [self._present(each) for each in here]
+        return [*rows, *self._absent(topic_id, channel)]
+
+    def signs(self, topic_id: bytes, channel: str) -> Facts:
+        """
+        Tell what of a channel's consumers may explain its lag.
+
+        Args:
+            topic_id: The topic.
+            channel: The channel.
+        """
+        signs = no_signs()
+        for each in self._found.get((topic_id, channel), ()):
+            consumer = each.consumer
+            signs["members"] += 1
+            if not consumer.credit.usable(consumer.in_flight):
+                signs["at_limit" if consumer.in_flight else "no_credit"] += 1
+            if consumer.in_flight and len(signs["slow"]) < _NAMED:
+                row = self._present(each)
+                if row["slow"]:
+                    who = row["client_id"] or "a consumer"
+                    signs["slow"].append(f"{who} ({row['address']}) {row['slow']}")
+        return signs
+
+    def _present(self, subscription: Subscription) -> Row:
+        consumer = subscription.consumer
+        places = [
+            (hosted, one)
+            for _, hosted in sorted(subscription.hosted.items())
+            for one in [hosted.queue.channels.get(subscription.channel)]
+            if one is not None
+        ]
+        rates = consumer.pace.rates(self._now, (consumer.finished,))
+        finished_s = None if rates is None else rates[0]
+        oldest = _oldest(consumer.name, (one for _, one in places))
+        age = None if oldest is None else max(0, self._now - oldest)
+        row = {
+            **who(self._channels.client_of(subscription), self._broker),
+            "partitions": [hosted.index for hosted, _ in places],
+            "credit": max(0, consumer.credit.left),
+            "in_flight": consumer.in_flight,
+            "oldest_ms": age,
+            "delivered": consumer.credit.delivered,
+            "finished": consumer.finished,
+            "requeued": consumer.requeued,
+            "timed_out": consumer.timed_out,
+            "finished_s": finished_s,
+            "absent_until_ms": None,
+        }
+        lately = consumer.pace.rates(self._now, (consumer.finished,), _STEADY_MS)
+        client = self._channels.client_of(subscription)
+        slow = self._slow(client, oldest, consumer.in_flight, lately[0] if lately else None)
+        return {**row, **slow}
+
+    def _slow(
+        self,
+        client: ClientSnapshot | None,
+        oldest: int | None,
+        in_flight: int,
+        finished_s: float | None,
+    ) -> Row:
+        """Say in what a consumer is slow: its link takes no bytes, or its handler is long."""
+        if client is not None and client.slow_since_ms is not None:
+            since = moment(client.slow_since_ms, self._now)
+            text = f"takes no bytes since {since}; {_size(client.buffered)} wait for it"
+            return {"slow_since_ms": client.slow_since_ms, "slow": text}
+        age = 0 if oldest is None else self._now - oldest
+        if age >= _SLOW_MS and finished_s is not None:
+            holds = f"and holds {number(in_flight)}"
+            if 0 < finished_s < 1000 / _SLOW_MS:
+                text = f"takes {1 / finished_s:.1f} s a message {holds}"
+                return {"slow_since_ms": oldest, "slow": text}
+            if not finished_s and age >= _STUCK_MS:
+                text = f"has finished nothing for {counted(age // 1000, 'second')} {holds}"
+                return {"slow_since_ms": oldest, "slow": text}
+        return {"slow_since_ms": None, "slow": ""}
+
+    def _absent(self, topic_id: bytes, channel: str) -> Iterator[Row]:
+        """Yield those whose link is lost, and whose messages are kept for them."""
+        found: dict[str, list[tuple[Hosted, Subscribers, int]]] = {}
+        for hosted in self._channels.hosted_of(topic_id):
+            one = hosted.queue.channels.get(channel)
+            for name, until in one.channel.custody.absent.items() if one is not None else ():
+                if one is not None and name in one.channel.places.holders:
+                    found.setdefault(name, []).append((hosted, one, until))
+        for name, kept in found.items():
+            held = sum(one.channel.places.holders[name].held for _, one, _ in kept)
+            oldest = _oldest(name, (one for _, one, _ in kept))
+            yield {
+                **who(self._channels.client_named(name), self._broker),
+                "client": None,
+                "partitions": [hosted.index for hosted, _, _ in kept],
+                "credit": 0,
+                "in_flight": held,
+                "oldest_ms": None if oldest is None else max(0, self._now - oldest),
+                **dict.fromkeys(("delivered", "finished", "requeued", "timed_out"), 0),
+                "finished_s": None,
+                "slow_since_ms": None,
+                "slow": "",
+                "absent_until_ms": max(until for _, _, until in kept),
+            }
+
+
+def _oldest(consumer: str, places: Iterable[Subscribers]) -> int | None:
+    """Say since when a consumer has held the oldest of what it holds."""
+    since: list[int] = []
+    for one in places:
+        holder = one.channel.places.holders.get(consumer)
+        if holder is not None:
+            # They are in the order in which they were given out.
+            since.append(one.channel.places.leases[next(iter(holder.leases))].since)
+    return min(since, default=None)
+
+
+def who(client: ClientSnapshot | None, broker: Broker) -> Row:
+    """
+    Describe whose a consumer is.
+
+    Args:
+        client: Its connection; None if it is forgotten.
+        broker: Where it is, or was.
+    """
+    return {
+        "broker": broker.name,
+        "broker_id": broker.id,
+        "client": None if client is None else client.id,
+        "client_id": "" if client is None else client.client_id,
+        "address": "" if client is None else client.address,
+        "agent": "" if client is None else client.agent,
+    }
+
+
+def _size(size: int) -> str:
+    if size >= MIB:
+        return f"{size / MIB:.1f} MiB"
+    return f"{size / KIB:.1f} KiB" if size >= KIB else f"{size} bytes"
