@@ -16,6 +16,7 @@ from tests.fakes.broker import LogKeeper
 from tinymq.channelpolicy import DEFAULT_POLICY
 from tinymq.figures.queues import AT_ONCE, Place, Queues, Row
 from tinymq.meta.registry import ChannelInfo, Registry, Topic
+from tinymq.names import DEAD_LETTERS
 from tinymq.topicconfig import DEFAULT_TOPIC
 
 T = TypeVar("T")
@@ -188,3 +189,13 @@ def test_stop_ends_a_look() -> None:
     assert isinstance(waiting[0], Failure)
     scene.clock.advance(0)
     assert scene.brokers.asked == [AT_ONCE]
+
+
+def test_dead_letters_are_counted_apart() -> None:
+    """What is left of dead letters is a sum of its own, and no channel of people."""
+    scene = Scene(registry_of(7, "a", DEAD_LETTERS))
+
+    backlog = scene.take(scene.queues.backlog())
+
+    assert (backlog.channels, len(scene.queues.places())) == (7, 7)
+    assert (backlog.dead_letters, len(backlog.dead_queues)) == (7 * 11, 5)

@@ -308,7 +308,7 @@ def test_plans_hold_the_same_call_for_a_terminal(client: Client) -> None:
     """Each plan has the curl and the command that do it."""
     for part, words in (
         ("/pause", "channels/billing:pause"),
-        ("/empty", "tinymq channel empty orders.created billing"),
+        ("/empty", "tinymq channel purge orders.created billing"),
         ("/delete", "curl -X DELETE"),
         ("/seek?to=earliest", '{"to": "earliest"}'),
     ):

@@ -6,9 +6,13 @@ import json
 import re
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from tests.web.client import Client, Reply
 from tests.web.content import lively
+from tests.web.queues import work
+from tinymq.catalog import PUBLIC
+from tinymq.catalog.shapes import shape
 from tinymq.errors import BrokerSilent
 
 TARGET = "orders.created.billing.dead"
@@ -181,3 +185,22 @@ def test_export_that_cannot_begin_is_a_page(client: Client) -> None:
     client.console.queue.failure = BrokerSilent("mq-2 does not answer")
 
     assert client.get(f"{BASE}/export").status == 503
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("dlq.list", {}),
+        ("dlq.messages", {"target": TARGET, "limit": 5}),
+        ("dlq.redrive", {"target": TARGET, "limit": 20, "dry_run": True}),
+        ("dlq.drop", {"target": TARGET, "limit": 20, "dry_run": True}),
+    ],
+)
+def test_fake_answers_as_operations_do(name: str, arguments: dict[str, object]) -> None:
+    """What the pages are tested with has the fields that the catalog promises."""
+    operation = PUBLIC[name]
+    whole = arguments if operation.changes else operation.arguments(arguments)
+    answer = json.loads(json.dumps(work().answer(name, dict(whole))))
+    found = Draft202012Validator(shape(**operation.result)).iter_errors(answer)
+
+    assert [error.message[:200] for error in found] == []

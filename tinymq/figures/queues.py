@@ -19,6 +19,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from tinymq.broker.ports import Scheduler, WallClock
+from tinymq.names import DEAD_LETTERS, OWN_CHANNELS
 from tinymq.stats import Backlog
 
 if TYPE_CHECKING:
@@ -80,18 +81,23 @@ class Queues:
         self._waiting: list[Deferred[None]] = []
         self._known: tuple[object, object] = (None, None)
         self._places: list[Place] = []
+        #: The channels that count what is left of dead letters.
+        self._graves: list[Place] = []
+        self._dead: list[tuple[str, int]] = []
 
     def places(self) -> list[Place]:
         """Say which channels there are, in order of topic and name."""
         registry = self._registry()
         if self._known[0] is not registry.channels or self._known[1] is not registry.topics:
             self._known = registry.channels, registry.topics
-            self._places = sorted(
+            places = sorted(
                 (registry.topics[topic_id].name, name)
                 for topic_id, names in registry.channels.items()
                 if topic_id in registry.topics
                 for name in names
             )
+            self._places = [each for each in places if not each[1].startswith(OWN_CHANNELS)]
+            self._graves = [each for each in places if each[1] == DEAD_LETTERS]
         return self._places
 
     async def rows(self) -> tuple[list[Row], tuple[str, ...]]:
@@ -102,7 +108,7 @@ class Queues:
     @property
     def few(self) -> bool:
         """Whether every look may ask for all of them."""
-        return len(self.places()) <= AT_ONCE
+        return len(self.places()) + len(self._graves) <= AT_ONCE
 
     def known(self) -> list[Row]:
         """Return the rows that are known, and see to it that they stay so."""
@@ -138,18 +144,27 @@ class Queues:
             self._running.addBoth(self._ended)
 
     async def _ask_all(self) -> None:
-        rows: list[Row] = []
         silent: set[str] = set()
         places = self.places()
+        graves = self._graves
+        rows = await self._ask_some([*places, *graves], silent)
+        own = [row for row in rows if row["name"].startswith(OWN_CHANNELS)]
+        dead = [(row["topic"], row["lag"]) for row in own if row["lag"]]
+        self._dead = sorted(dead, key=lambda row: (-row[1], row[0]))
+        self._rows = [row for row in rows if not row["name"].startswith(OWN_CHANNELS)]
+        self._silent = tuple(sorted(silent))
+        self._backlog = None
+        self._looked = self._scheduler.seconds()
+
+    async def _ask_some(self, places: Sequence[Place], silent: set[str]) -> list[Row]:
+        rows: list[Row] = []
         for first in range(0, len(places), AT_ONCE):
             if first:
                 await self._turn()
             some, missing = await self.describe(places[first : first + AT_ONCE])
             rows += some
             silent.update(missing)
-        self._rows, self._silent = rows, tuple(sorted(silent))
-        self._backlog = None
-        self._looked = self._scheduler.seconds()
+        return rows
 
     def _turn(self) -> Deferred[None]:
         later: Deferred[None] = Deferred()
@@ -176,6 +191,8 @@ class Queues:
             taken_ms=self._wall(),
             channels=len(rows),
             **{key: sum(map(itemgetter(key), rows)) for key in _SUMS},
+            dead_letters=sum(count for _, count in self._dead),
+            dead_queues=tuple(self._dead[:_WORST]),
             worst=tuple(nlargest(_WORST, lagging, lag)),
             troubled=tuple(nlargest(_TROUBLED, troubled, lag)),
             troubled_count=len(troubled),

@@ -20,7 +20,7 @@ from tinymq.web.format import duration, number, plural
 from tinymq.web.input import MOST_OFFSET, BadInput, integer, moment, query_of, text
 from tinymq.web.publishing import MOST_PARTITION
 from tinymq.web.render import segment, shell_quoted
-from tinymq.web.sheet import Call, Entry, Figure, Sheet
+from tinymq.web.sheet import Call, Entry, Figure, Sheet, command
 from tinymq.web.sheets import EXPECTED, Sheets, length_of
 
 _ONE: Final = "/topics/<name>/channels/<channel>"
@@ -180,7 +180,7 @@ class ChannelActions(ChannelPages, Sheets):
                 call=self._call(
                     "channel.create", name, channel, {"config": config, "start": start}
                 ),
-                cli=f"tinymq channel create {shell_quoted(name)} {shell_quoted(channel)}"
+                cli=f"{command('channel.create')} {_both(name, channel)}"
                 f" --start {shell_quoted(start)}{flags}",
             ),
         )
@@ -234,7 +234,7 @@ class ChannelActions(ChannelPages, Sheets):
                     "confirm": "yes",
                 },
                 call=self._call("channel.alter", name, channel, {"config": config}),
-                cli=f"tinymq channel edit {_both(name, channel)}{flags}",
+                cli=f"{command('channel.alter')} {_both(name, channel)}{flags}",
             ),
         )
 
@@ -270,7 +270,7 @@ class ChannelActions(ChannelPages, Sheets):
                 ),
             ),
             call=self._call("channel.pause", *names, {"reason": "…"}),
-            cli=f"tinymq channel pause {_both(*names)} --for 30m --reason '…'",
+            cli=f"{command('channel.pause')} {_both(*names)} --for 30m --reason '…'",
         )
 
     @ChannelPages.app.route(f"{_ONE}/pause", methods=["GET"])
@@ -398,7 +398,7 @@ class ChannelActions(ChannelPages, Sheets):
                 "The messages stay in the topic; other channels and groups notice nothing.",
             ),
             fields={key: fields[key] for key in ("to", "at", "partition") if fields.get(key)},
-            cli=f"tinymq channel seek {_both(*names)} --to {shell_quoted(where)}{part}",
+            cli=f"{command('channel.seek')} {_both(*names)} --to {shell_quoted(where)}{part}",
         )
 
     async def _seek_form(
@@ -446,7 +446,7 @@ class ChannelActions(ChannelPages, Sheets):
                 "All messages of the channel count as settled; nobody is given them.",
                 "They stay in the topic, for other channels and groups.",
             ),
-            cli=f"tinymq channel empty {_both(*names)}",
+            cli=f"{command('channel.empty')} {_both(*names)}",
         )
 
     @ChannelPages.app.route(f"{_ONE}/empty", methods=["GET"])
@@ -495,7 +495,7 @@ class ChannelActions(ChannelPages, Sheets):
                 "The messages stay in the topic. This cannot be undone.",
             ),
             call=self._call("channel.delete", *names),
-            cli=f"tinymq channel rm {_both(*names)}",
+            cli=f"{command('channel.delete')} {_both(*names)}",
         )
 
     @ChannelPages.app.route(f"{_ONE}/delete", methods=["GET"])

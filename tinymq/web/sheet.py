@@ -13,7 +13,18 @@ from typing import Any
 
 from attrs import field, frozen
 
+from tinymq.catalog import PUBLIC
 from tinymq.web.routes import ROUTES
+
+
+def command(name: str) -> str:
+    """
+    Write the beginning of the command line that carries an operation out.
+
+    Args:
+        name: Of the operation.
+    """
+    return " ".join(("tinymq", *(PUBLIC[name].cli or ())))
 
 
 @frozen
