@@ -169,7 +169,7 @@ class FakeQueue:
     """All channels; `calls` records every change that was carried out."""
 
     channels: list[FakeChannel]
-    calls: list[tuple[object, ...]] = Factory(list)
+    calls: list[tuple[Any, ...]] = Factory(list)
     silent: tuple[str, ...] = ()
     held: list[Json] = Factory(list)
     queues: list[Json] = Factory(list)

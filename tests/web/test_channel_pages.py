@@ -148,7 +148,7 @@ def test_channel_says_why_it_stands_where_it_does(client: Client) -> None:
 
     for part in (
         "billing-7 is slow: 2.1 s a message, the other seven 41 ms.",
-        "partition 3 holds 82 % of the lag",
+        "Partition 3 holds 82 % of the lag",
         "Not paused, 8 consumers subscribed",
         "Plan: kick billing-7…",
         "ordered by key · lease 1 m · after 8 failures to orders.created.billing.dead",

@@ -174,7 +174,11 @@ class Queues:
     def _ended(self, result: Failure | None) -> None:
         self._running = None
         waiting, self._waiting = self._waiting, []
-        if isinstance(result, Failure) and not waiting and not result.check(CancelledError):
+        if (
+            isinstance(result, Failure)
+            and not waiting
+            and not isinstance(result.value, CancelledError)
+        ):
             self._log.failure("Cannot look at all channels", result)
         for each in waiting:
             if isinstance(result, Failure):

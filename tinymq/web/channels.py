@@ -63,6 +63,10 @@ _CAUSES: Final = {
 }
 
 
+#: Causes whose text begins with the name of a client or a broker.
+_NAMED_FIRST: Final = frozenset({"slow_consumer", "offline"})
+
+
 @frozen(kw_only=True)
 class ChannelQuery:
     """
@@ -233,6 +237,19 @@ def cause_level(cause: str) -> str:
     return _CAUSES.get(cause, "bad")
 
 
+def sentence(why: Mapping[str, str]) -> str:
+    """
+    Write a cause as a sentence.
+
+    Args:
+        why: The cause with its text. Where that begins with a name, the name stays as it is.
+    """
+    text = why["text"]
+    if why["cause"] not in _NAMED_FIRST:
+        text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
 def trend(row: ChannelRow) -> tuple[str, str, str]:
     """
     Say where the lag goes.
@@ -275,6 +292,7 @@ class Words:
 
     word_of = staticmethod(word_of)
     cause_level = staticmethod(cause_level)
+    sentence = staticmethod(sentence)
     trend = staticmethod(trend)
     clears = staticmethod(clears)
 

@@ -21,6 +21,7 @@ from tinymq.stats import (
     PartitionSnapshot,
     TopicSnapshot,
 )
+from tinymq.web.channels import sentence
 from tinymq.web.format import duration, number, plural, size
 
 #: Shares of a limit from which a person should look.
@@ -215,11 +216,11 @@ def _channels(backlog: Backlog) -> Iterator[Problem]:
         stuck = row["state"] == "stuck"
         waits = f"{plural(row['lag'], 'message waits', 'messages wait')}"
         behind = "" if row["lag_ms"] is None else f", the oldest for {duration(row['lag_ms'])}"
-        why = row["why"][0]["text"] if row["why"] else ""
+        why = f" {sentence(row['why'][0])}" if stuck and row["why"] else ""
         yield Problem(
             "bad" if stuck else "warn",
             f"{place[0].upper()}{place[1:]} {'is stuck' if stuck else 'has no consumers'}",
-            f"{waits}{behind}." + (f" {_sentence(why)}" if stuck and why else ""),
+            f"{waits}{behind}.{why}",
             f"/topics/{quote(row['topic'], safe='')}/channels/{quote(row['name'], safe='')}",
             "See why",
         )
