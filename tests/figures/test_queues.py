@@ -140,6 +140,22 @@ def test_many_are_asked_for_in_turns() -> None:
     assert scene.queues.known()[0]["lag"] == 56
 
 
+def test_looks_that_take_long_are_rare() -> None:
+    """A look at all takes a tenth of the time at most, however many there are."""
+    scene = Scene(registry_of(AT_ONCE + 1, "a"))
+    first = scene.begin(scene.queues.rows())
+    scene.clock.advance(1)
+    assert first
+    asked = len(scene.brokers.asked)
+
+    scene.clock.advance(9)
+    scene.queues.known()
+    assert len(scene.brokers.asked) == asked
+    scene.clock.advance(1)
+    scene.queues.known()
+    assert len(scene.brokers.asked) > asked
+
+
 def test_names_follow_the_registry() -> None:
     """A channel that was made or deleted changes the names at once, without a look."""
     scene = Scene(registry_of(2, "a"))

@@ -130,6 +130,11 @@ def test_hostile_content_runs_nowhere(browser: Chromium) -> None:
                 path = f"/topics/{item['name']}{look}"
                 encoded = tab.run(f"encodeURIComponent({json.dumps(item['name'])})")
                 paths.append(path.replace(item["name"], encoded, 1))
+        for item in names[:4]:
+            name = tab.run(f"encodeURIComponent({json.dumps(item['name'])})")
+            base = f"/topics/{name}/channels/{name}"
+            paths += [base, f"{base}/messages", f"{base}/seek?to=latest", f"/dead-letters/{name}"]
+        paths += ["/channels", "/inflight", "/dead-letters"]
         paths += ["/brokers", "/clients", "/brokers/77", "/brokers/3/drain"]
         paths += [f"/brokers/{i + 1}" for i, _ in enumerate(HOSTILE)]
         paths += [f"/clients/1/{1000 + i}{k}" for i, _ in enumerate(HOSTILE) for k in ("", "/kick")]

@@ -6,6 +6,7 @@ import re
 
 from tests.web.client import Client
 from tests.web.content import lively
+from tinymq.errors import BrokerSilent
 from tinymq.web.life import lanes_of
 
 PATH = "/topics/orders.created/messages/3/20766200"
@@ -49,3 +50,14 @@ def test_channel_that_did_nothing_yet_has_a_line() -> None:
     (lane,) = lanes_of({"channels": [{"channel": "c", "state": "new"}], "events": []}, 4)
 
     assert (len(lane.events), lane.took_ms, lane.state.word) == (1, None, "Not given out yet")
+
+
+def test_message_is_shown_without_its_life() -> None:
+    """When nobody can tell what channels did, the message itself is still there."""
+    console = lively()
+    console.queue.failure = BrokerSilent("mq-2 does not answer")
+    reply = Client(console).get(PATH)
+
+    assert reply.status == 200
+    assert "Not known just now" in reply.shown
+    assert "mq-2 does not answer" in reply.shown

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 #: Seconds after which figures are asked for anew, if somebody looks.
 FRESH_SECONDS: Final = 2.0
 #: Channels that are asked about in one turn.
-AT_ONCE: Final = 200
+AT_ONCE: Final = 100
+#: So many times as long as a look at all of them took, the next one waits at least.
+REST: Final = 10
 #: Topics and channels that lists of the worst have.
 _WORST: Final = 5
 _TROUBLED: Final = 20
@@ -77,6 +79,7 @@ class Queues:
         self._silent: tuple[str, ...] = ()
         self._backlog: Backlog | None = None
         self._looked = float("-inf")
+        self._took = 0.0
         self._running: Deferred[None] | None = None
         self._waiting: list[Deferred[None]] = []
         self._known: tuple[object, object] = (None, None)
@@ -139,12 +142,13 @@ class Queues:
 
     def _look_soon(self) -> None:
         age = self._scheduler.seconds() - self._looked
-        if self._running is None and (self.few or age >= FRESH_SECONDS):
+        if self._running is None and (self.few or age >= max(FRESH_SECONDS, REST * self._took)):
             self._running = Deferred.fromCoroutine(self._ask_all())
             self._running.addBoth(self._ended)
 
     async def _ask_all(self) -> None:
         silent: set[str] = set()
+        began = self._scheduler.seconds()
         places = self.places()
         graves = self._graves
         rows = await self._ask_some([*places, *graves], silent)
@@ -155,6 +159,7 @@ class Queues:
         self._silent = tuple(sorted(silent))
         self._backlog = None
         self._looked = self._scheduler.seconds()
+        self._took = self._looked - began
 
     async def _ask_some(self, places: Sequence[Place], silent: set[str]) -> list[Row]:
         rows: list[Row] = []

@@ -118,7 +118,7 @@ class ChannelPages(Base):
             request,
             f"channel_{tab}.html",
             self._console.cluster(),
-            silent={*found["silent"], *values.pop("missing", ())},
+            silent=sorted({*found["silent"], *values.pop("missing", ())}),
             current="channels",
             tab=tab,
             channel=found,

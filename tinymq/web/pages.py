@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 
 from twisted.web.http import Request
 
+from tinymq.errors import ClientError, WireError
 from tinymq.limits import MAX_VALUE_CEILING
 from tinymq.stats import ClusterSnapshot, Trail
 from tinymq.web import charts
@@ -211,6 +212,17 @@ class Pages(Base):
             raise BadInput("offset", "there is no message with such an offset", 404)
         return await self._console.message(name, partition, offset, skip, length)
 
+    async def _life(
+        self, request: Request, name: str, partition: int, offset: int
+    ) -> dict[str, Any]:
+        """Tell what channels did with a message; a page without that is better than none."""
+        try:
+            return await self._operate(
+                request, "message.life", topic=name, partition=partition, offset=offset
+            )
+        except (WireError, ClientError) as error:
+            return {"events": [], "channels": [], "since_ms": None, "more": False, "why": error}
+
     @Base.app.route("/topics/<name>/messages/<int:partition>/<int:offset>", methods=["GET"])
     async def message(self, request: Request, name: str, partition: int, offset: int) -> bytes:
         """One message: what it says about itself, then its body."""
@@ -226,9 +238,7 @@ class Pages(Base):
         else:
             kind = next(one for one in VIEWS if one == asked)
         window = value[: window_of(kind)]
-        life = await self._operate(
-            request, "message.life", topic=name, partition=partition, offset=offset
-        )
+        life = await self._life(request, name, partition, offset)
         return self._renderer.page(
             request,
             "message.html",
