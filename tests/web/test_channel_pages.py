@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable
 
 import pytest
@@ -12,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from tests.web.client import Client, Reply
 from tests.web.content import HOSTILE, hostile, lively
-from tests.web.queues import FakeChannel, FakeQueue, work
+from tests.web.queues import FakeChannel, work
 from tinymq.catalog import PUBLIC
 from tinymq.catalog.channels import CHANNEL_ROW
 from tinymq.catalog.shapes import shape
@@ -108,26 +107,20 @@ def test_silent_broker_is_named_on_lists() -> None:
     assert "mq-2 did not answer in time" in Client(console).get("/channels").shown
 
 
-def test_thirty_thousand_channels_are_a_small_quick_page() -> None:
-    """Ten thousand topics with three channels each: any order in 100 ms, 64 KiB a refresh."""
+def test_thirty_thousand_channels_are_a_small_page() -> None:
+    """Ten thousand topics with three channels each: at most 64 KiB a refresh."""
     console = lively()
-    console.queue = FakeQueue([])
     row = FakeChannel(topic="t", name="c", lag=[5], state="consuming").row
-    rows = [
+    console.queue.fixed = [
         {**row, "topic": f"tenant-{i:05}.orders.created.v1", "name": name, "lag": i % 977}
         for i in range(10_000)
         for name in ("billing", "fulfilment", "search-index")
     ]
-    console.queue.fixed = rows
-    client = Client(console)
 
-    took = []
-    for path in ("/channels?sort=lag&reverse=true", "/channels?name=9.orders"):
-        begin = time.perf_counter()
-        body = client.get(path, HX_Request="true").body
-        took.append(time.perf_counter() - begin)
-        assert len(body) < 64 * 1024
-    assert min(took) < 0.1
+    reply = Client(console).get("/channels?sort=lag&reverse=true", HX_Request="true")
+
+    assert "1 to 50 of 30,000" in reply.shown
+    assert len(reply.body) < 64 * 1024
 
 
 def test_lists_are_there_for_programs(client: Client) -> None:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from twisted.internet.defer import Deferred
+from twisted.logger import globalLogPublisher
 
+from tests.fakes.broker import LogKeeper
 from tests.web.client import Client, Reply
 from tests.web.content import lively
 from tests.web.queues import work
 from tinymq.catalog import PUBLIC
 from tinymq.catalog.shapes import shape
 from tinymq.errors import BrokerSilent
+from tinymq.web.deadletter_pages import Export
 
 TARGET = "orders.created.billing.dead"
 BASE = f"/dead-letters/{TARGET}"
@@ -204,3 +209,75 @@ def test_fake_answers_as_operations_do(name: str, arguments: dict[str, object]) 
     found = Draft202012Validator(shape(**operation.result)).iter_errors(answer)
 
     assert [error.message[:200] for error in found] == []
+
+
+class FakeRequest:
+    """What an export writes to; the browser takes one page, then waits."""
+
+    def __init__(self) -> None:
+        self.finished: Deferred[None] = Deferred()
+        self.producer: Any = None
+        self.written: list[bytes] = []
+        self.aborted = False
+
+    def notifyFinish(self) -> Deferred[None]:  # noqa: N802
+        """Tell when the browser is gone."""
+        return self.finished
+
+    def registerProducer(self, producer: Any, streaming: bool) -> None:  # noqa: N802
+        """Take who writes."""
+        assert streaming
+        self.producer = producer
+
+    def unregisterProducer(self) -> None:  # noqa: N802
+        """Let them go."""
+        self.producer = None
+
+    def write(self, data: bytes) -> None:
+        """Take a page, and ask for no more."""
+        self.written.append(data)
+        self.producer.pauseProducing()
+
+    def loseConnection(self) -> None:  # noqa: N802
+        """Break off."""
+        self.aborted = True
+
+
+async def _numbered(after: str) -> dict[str, Any]:
+    """Read a page of which there are always more."""
+    return {"messages": [{"after": after}], "more": True, "after": after + "i"}
+
+
+def test_export_waits_for_the_browser_and_ends_with_it() -> None:
+    """A page is read only when the one before is taken; none when nobody is there any more."""
+    request: Any = FakeRequest()
+    export = Export(request, _numbered, {"messages": [], "more": True, "after": "i"})
+    assert len(request.written) == 1
+
+    request.producer.resumeProducing()
+    assert request.written[1:] == [b'{"after": "i"}\n']
+    request.finished.errback(ConnectionError())
+
+    assert export.done.called
+    assert request.producer is None
+    assert len(request.written) == 2
+
+
+def test_export_that_fails_is_broken_off() -> None:
+    """Its answer has begun, so the end too early is what tells of it; the log says why."""
+
+    async def failing(after: str) -> dict[str, Any]:
+        raise BrokerSilent("mq-2 does not answer")
+
+    request: Any = FakeRequest()
+    keeper = LogKeeper()
+    globalLogPublisher.addObserver(keeper)
+    try:
+        export = Export(request, failing, {"messages": [], "more": True, "after": "i"})
+        request.producer.resumeProducing()
+    finally:
+        globalLogPublisher.removeObserver(keeper)
+
+    assert request.aborted
+    assert export.done.called
+    assert keeper.texts[0].startswith("The export of dead letters failed")

@@ -176,7 +176,7 @@ class DeadLetterPages(Sheets):
         request.setHeader("Content-Disposition", f'attachment; filename="{safe}.ndjson"')
         if request.method == b"HEAD":
             return b""
-        return _Export(request, page, first).done
+        return Export(request, page, first).done
 
     # --- sending back, dropping ----------------------------------------------
 
@@ -344,7 +344,7 @@ class DeadLetterPages(Sheets):
 
 
 @implementer(IPushProducer)
-class _Export:
+class Export:
     """
     Writes page after page as the browser takes them.
 
