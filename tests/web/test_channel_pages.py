@@ -15,6 +15,7 @@ from tests.web.queues import FakeChannel, work
 from tinymq.catalog import PUBLIC
 from tinymq.catalog.channels import CHANNEL_ROW
 from tinymq.catalog.shapes import shape
+from tinymq.channelpolicy import ChannelPolicy
 from tinymq.web.channels import CHANNEL_SORTS, ChannelQuery, clears, select_channels, trend
 from tinymq.web.input import BadInput
 from tinymq.web.sheets import length_of
@@ -228,6 +229,17 @@ def test_settings_are_changed_behind_a_plan(client: Client) -> None:
     wrong = client.post(f"{BASE}/settings", config__attempts="many")
     assert wrong.status == 400
     assert "aria-invalid" in wrong.text
+
+
+def test_empty_setting_is_the_default(client: Client) -> None:
+    """Also of a setting that could be none."""
+    billing = client.console.queue.find("orders.created", "billing")
+    billing.policy = billing.policy.altered({"handler.ms": "none", "dead.letter": "elsewhere"})
+    fields = {"config__handler.ms": "", "config__dead.letter": "", "config__attempts": ""}
+
+    client.post(f"{BASE}/settings", **fields, confirm="yes")
+
+    assert billing.policy == ChannelPolicy(order="key")
 
 
 def test_pause_takes_a_while_and_a_reason(client: Client) -> None:

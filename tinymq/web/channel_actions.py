@@ -37,12 +37,16 @@ _MOVED: Final = (
 
 
 def changed_settings(form: Mapping[str, str], rows: list[Json]) -> dict[str, str | None]:
-    """Read which settings a form wants to be others than they are; None is the default."""
+    """
+    Read which settings a form wants to be others than they are.
+
+    An empty field is the default, by its value: for the operation, None may be "none".
+    """
     found: dict[str, str | None] = {}
     for row in rows:
         given = form.get(f"config.{row['name']}")
         if given is not None and given.strip() != row["value"]:
-            found[row["name"]] = given.strip() or None
+            found[row["name"]] = given.strip() or row["default"] or None
     return found
 
 
