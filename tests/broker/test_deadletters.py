@@ -18,6 +18,7 @@ from tinymq.broker.letters import Facts, dead_letter_topic, facts_of, parking_to
 from tinymq.broker.ports import Letters
 from tinymq.errors import InvalidName, InvalidRequest, OutOfOrderSequence, UnknownTopic, WireError
 from tinymq.names import valid_name
+from tinymq.node import deadletters as looking
 from tinymq.wire.batch import split
 from tinymq.wire.records import Headers, RecordBatch, encode_batch
 
@@ -161,7 +162,7 @@ def test_the_last_attempt_is_the_last_whatever_the_delay(broker: BrokerFixture) 
 
     assert broker.values(DEAD) == [b"a"]
     places = hosted_of(broker).queue.channels["c"].channel.places
-    assert (places.unsettled, places.dooming, places.marks) == (0, 0, {})
+    assert (places.unsettled, places.dooming, len(places.marks)) == (0, 0, 0)
 
 
 def test_what_a_message_had_stays_but_for_its_timing(broker: BrokerFixture) -> None:
@@ -190,6 +191,23 @@ def hosted_letter(broker: BrokerFixture, before: Headers) -> Headers:
     taker.reject(*taker.take()[1:])
     taker.run()
     return headers(broker, DEAD)[0]
+
+
+def test_when_a_message_was_made_stays(broker: BrokerFixture) -> None:
+    """A dead letter keeps the time that its producer gave; one that has none gets none."""
+    topic = broker.meta.describe("t").id
+    for times in (None, [7]):
+        batch = encode_batch([b"a"], times=times)
+        broker.broker.produce(topic, 0, batch, lambda _: None)
+        broker.clock.advance(0)
+    taker = takes(broker)
+    taker.reject(*taker.take())
+    taker.run()
+    log = broker.partition(DEAD).log
+    chunk = log.read(0, 1 << 20, 2)
+    assert chunk is not None
+
+    assert [RecordBatch(data, header).times for header, data in split(chunk.data)] == [[None], [7]]
 
 
 @pytest.mark.parametrize(
@@ -398,6 +416,38 @@ def test_pages_follow_each_other(broker: BrokerFixture) -> None:
     assert seen == [(partition, offset) for partition in range(3) for offset in range(2)]
 
 
+@pytest.mark.parametrize("limit", [1, 2, 4, 9])
+@pytest.mark.parametrize("looked", [1, 3, 5])
+def test_a_look_is_bounded(
+    broker: BrokerFixture, monkeypatch: pytest.MonkeyPatch, looked: int, limit: int
+) -> None:
+    """However much one answer looks at, no letter is left out and none comes twice."""
+    monkeypatch.setattr(looking, "MOST_LOOKED", looked)
+    taker = takes(broker)
+    for number in range(7):
+        broker.produce(b"%d" % number)
+        taker.run()
+        taker.reject(*taker.take())
+        taker.run()
+    seen, after = list[str](), ""
+    for _ in range(10):
+        told = ask(broker, "dlq.messages", target=DEAD, limit=limit, after=after)
+        seen += (row["preview"] for row in told["messages"])
+        after = told["after"] or ""
+        if not told["more"]:
+            break
+    plan, steps = 0, ""
+    for _ in range(10):
+        told = ask(broker, "dlq.redrive", target=DEAD, limit=limit, after=steps, dry_run=True)
+        plan += told["done"]
+        steps = told["after"] or ""
+        if not told["more"]:
+            break
+
+    assert seen == [str(number) for number in range(7)]
+    assert plan == 7
+
+
 def test_a_topic_without_dead_letters_says_so(broker: BrokerFixture) -> None:
     """It is no dead-letter topic; and a list of none is empty."""
     assert ask(broker, "dlq.list")["queues"] == []
@@ -466,6 +516,24 @@ def test_a_letter_that_came_back_is_counted_when_it_dies_again(broker: BrokerFix
 
     assert (row["redriven"], row["loop"], row["text"]) == (1, True, "again")
     assert told["loops"] == 1
+
+
+def test_coming_back_is_a_part_of_a_messages_life(broker: BrokerFixture) -> None:
+    """Its life line says when it was sent back, and how often."""
+    taker = rejects(broker, b"a")
+    for _ in range(2):
+        ask(broker, "dlq.redrive", target=DEAD)
+        taker.run()
+        taker.reject(*taker.take(), reason="no")
+        taker.run()
+    told = broker.operate("message.life", topic="t", partition=0, offset=0)
+    events = [each["what"] for each in told["events"]]
+    texts = [each["text"] for each in told["events"] if each["what"] == "revived"]
+
+    once = ["delivered", "rejected", "dead_lettered"]
+    assert events == [*once, "revived", *once, "revived", *once]
+    back = "sent back from the dead-letter topic"
+    assert texts == [back, f"{back}, 2 times by now"]
 
 
 def test_letters_go_to_another_topic_as_they_were(broker: BrokerFixture) -> None:

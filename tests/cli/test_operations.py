@@ -25,6 +25,7 @@ ITS_OWN = {
     *("output", "columns", "sort", "limit", "url", "timeout", "yes"),
     *("pattern", "only", "most", "slow", "places"),
     *("length", "where", "older", "act", "delay", "extend"),
+    *("rate", "since", "until"),
 }
 #: Shortcuts of single verbs.
 SHORTCUTS = {"topic.info": {"partitions"}, "topic.purge": {"undo"}, "topic.alter": {"unset"}}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from twisted.logger import Logger
 
-from tinymq.broker.channel.places import UNMARKED, Doom
+from tinymq.broker.channel.places import Doom
 from tinymq.broker.channel.queue import Subscribers
 from tinymq.broker.graves import RESERVED_IDS, already, bring
 from tinymq.broker.letters import (
@@ -120,12 +120,16 @@ class Burying:
         for name, one in tuple(self._hosted.queue.channels.items()):
             if one.channel.places.doomed and not self._is_busy(name, one):
                 found = self._rounds[name] = Round(self._broker, self._hosted, name, one)
-                found.begin(partial(self._ended, name, found))
+                found.begin(partial(self._ended, name, found), self._taken)
 
     def _is_busy(self, name: str, one: Subscribers) -> bool:
         """Whether a channel's dead letters are on their way; the next ones wait for them."""
         under_way = self._rounds.get(name)
         return name in self._later or (under_way is not None and under_way.one is one)
+
+    def _taken(self, target: str) -> None:
+        """Hear that a topic takes dead letters."""
+        self.kept.pop(target, None)
 
     def _ended(self, name: str, ended: Round, target: str, error: Exception | None) -> None:
         if self._rounds.get(name) is not ended:
@@ -133,7 +137,6 @@ class Burying:
         del self._rounds[name]
         if error is None:
             self._pauses.pop(name, None)
-            self.kept.pop(target, None)
             self._hosted.mark()
             return
         why = error.text if isinstance(error, WireError) else str(error)
@@ -178,20 +181,22 @@ class Round:
         self._name = name
         self.one = one
         self.stopped = False
-        self._target = ""
+        topic, given = hosted.partition.topic.name, one.channel.policy.dead_letter
+        self._target = dead_letter_topic(topic, name, given)
         #: Whether there is a step to make, and whether one is being made.
         self._due = self._going = False
         self._left: dict[int, Doom] = {}
         self._pieces: Iterator[_Piece] = iter(())
 
-    def begin(self, ended: Ended) -> None:
+    def begin(self, ended: Ended, taken: Callable[[str], None]) -> None:
         """
         Begin.
 
         Args:
             ended: Called once, maybe before this returns.
+            taken: Called with each topic that took some.
         """
-        self._tell = ended
+        self._tell, self._taken = ended, taken
         dooms = self.one.steering.dead_letters()
         self._left = {doom.base: doom for doom in dooms}
         self._pieces = _pieces(self._numbered(dooms))
@@ -314,6 +319,7 @@ class Round:
             if error is not None:
                 self._end(error)
                 return
+            self._taken(piece.target)
             self._buried(piece)
             self._go_on()
 
@@ -372,8 +378,10 @@ class Round:
                 while offset >= behind and (stored := next(batches, None)) is not None:
                     header, data = stored
                     batch, behind = RecordBatch(data, header), header.next_offset
-                    rows = zip(batch.offsets, batch.keys, batch.values, batch.headers, strict=True)
-                    found = {at: Letter(key, value, told) for at, key, value, told in rows}
+                    found = {
+                        each.offset: Letter(each.key, each.value, each.headers, each.created)
+                        for each in batch
+                    }
                 yield offset, found.get(offset)
 
     def _letter(
@@ -396,7 +404,7 @@ class Round:
             channel=self._name,
             target=dead_letter_topic(partition.topic.name, self._name, given),
         )
-        mark = places.marks.get(offset, UNMARKED)
+        mark = places.marks.of(offset)
         headers, target = origin.address(
             known.headers, doom, mark, self._client(doom.who), gone=message is None
         )
@@ -420,6 +428,7 @@ def _pieces(letters: Iterator[_Numbered]) -> Iterator[_Piece]:
             (part[-1].target, part[-1].partition) == (each.target, each.partition)
             and part[-1].number + 1 == each.number
             and (each.partition is not None or part[-1].letter.key == each.letter.key)
+            and (part[-1].letter.created is None) == (each.letter.created is None)
         )
         full = size + each.letter.size > BATCH_BYTES or len(part) >= MOST_TOGETHER
         if part and (full or not together):

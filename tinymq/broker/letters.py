@@ -8,12 +8,15 @@ the last of a name counts, and all of them together are the message's way.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from tinymq.broker.channel.places import Doom, Mark
+from tinymq.broker.channel.marks import Mark
+from tinymq.broker.channel.places import Doom
 from tinymq.limits import MIB
+from tinymq.names import group_of
 from tinymq.wire.records import Headers, encode_batch
 
 #: Headers of a dead letter begin so.
@@ -45,6 +48,8 @@ _OURS: Final = frozenset(
 #: is neither delayed nor does it expire.
 TIMED: Final = frozenset((f"{ORIGIN}delay", f"{ORIGIN}ttl", f"{ORIGIN}expires"))
 
+_ID: Final = re.compile(r"[0-9a-f]{32}")
+
 #: In so many dead-letter topics a message may be; then it is parked.
 MOST_HOPS: Final = 5
 #: What a parking place is called after.
@@ -59,11 +64,20 @@ MOST_TOGETHER: Final = 1000
 
 
 class Letter(NamedTuple):
-    """A message on its way."""
+    """
+    A message on its way.
+
+    Attributes:
+        key: Its key.
+        value: Its value.
+        headers: Its headers.
+        created: When its producer says that it was made, or None.
+    """
 
     key: bytes | None
     value: bytes | None
     headers: Headers
+    created: int | None = None
 
     @property
     def size(self) -> int:
@@ -239,7 +253,7 @@ def facts_of(headers: Headers) -> Facts:
         return int(found) if found.isdigit() and len(found) < 19 else None
 
     topic_id = text(TOPIC_ID)
-    hexes = len(topic_id) == 32 and all(each in "0123456789abcdef" for each in topic_id)
+    hexes = _ID.fullmatch(topic_id) is not None
     return Facts(
         topic=text(TOPIC),
         topic_id=bytes.fromhex(topic_id) if hexes else None,
@@ -300,7 +314,7 @@ def dead_letter_topic(topic: str, channel: str, given: str) -> str:
         channel: The channel's.
         given: What the policy says, maybe nothing.
     """
-    return given or _named(f"{topic}.{channel}", _DEAD)
+    return given or _named(f"{topic}.{group_of(channel)}", _DEAD)
 
 
 def parking_topic(topic: str) -> str:
@@ -336,10 +350,12 @@ def encoded(letters: Sequence[Letter]) -> bytes:
     Encode letters as one batch.
 
     Args:
-        letters: At least one.
+        letters: At least one; all of them say when they were made, or none does.
     """
+    times = [letter.created for letter in letters if letter.created is not None]
     return encode_batch(
         [letter.value for letter in letters],
         keys=[letter.key for letter in letters],
         headers=[letter.headers for letter in letters],
+        times=times if len(times) == len(letters) else None,
     )

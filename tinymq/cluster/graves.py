@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
-from twisted.internet.defer import ensureDeferred
+from twisted.internet.defer import DeferredLock, ensureDeferred
 
 from tinymq.broker.ports import Letters
 from tinymq.client.core.partitioners import key_partition
@@ -25,6 +25,8 @@ class Graves:
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
+        #: Whoever takes pieces keeps few batches that are not whole yet.
+        self._pieces = DeferredLock()
 
     def bring(
         self, broker_id: int, letters: Letters, done: Callable[[WireError | None], None]
@@ -37,7 +39,11 @@ class Graves:
     ) -> None:
         found: WireError | None = None
         try:
-            await self._send(broker_id, letters)
+            if len(letters.batch) > MOST_PIECE:
+                async with self._pieces:
+                    await self._send(broker_id, letters)
+            else:
+                await self._send(broker_id, letters)
         except WireError as error:
             found = error.with_traceback(None)
         except TinyMQError as error:

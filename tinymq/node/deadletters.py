@@ -20,14 +20,13 @@ from tinymq.broker.letters import (
     facts_of,
     redrive_reason,
 )
-from tinymq.broker.peek import Effort, look
 from tinymq.broker.ports import Letters
 from tinymq.catalog.deadletters import MOST_STEP
-from tinymq.errors import StateError, WireError
+from tinymq.errors import CorruptBatch, StateError, WireError
 from tinymq.limits import MIB
 from tinymq.names import DEAD_LETTERS
 from tinymq.node.partitions import topic_key
-from tinymq.node.records import Records
+from tinymq.node.records import TURN_SECONDS, Records
 from tinymq.operation import Operation, Parameter, Result, table
 from tinymq.wire.fields import (
     I64,
@@ -41,13 +40,13 @@ from tinymq.wire.fields import (
     row,
     text,
 )
-from tinymq.wire.records import Record
+from tinymq.wire.records import Record, RecordBatch
 
 #: Dead letters that are looked at for one answer, and bytes of them, about.
 MOST_LOOKED: Final = 5000
 _LOOKED_BYTES: Final = 8 * MIB
-#: Bytes read at a time.
-_READ_BYTES: Final = MIB
+#: Letters that are looked at before it is time to see how late it is.
+_AT_ONCE: Final = 20
 #: Bytes of a key, a value and an error that are told of a letter.
 _KEY_SHOWN: Final = 200
 _VALUE_SHOWN: Final = 200
@@ -158,25 +157,30 @@ class DeadLetters(Records):
             ]
         }
 
-    def letters(
+    async def letters(
         self,
         id: str,  # noqa: A002 - the wire's word
         places: list[tuple[int, int]],
         choice: dict[str, Any],
         offsets: list[tuple[int, int]] | None,
         limit: int,
+        *,
+        groups: bool,
     ) -> Result:
         """Look at the dead letters of some partitions, from a place on in each."""
-        chosen = Choice(**choice)
-        effort = Effort()
+        chosen, seconds = Choice(**choice), self._broker.scheduler.seconds
+        until = seconds() + TURN_SECONDS
         rows = []
         for index, start in places:
             hosted, one = self._grave_yard(topic_key(id), index)
             only = None
             if offsets is not None:
                 only = Runs((at, at + 1) for where, at in offsets if where == index)
-            view = _View(hosted, one, chosen, limit)
-            view.look(start, only, effort)
+            view = _View(hosted, one, chosen, limit, groups=groups)
+            for _ in view.look(start, only):
+                if seconds() > until:
+                    await self._turn()
+                    until = seconds() + TURN_SECONDS
             rows.append(view.told())
         return {"partitions": rows}
 
@@ -318,12 +322,16 @@ class _View:
         one: The channel that knows which are still there.
         choice: Which are meant.
         limit: Most of them.
+        groups: Whether all the others are counted, too, as far as they are looked at.
     """
 
-    def __init__(self, hosted: Hosted, one: Subscribers, choice: Choice, limit: int) -> None:
+    def __init__(
+        self, hosted: Hosted, one: Subscribers, choice: Choice, limit: int, *, groups: bool
+    ) -> None:
         self._hosted = hosted
         self._choice = choice
         self._limit = limit
+        self._all = groups
         self._one = one
         self._found: list[Result] = []
         self._groups: Counter[tuple[str, str, str, str]] = Counter()
@@ -332,35 +340,38 @@ class _View:
         self._covered = 0
         self._next: int | None = None
 
-    def look(self, start: int, only: Runs | None, effort: Effort) -> None:
+    def look(self, start: int, only: Runs | None) -> Iterator[None]:
         """
-        Look at what is still there.
+        Look at what is still there; yields now and then, so that others may have their turn.
 
         Args:
             start: From this offset on.
             only: Nothing but these, if given.
-            effort: What all looks may decompress together.
         """
-        end = self._hosted.partition.high_watermark
+        partition = self._hosted.partition
+        wanted = Runs(
+            (max(low, start), high)
+            for first, behind in self._one.steering.standing(partition.high_watermark)
+            for low, high in ([(first, behind)] if only is None else only.within(first, behind))
+            if high > start
+        )
         left = _LOOKED_BYTES
-        for first, behind in self._one.steering.standing(end):
-            runs = [(first, behind)] if only is None else [*only.within(first, behind)]
-            for low, high in runs:
-                at = max(low, start)
-                while at < high:
-                    if self._scanned >= MOST_LOOKED or left <= 0 or effort.left <= 0:
-                        self._next = at
-                        return
-                    seen = look(
-                        self._hosted.partition, at, min(high - at, 500), _READ_BYTES, effort
-                    )
-                    for record, header in seen.records:
-                        if at <= record.offset < high:
-                            self._add(record, header.max_timestamp)
-                            left -= len(record.value or b"")
-                    if seen.end <= at:
-                        break
-                    at = seen.end
+        for header, data in self._hosted.window.over([*wanted]):
+            try:
+                records = iter(RecordBatch(data, header, partition.limits.inflated))
+            except CorruptBatch:
+                continue
+            for record in records:
+                if record.offset not in wanted:
+                    continue
+                if self._scanned >= MOST_LOOKED or left <= 0:
+                    self._more(record.offset)
+                if self._next is not None and (not self._all or self._scanned >= MOST_LOOKED):
+                    return
+                self._add(record, header.max_timestamp)
+                left -= len(record.value or b"")
+                if self._scanned % _AT_ONCE == 0:
+                    yield
 
     def _add(self, record: Record, written_ms: int) -> None:
         self._scanned += 1
@@ -372,7 +383,12 @@ class _View:
             self._found.append(_letter(record, facts, written_ms))
             self._covered = self._scanned
         elif len(self._found) == self._limit:
-            self._next = self._next or record.offset
+            self._more(record.offset)
+
+    def _more(self, offset: int) -> None:
+        """Note where the next page begins, the first time."""
+        if self._next is None:
+            self._next = offset
 
     def told(self) -> Result:
         """What was seen."""
@@ -477,6 +493,7 @@ DEAD_LETTER_OPERATIONS: Final[dict[str, Operation]] = table(
             Parameter("choice", mapping, default={}),
             Parameter("offsets", optional(array(_PLACE, MOST_STEP)), default=None),
             Parameter("limit", integer(1, MOST_STEP)),
+            Parameter("groups", boolean, default=False),
         ),
         DeadLetters.letters,
     ),

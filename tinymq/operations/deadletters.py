@@ -186,7 +186,7 @@ class DeadLetters(Leaders):
         self, target: str, after: str, limit: int, **choice: Any
     ) -> Result:
         """Look at the dead letters that are still there."""
-        found = await self._look(self.find(target), choice, None, after, limit)
+        found = await self._look(self.find(target), choice, None, after, limit, groups=True)
         return {
             "groups": [
                 dict(zip(("reason", "topic", "channel", "text"), key, strict=True), count=count)
@@ -206,6 +206,8 @@ class DeadLetters(Leaders):
         offsets: list[_Place] | None,
         after: str,
         limit: int,
+        *,
+        groups: bool = False,
     ) -> _Found:
         """Look at a page of dead letters, in order of partition and offset."""
         if DEAD_LETTERS not in self._registry.channels_of(topic.id):
@@ -218,6 +220,7 @@ class DeadLetters(Leaders):
             "id": topic.id.hex(),
             "choice": {key: value for key, value in choice.items() if value is not None},
             "limit": limit,
+            "groups": groups,
         }
         if offsets is not None:
             arguments["offsets"] = [list(each) for each in offsets]

@@ -31,8 +31,9 @@ from tinymq.broker.channel.entries import (
 )
 from tinymq.broker.channel.history import NEW, History
 from tinymq.broker.channel.lease import Lease
+from tinymq.broker.channel.marks import Mark
 from tinymq.broker.channel.moves import apply
-from tinymq.broker.channel.places import Doom, Holder, Mark, Places, Undo
+from tinymq.broker.channel.places import Doom, Holder, Places, Undo
 from tinymq.broker.channel.runs import Runs
 from tinymq.errors import CorruptBatch
 
@@ -190,7 +191,7 @@ def snapshot(places: Places, now: int) -> bytes:
         else [[(a, b, *history) for a, b, history in undo.skipped], undo.revived, undo.until],
         places.paused,
         places.policy,
-        [(offset, *mark) for offset, mark in places.marks.items()],
+        [(offset, *mark) for offset, mark in places.marks],
     ]
     packed: bytes = _pack((now, None, state))
     return packed
@@ -253,7 +254,7 @@ def _restored(state: list[Any]) -> Places:
     places.policy = policy
     # Earlier versions remembered nothing of single messages.
     for offset, *mark in later[0] if later else ():
-        places.marks[offset] = Mark(*mark)
+        places.marks.put(offset, Mark(*mark))
     return places
 
 

@@ -34,6 +34,7 @@ from tinymq.broker.channel.entries import (
     Entry,
 )
 from tinymq.broker.channel.places import Places
+from tinymq.broker.channel.reviving import recall, revive
 from tinymq.broker.channel.seeking import seek, take_back
 
 
@@ -60,8 +61,8 @@ _MOVES: Final[dict[int, Callable[..., None]]] = {
     POLICY: Places.alter,
     ONE: Places.finish_one,
     NAMED: _nothing,
-    REVIVE: Places.revive,
-    RECALL: Places.recall,
+    REVIVE: revive,
+    RECALL: recall,
 }
 
 

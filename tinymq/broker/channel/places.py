@@ -17,15 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from tinymq.broker.channel.history import NEW, History, Stretch, Stretches
 from tinymq.broker.channel.lease import WHOLE, Lease, Losses
+from tinymq.broker.channel.marks import Marks
 from tinymq.broker.channel.order import KeyOrder
 from tinymq.broker.channel.runs import Run, Runs, cut, runs_in
-
-#: Marks are looked through when there are so many more than unsettled messages.
-_STALE_MARKS: Final = 1000
 
 #: When it is due, the offset of bit 0, which offsets, what they have been through.
 Waiting: TypeAlias = tuple[int, int, int, History]
@@ -62,23 +60,6 @@ class Doom(NamedTuple):
         return [*runs_in(self.base, self.bits)]
 
 
-class Mark(NamedTuple):
-    """
-    What is remembered of a single message, beside its history.
-
-    Attributes:
-        failed: When it failed first; 0 if it did not.
-        redriven: How often it was sent back from the dead-letter topic.
-    """
-
-    failed: int
-    redriven: int
-
-
-#: Of a message of which nothing is remembered.
-UNMARKED: Final = Mark(0, 0)
-
-
 class Undo(NamedTuple):
     """
     What a seek changed.
@@ -107,6 +88,15 @@ class Holder:
         self.alone = False
 
 
+def _trimmed(base: int, bits: int, start: int, sparing: Runs) -> int:
+    """Return which bits lie below an offset and are not spared."""
+    hit = cut(base, bits, 0, start)
+    if hit and sparing:
+        for first, behind in sparing.within(base, base + hit.bit_length()):
+            hit &= ~(((1 << behind - first) - 1) << first - base)
+    return hit
+
+
 class Places:
     """
     The state of a channel on one partition.
@@ -126,8 +116,7 @@ class Places:
         losses: Which leases ended without being settled.
         undo: What the last seek changed.
         order: The index of keys, while it is needed and complete.
-        marks: What is remembered of single messages, by their offsets: of those
-            that failed or were sent back, until they are settled or soon after.
+        marks: What is remembered of single messages.
     """
 
     def __init__(self, start: int = 0) -> None:
@@ -150,7 +139,7 @@ class Places:
         self.paused = False
         self.policy: dict[str, Any] | None = None
         self.order: KeyOrder | None = None
-        self.marks: dict[int, Mark] = {}
+        self.marks = Marks()
 
     @property
     def unsettled(self) -> int:
@@ -480,92 +469,21 @@ class Places:
         doom = self.doomed.pop(base, None)
         if doom is not None:
             self.dooming -= doom.bits.bit_count()
-            self._unmark(doom)
-
-    def _unmark(self, doom: Doom) -> None:
-        for start, end in doom.runs if self.marks else ():
-            for offset in range(start, end):
-                self.marks.pop(offset, None)
-
-    def recall(self, now: int, who: str, base: int) -> None:
-        """Let messages that were given up be ready again: they went nowhere."""
-        doom = self.doomed.pop(base, None)
-        if doom is not None:
-            self.dooming -= doom.bits.bit_count()
-            for start, end in doom.runs:
-                self._put_back(start, end, doom.history)
-
-    # --- coming back from the dead ----------------------------------------------
-
-    def revive(self, now: int, who: str, base: int, bits: int, redriven: int) -> None:
-        """Let settled messages come again as if they had never failed; others stay as they are."""
-        settled = self.settled(base, base + bits.bit_length())
-        for start, end in runs_in(base, bits):
-            for first, behind in settled.within(start, end):
-                self._put_back(first, behind, NEW)
-                self._not_skipped(first, behind)
-                self.marks.update(dict.fromkeys(range(first, behind), Mark(0, redriven)))
-        self._prune_marks()
-
-    def _not_skipped(self, start: int, end: int) -> None:
-        """Let an undo of the last seek not bring back what came back already."""
-        if self.undo is not None:
-            skipped = Stretches()
-            for stretch in self.undo.skipped:
-                skipped.put(*stretch)
-            skipped.remove(start, end)
-            self.undo = self.undo._replace(skipped=tuple(skipped))
-
-    def settled(self, start: int, end: int) -> Runs:
-        """
-        Return what is settled of a run, and is not on its way to the dead-letter topic.
-
-        Args:
-            start: First offset.
-            end: Offset behind the last.
-        """
-        closed = Runs(self.ahead.within(start, end))
-        closed.add(start, min(end, self.cursor))
-        for first, behind, _ in self.open() if start < self.cursor else ():
-            closed.remove(first, behind)
-        for doom in self.doomed.values():
-            for first, behind in doom.runs:
-                closed.remove(first, behind)
-        return closed
-
-    def _put_back(self, start: int, end: int, history: History) -> None:
-        """Let settled messages be unsettled; the index of keys has to be made anew."""
-        self.gather()
-        self.order = None
-        behind = min(end, self.cursor)
-        if start < behind:
-            self.ready.put(start, behind, history)
-        self.ahead.remove(max(start, self.cursor), end)
-
-    # --- what is remembered of single messages ------------------------------------
+            self.marks.forget(doom.runs)
 
     def _mark_failed(self, now: int, base: int, bits: int) -> None:
         """Remember when messages failed that never did before."""
-        marks = self.marks
-        for start, end in runs_in(base, bits):
-            for offset in range(start, end):
-                mark = marks.get(offset, UNMARKED)
-                if not mark.failed:
-                    marks[offset] = mark._replace(failed=now)
-        self._prune_marks()
+        self.marks.fail(runs_in(base, bits), now)
+        self.prune_marks()
 
-    def _prune_marks(self) -> None:
+    def prune_marks(self) -> None:
         """Forget marks of what was settled, when there are many."""
-        marks = self.marks
-        if len(marks) <= _STALE_MARKS + 2 * (self.unsettled + self.dooming):
-            return
-        kept = Runs((start, end) for start, end, _ in self.open())
-        for doom in self.doomed.values():
-            for start, end in doom.runs:
-                kept.add(start, end)
-        for start, end in self.ahead.missing(self.cursor, max(marks) + 1):
-            kept.add(start, end)
-        self.marks = {offset: mark for offset, mark in marks.items() if offset in kept}
+        if self.marks.too_many(self.unsettled + self.dooming):
+            kept = Runs((start, end) for start, end, _ in self.open())
+            for doom in self.doomed.values():
+                for start, end in doom.runs:
+                    kept.add(start, end)
+            self.marks.keep(kept, self.cursor, self.ahead)
 
     # --- steering ----------------------------------------------------------------
 
@@ -595,12 +513,27 @@ class Places:
         self.take_out(start, end)
         self.ahead.add(max(start, self.cursor), end)
 
-    def trim(self, now: int, who: str, start: int) -> None:
-        """Settle all that lies below an offset, for it exists no more; but for what is given up."""
-        self.drop_leases(0, start)
+    def trim(self, now: int, who: str, start: int, spared: Iterable[int] = ()) -> None:
+        """
+        Settle all that lies below an offset, for it exists no more.
+
+        What is given up stays so, and what is spared stays where it is.
+        """
+        sparing = Runs((offset, offset + 1) for offset in spared)
+        for lease in list(self.leases.values()):
+            hit = _trimmed(lease.base, lease.bits, start, sparing)
+            if hit:
+                self.losses.add(lease.lease_id, self._land(lease, hit))
         if start > self.cursor:
             self.pass_to(now, who, start)
-        self.take_out(0, start)
+        self.gather()
+        for first, behind in sparing.missing(0, start):
+            self.ready.remove(first, behind)
+        for _, base, bits, _ in list(self.waiting):
+            for first, behind in runs_in(base, _trimmed(base, bits, start, sparing)):
+                self._take_waiting(first, behind)
+        if self.order is not None:
+            self.order.rebuild(self)
         if self.undo is not None:
             skipped = tuple((max(a, start), b, h) for a, b, h in self.undo.skipped if b > start)
             self.undo = self.undo._replace(skipped=skipped)

@@ -1,0 +1,469 @@
+"""`tinymq dlq`: list dead letters, look at them, send them back, drop or export them."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import click
+from attrs import define, field, frozen
+from click.exceptions import Exit
+
+from tinymq.cli.confirm import confirm, yes_option
+from tinymq.cli.failure import INTERRUPTED, REFUSED
+from tinymq.cli.groups import Group
+from tinymq.cli.operation import Arguments, complete, limit_option, operation_options
+from tinymq.cli.output import (
+    Column,
+    Listing,
+    Row,
+    counted,
+    json_text,
+    key,
+    note,
+    output_option,
+    show,
+    tell_silent,
+    with_times,
+    write_json,
+)
+from tinymq.cli.progress import progress
+from tinymq.cli.reading import Part, bounded, until_end
+from tinymq.cli.render import document
+from tinymq.cli.session import Session, remote
+from tinymq.cli.values import Parsed, human_size, iso, now_ms, parse_time
+
+#: Rows asked for at once, and dead letters of one step.
+PAGE: Final = 500
+STEP: Final = 100
+#: Reasons that are written out when something stays.
+_MOST_REASONS: Final = 5
+
+_RATE: Final = re.compile(r"(\d+(?:\.\d+)?)(?:/(s|m|h))?")
+_SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+
+
+def parse_rate(text: str) -> float:
+    """
+    Read how many messages a second may go.
+
+    Args:
+        text: Such as ``100/s``, ``30/m``, or a number a second.
+
+    Raises:
+        ValueError: It is none of these.
+    """
+    found = _RATE.fullmatch(text.strip())
+    if found is None or not float(found[1]):
+        raise ValueError(f"{text!r} is no rate; write 100/s or 30/m")
+    return float(found[1]) / _SECONDS[found[2]]
+
+
+_TIME: Final = Parsed("time", lambda text: parse_time(text, now_ms()))
+_RATE_TYPE: Final = Parsed("rate", parse_rate)
+
+#: What these verbs take in their own way.
+_TIMES: Final = {"since_ms": "since", "until_ms": "until"}
+_STEPS: Final = {**_TIMES, "offsets": "places", "limit": "most"}
+
+
+def _state(row: Row) -> str:
+    """Say what is the matter with a dead-letter topic."""
+    if row["kept_why"]:
+        return f"KEPT: {row['kept_why']}"
+    if row["loop"]:
+        return f"LOOP: {row['loop']}"
+    return "parking" if row["parking"] else "ok"
+
+
+def _rate(value: float) -> str:
+    return f"{value:.1f}/s"
+
+
+COLUMNS: Final = (
+    Column("TARGET", key("target")),
+    Column("FROM", lambda row: ", ".join(row["topics"]) or None),
+    Column("CHANNEL", key("channel")),
+    Column("MESSAGES", key("messages"), right=True),
+    Column("OLDEST", key("oldest_ms"), iso),
+    Column("NEW", key("per_s"), _rate, right=True),
+    Column("KEPT", key("kept"), right=True),
+    Column("STATE", _state),
+    Column("NEWEST", key("newest_ms"), iso, wide=True),
+)
+_GROUPS: Final = (
+    Column("COUNT", key("count"), right=True),
+    Column("REASON", key("reason")),
+    Column("TOPIC", key("topic")),
+    Column("CHANNEL", key("channel")),
+    Column("ERROR", key("text")),
+)
+
+
+def place(row: Row) -> str:
+    """Name a dead letter as ``--offset`` takes it."""
+    return f"{row['partition']}:{row['offset']}"
+
+
+def _origin(row: Row) -> str:
+    """Say where a dead letter comes from."""
+    return f"{row['topic']}/{row['origin_partition']}@{row['origin_offset']}"
+
+
+LETTERS: Final = (
+    Column("PLACE", place),
+    Column("FROM", _origin),
+    Column("CHANNEL", key("channel")),
+    Column("REASON", key("reason")),
+    Column("ATTEMPTS", key("attempts"), right=True),
+    Column("GIVEN-UP", key("last_ms"), iso),
+    Column("SENT-BACK", key("redriven"), right=True),
+    Column("LOOP", lambda row: "LOOP" if row["loop"] else ""),
+    Column("ERROR", key("text")),
+    Column("FAILURES", key("failures"), right=True, wide=True),
+    Column("FIRST-FAILURE", key("first_ms"), iso, wide=True),
+    Column("CLIENT", key("client"), wide=True),
+    Column("HOPS", key("hops"), right=True, wide=True),
+    Column("KEY", key("key"), wide=True),
+    Column("SIZE", key("size"), human_size, right=True, wide=True),
+    Column("VALUE", key("preview"), wide=True),
+)
+
+
+def _time_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what chooses by time."""
+    for option in (
+        click.option("--until", type=_TIME, help="Only those given up before: ISO-8601 or 10m."),
+        click.option("--since", type=_TIME, help="Only those given up since: ISO-8601 or 10m."),
+    ):
+        function = option(function)
+    return function
+
+
+def _step_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what verbs take that go on step by step."""
+    for option in (
+        output_option,
+        yes_option,
+        click.option("--max", "most", type=click.IntRange(1), help="Stop after so many."),
+        click.option("--rate", type=_RATE_TYPE, help="At most so many, such as 100/s or 30/m."),
+        click.option(
+            "--offset",
+            "places",
+            multiple=True,
+            metavar="PARTITION:OFFSET",
+            help="Only this one, as `dlq show` names it; may be repeated.",
+        ),
+        _time_options,
+    ):
+        function = option(function)
+    return function
+
+
+@click.group(cls=Group)
+def dlq() -> None:
+    """List dead letters, send them back, drop or export them."""
+
+
+@dlq.command("ls")
+@operation_options("dlq.list", own={"limit": "limit"}, shorts={"topic": "-t"})
+@limit_option
+@click.option("--columns", default="", metavar="A,B", help="Which columns to show.")
+@output_option
+@remote
+def list_queues(
+    session: Session, arguments: Arguments, limit: int | None, columns: str, output: str
+) -> None:
+    """List dead-letter topics with how much is in them."""
+    found: list[dict[str, Any]] = []
+    silent: dict[str, None] = {}
+    while True:
+        size = PAGE if limit is None else min(PAGE, limit - len(found))
+        reply = session.operate("dlq.list", **{**arguments, "limit": size})
+        found += reply["queues"]
+        silent |= dict.fromkeys(reply["silent"])
+        if not reply["more"] or len(found) == limit:
+            break
+        arguments["after"] = reply["after"]
+    document_ = {**reply, "queues": found, "silent": list(silent)}
+    if not found and output in {"table", "wide"}:
+        click.echo("no dead letters: no channel has given a message up")
+    else:
+        show(Listing(found, COLUMNS, document_, "target"), output, columns)
+    tell_silent(document_)
+
+
+@dlq.command("show")
+@operation_options("dlq.messages", own=_TIMES)
+@_time_options
+@output_option
+@remote
+def show_letters(
+    session: Session, arguments: Arguments, since: int | None, until: int | None, output: str
+) -> None:
+    """Look at dead letters: how many are alike, then one by one."""
+    reply = session.operate("dlq.messages", **_timed(arguments, since, until))
+    rows = reply["messages"]
+    if output not in {"table", "wide"}:
+        named = [{**row, "place": place(row)} for row in rows]
+        show(Listing(named, LETTERS, reply, "place"), output)
+    elif not rows:
+        click.echo(f"no dead letters of this kind in {arguments['target']}")
+    else:
+        show(Listing(reply["groups"], _GROUPS), output)
+        click.echo()
+        show(Listing(rows, LETTERS), output)
+        loops = sum(row["loop"] for row in rows)
+        if loops:
+            note(f"{counted(loops, 'message')} of these came back or went in circles before")
+        if reply["more"]:
+            note(f"there are more: --after {reply['after']}")
+    tell_silent(reply)
+
+
+def _timed(arguments: Arguments, since: int | None, until: int | None) -> Arguments:
+    times = {"since_ms": since, "until_ms": until}
+    return {**arguments, **{name: at for name, at in times.items() if at is not None}}
+
+
+# --- step by step ---------------------------------------------------------------------------
+
+
+@define
+class _Sum:
+    """What all steps did together."""
+
+    done: int = 0
+    skipped: int = 0
+    loops: int = 0
+    after: str = ""
+    more: bool = True
+    steps: int = 0
+    failed: list[dict[str, Any]] = field(factory=list)
+    silent: dict[str, None] = field(factory=dict)
+
+    def add(self, reply: Row) -> None:
+        """Add a step."""
+        self.done += reply["done"]
+        self.skipped += reply["skipped"]
+        self.loops += reply["loops"]
+        self.failed += reply["failed"]
+        self.silent |= dict.fromkeys(reply["silent"])
+        self.more, self.after = reply["more"], reply["after"] or self.after
+        self.steps += 1
+
+    def told(self, *, dry_run: bool) -> dict[str, Any]:
+        """As one step would tell it."""
+        return {
+            "done": self.done,
+            "skipped": self.skipped,
+            "failed": self.failed,
+            "loops": self.loops,
+            "more": self.more,
+            "after": self.after if self.more else None,
+            "silent": list(self.silent),
+            "dry_run": dry_run,
+        }
+
+
+@frozen
+class _Work:
+    """What is done step by step: an operation, how fast, how much of it, and its words."""
+
+    operation: str
+    arguments: Arguments
+    rate: float | None
+    most: int | None
+    words: tuple[str, str]
+
+    @property
+    def target(self) -> str:
+        """The dead-letter topic."""
+        return str(self.arguments["target"])
+
+    def steps(self, session: Session, found: _Sum, *, dry_run: bool) -> Iterator[Row]:
+        """
+        Do one step after the other, no faster than is wanted.
+
+        Args:
+            session: Where.
+            found: What they did together.
+            dry_run: Only look.
+        """
+        began = session.clock()
+        arguments = {**self.arguments, "dry_run": dry_run}
+        while found.more:
+            size = STEP if dry_run or self.rate is None else max(1, min(STEP, int(self.rate)))
+            if self.most is not None:
+                size = min(size, self.most - found.done)
+            if size <= 0:
+                return
+            after = {"after": found.after} if found.after else {}
+            reply = session.operate(self.operation, **{**arguments, **after, "limit": size})
+            found.add(reply)
+            yield reply
+            if self.rate is not None and not dry_run and found.more:
+                early = found.done / self.rate - (session.clock() - began)
+                if early > 0:
+                    session.sleep(early)
+
+
+def _do(session: Session, work: _Work, *, dry_run: bool, yes: bool, output: str) -> int:
+    """Plan, ask, and go on step by step until all is done or somebody stops it."""
+    plan = _Sum(after=work.arguments.pop("after", ""))
+    begin = plan.after
+    total: int | None = None
+    if dry_run or not yes:
+        for _ in work.steps(session, plan, dry_run=True):
+            pass
+        total = plan.done
+        what = f"{counted(plan.done, 'dead letter')} of {work.target} will be {work.words[0]}"
+        if plan.loops:
+            what += f"; {plan.loops} of them came back or went in circles before"
+        if dry_run:
+            return _tell(work, plan, output, what.replace("will be", "would be"), dry_run=True)
+        confirm(work.target, what, yes=False)
+    found = _Sum(after=begin)
+    try:
+        with progress(work.words[1], total) as advance:
+            for reply in work.steps(session, found, dry_run=False):
+                advance(reply["done"], f"{found.done} {work.words[0]}, {len(found.failed)} stay")
+    except KeyboardInterrupt:
+        _stopped(work, found)
+        raise Exit(INTERRUPTED) from None
+    what = f"{counted(found.done, 'dead letter')} of {work.target} {_were(found.done)} "
+    return _tell(work, found, output, f"{what}{work.words[0]}", dry_run=False)
+
+
+def _were(number: int) -> str:
+    return "was" if number == 1 else "were"
+
+
+def _stopped(work: _Work, found: _Sum) -> None:
+    """Say where it stands."""
+    on = f" --after {found.after}" if found.after else ""
+    note(
+        f"stopped after {counted(found.steps, 'step')}: {counted(found.done, 'dead letter')} "
+        f"{_were(found.done)} {work.words[0]}, and perhaps those of the step under way; "
+        f"all others are still in {work.target}, and nothing is lost. "
+        f"To go on: the same command again{on and f', or with{on}'}"
+    )
+
+
+def _tell(work: _Work, found: _Sum, output: str, sentence: str, *, dry_run: bool) -> int:
+    """Tell what was done, and why some stay; return the exit status."""
+    told = found.told(dry_run=dry_run)
+    if output in {"json", "ndjson"}:
+        write_json(told, indent=2 if output == "json" else None)
+    else:
+        click.echo(sentence)
+    reasons = Counter(row["why"] for row in found.failed)
+    for why, count in reasons.most_common(_MOST_REASONS):
+        note(f"{counted(count, 'dead letter')} {'stays' if count == 1 else 'stay'}: {why}")
+    if found.loops and not dry_run:
+        note(f"{counted(found.loops, 'message')} came back or went in circles before")
+    tell_silent(told)
+    return REFUSED if found.failed else 0
+
+
+def _begin(
+    session: Session,
+    operation: str,
+    arguments: Arguments,
+    words: tuple[str, str],
+    options: dict[str, Any],
+) -> int:
+    """Begin work with the options that all of it has."""
+    dry_run = arguments.pop("dry_run")
+    given = _timed(arguments, options["since"], options["until"])
+    if options["places"]:
+        given["offsets"] = list(options["places"])
+    work = _Work(operation, given, options["rate"], options["most"], words)
+    return _do(session, work, dry_run=dry_run, yes=options["yes"], output=options["output"])
+
+
+@dlq.command("redrive")
+@operation_options("dlq.redrive", own=_STEPS)
+@_step_options
+@remote
+def redrive(session: Session, arguments: Arguments, **options: Any) -> int:
+    """
+    Send dead letters back to the channels that gave them up, or to a topic.
+
+    Each is there before it counts as settled here, so stopping loses nothing.
+    """
+    return _begin(session, "dlq.redrive", arguments, ("sent back", "sending back"), options)
+
+
+@dlq.command("drop")
+@operation_options("dlq.drop", own=_STEPS)
+@_step_options
+@remote
+def drop(session: Session, arguments: Arguments, **options: Any) -> int:
+    """
+    Settle dead letters without doing anything with them.
+
+    They stay in the topic's log until that is purged, but count as dealt with.
+    """
+    return _begin(session, "dlq.drop", arguments, ("dropped", "dropping"), options)
+
+
+# --- to a file ------------------------------------------------------------------------------
+
+
+@dlq.command("export")
+@operation_options("dlq.messages", own={**_TIMES, "limit": "most"})
+@_time_options
+@click.option("--max", "most", type=click.IntRange(1), help="Stop after so many.")
+@remote
+def export(
+    session: Session,
+    arguments: Arguments,
+    since: int | None,
+    until: int | None,
+    most: int | None,
+) -> None:
+    """
+    Write dead letters to stdout as JSON, one a line, whole and with all headers.
+
+    Nothing changes: they are still there.
+    """
+    given = _timed(arguments, since, until)
+    written = 0
+    while True:
+        size = PAGE if most is None else min(PAGE, most - written)
+        reply = session.operate("dlq.messages", **{**given, "limit": size})
+        written += _write(session, given["target"], reply["messages"])
+        tell_silent(reply)
+        if not reply["more"] or written == most:
+            break
+        given["after"] = reply["after"]
+
+
+def _write(session: Session, target: str, rows: list[Row]) -> int:
+    """Read dead letters from the log, and write them."""
+    wanted = {(row["partition"], row["offset"]) for row in rows}
+    parts = [
+        Part(partition, min(offsets), max(offsets) + 1)
+        for partition in sorted({partition for partition, _ in wanted})
+        if (offsets := [offset for where, offset in wanted if where == partition])
+    ]
+    consumer = bounded(session)
+    written = 0
+    try:
+        for records in until_end(session, consumer, target, parts):
+            for placed in records:
+                if (placed.partition, placed.record.offset) in wanted:
+                    line = json_text(with_times(document(placed)))
+                    sys.stdout.buffer.write(line.encode() + b"\n")
+                    written += 1
+    finally:
+        consumer.close()
+    sys.stdout.buffer.flush()
+    return written
+
+
+complete(dlq)
