@@ -63,6 +63,8 @@ class FakeChannel:
     undo_until: int | None = None
     silent: list[str] = Factory(list)
     offline: dict[int, str] = Factory(dict)
+    temporary: bool = False
+    start: Any = "earliest"
 
     @property
     def row(self) -> Json:
@@ -73,9 +75,12 @@ class FakeChannel:
             "topic": self.topic,
             "name": self.name,
             "created_ms": NOW - 9 * 86_400_000,
-            "start": "earliest",
+            "start": self.start,
             "config": self.policy.to_mapping(),
             "paused": self.paused,
+            "temporary": self.temporary,
+            "group": self.name.partition("@")[0],
+            "instance": self.name.partition("@")[2],
             "ready": max(0, lag - self.in_flight - self.waiting),
             "in_flight": self.in_flight,
             "waiting": self.waiting,
@@ -239,12 +244,20 @@ class FakeQueue:
         return {"members": self.find(topic, name).members, "silent": []}
 
     def do_channel_create(
-        self, topic: str, name: str, config: Json, start: Any, dry_run: bool = False
+        self,
+        topic: str,
+        name: str,
+        config: Json,
+        start: Any = None,
+        temporary: bool = False,
+        dry_run: bool = False,
     ) -> Json:
         """Make one."""
         if not name.replace("-", "").replace(".", "").isalnum():
             raise errors.InvalidName(f"{name!r} is not a name", field="name")
-        made = FakeChannel(topic=topic, name=name, policy=ChannelPolicy.from_mapping(config))
+        policy = ChannelPolicy.from_mapping(config)
+        made = FakeChannel(topic=topic, name=name, policy=policy, temporary=temporary)
+        made.start = start or ("latest" if temporary else "earliest")
         if not dry_run:
             self.calls.append(("create", topic, name, config, start))
             self.channels.append(made)
@@ -663,6 +676,7 @@ def work() -> FakeQueue:
                 paused={"since_ms": NOW - 3_600_000, "until_ms": None, "reason": "new codec"},
                 why=[("paused", "paused since 13:32:06 UTC: new codec")],
             ),
+            FakeChannel(topic="audit.raw", name="tail@laptop-7", temporary=True, lag=[0] * 3),
             FakeChannel(topic="mail.outbound", name="smtp", lag=[0, 0, 0], state="idle"),
         ],
         held=holding(),

@@ -96,7 +96,7 @@ def test_topic_lists_its_channels(client: Client) -> None:
 
     assert len(names_in(found)) == 3
     assert "smtp" not in found.shown
-    assert "This topic has no channel" in client.get("/topics/audit.raw/channels").shown
+    assert "This topic has no channel" in client.get("/topics/clicks.raw/channels").shown
     assert client.get("/topics/nothing/channels").status == 404
 
 
@@ -130,7 +130,7 @@ def test_lists_are_there_for_programs(client: Client) -> None:
     found = json.loads(reply.body)
 
     assert [row["name"] for row in found["items"]] == ["billing", "search-index"]
-    assert (found["page_count"], found["total_count"], found["states"]["stuck"]) == (3, 6, 1)
+    assert (found["page_count"], found["total_count"], found["states"]["stuck"]) == (4, 7, 1)
 
 
 # --- one channel -------------------------------------------------------------
@@ -203,6 +203,21 @@ def test_channel_is_made_behind_a_plan(client: Client) -> None:
     ((what, topic, name, config, start),) = client.console.queue.calls
     assert (what, topic, name, start) == ("create", "orders.created", "audit", "latest")
     assert config == {"attempts": "3", "lease.ms": "2m"}
+
+
+def test_temporary_channel_begins_at_the_end(client: Client) -> None:
+    """Unless another start is given; its page says that it goes by itself."""
+    form = {"name": "tail", "temporary": "yes", "start": ""}
+    plan = client.post("/topics/orders.created/new-channel", **form)
+    assert "Begins at latest" in flat(plan)
+    assert "--temporary" in plan.shown
+
+    client.post("/topics/orders.created/new-channel", **form, confirm="yes")
+
+    assert "temporary" in client.get("/topics/orders.created/channels/tail").shown
+    assert "tail@laptop-7 temporary of tail" in re.sub(
+        r"Idle ", "", flat(client.get("/topics/audit.raw/channels/tail@laptop-7"))
+    )
 
 
 def test_wrong_channel_is_said_beside_its_field(client: Client) -> None:

@@ -17,7 +17,7 @@ from tinymq.channelpolicy import DEFAULT_POLICY
 from tinymq.web.base import Answer, redirect
 from tinymq.web.channel_pages import ChannelPages, settings_rows
 from tinymq.web.format import duration, number, plural
-from tinymq.web.input import MOST_OFFSET, BadInput, integer, moment, query_of, text
+from tinymq.web.input import MOST_OFFSET, BadInput, integer, moment, query_of, text, truth
 from tinymq.web.publishing import MOST_PARTITION
 from tinymq.web.render import segment, shell_quoted
 from tinymq.web.sheet import Call, Entry, Figure, Sheet, command
@@ -142,7 +142,9 @@ class ChannelActions(ChannelPages, Sheets):
         seen = form.get("confirm") == "yes"
         defaults = settings_rows(DEFAULT_POLICY.to_mapping())
         config = changed_settings(form, defaults)
-        channel, start = text(form, "name").strip(), text(form, "start").strip() or "earliest"
+        channel, start = text(form, "name").strip(), text(form, "start").strip()
+        temporary = truth(form, "temporary")
+        asked: Json = {"config": config, "temporary": temporary, "start": start or None}
         try:
             if not channel:
                 raise BadInput("name", "a channel needs a name")
@@ -151,8 +153,7 @@ class ChannelActions(ChannelPages, Sheets):
                 "channel.create",
                 topic=name,
                 name=channel,
-                config=config,
-                start=start,
+                **asked,
                 dry_run=not seen,
             )
         except EXPECTED as error:
@@ -162,7 +163,9 @@ class ChannelActions(ChannelPages, Sheets):
         old = {row["name"]: row["value"] for row in defaults}
         fields = {key: value for key, value in form.items() if key.startswith("config.")}
         warnings = () if result["created"] else ("It exists already, with these settings.",)
-        flags = "".join(f" -s {shell_quoted(f'{key}={value}')}" for key, value in config.items())
+        flags = f" --start {shell_quoted(start)}" if start else ""
+        flags += " --temporary" if temporary else ""
+        flags += "".join(f" -s {shell_quoted(f'{key}={value}')}" for key, value in config.items())
         sheet = self._plain(name, channel, "Make channel", "")
         return self._sheet(
             request,
@@ -174,18 +177,21 @@ class ChannelActions(ChannelPages, Sheets):
                 button="Make the channel",
                 figures=(
                     Figure("Topic", name),
-                    Figure("Begins at", start, "on each partition"),
+                    Figure("Begins at", str(result["channel"]["start"]), "on each partition"),
                     Figure("Settings", number(len(config)), "differ from their defaults"),
                 ),
                 changes=[(key, old[key], _written(value)) for key, value in config.items()],
                 warnings=warnings,
                 notes=("Nothing is copied: a channel only knows which messages are settled.",),
-                fields={**fields, "name": channel, "start": start, "confirm": "yes"},
-                call=self._call(
-                    "channel.create", name, channel, {"config": config, "start": start}
-                ),
-                cli=f"{command('channel.create')} {_both(name, channel)}"
-                f" --start {shell_quoted(start)}{flags}",
+                fields={
+                    **fields,
+                    "name": channel,
+                    "start": start,
+                    "temporary": "yes" if temporary else "",
+                    "confirm": "yes",
+                },
+                call=self._call("channel.create", name, channel, asked),
+                cli=f"{command('channel.create')} {_both(name, channel)}{flags}",
             ),
         )
 
