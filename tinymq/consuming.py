@@ -119,7 +119,7 @@ class Consuming(Connection):
             hosted.losing(settled.revoked)
             touched[hosted] = None
             hosted.mark()
-        if not subscription.consumer.in_flight:
+        if touched and not subscription.consumer.in_flight:
             subscription.mark()  # others may have waited for that
         if frame.message_id:
             reply = SettleReply(done=done, late=late[:MOST_HELD])

@@ -12,6 +12,7 @@ from twisted.internet.defer import Deferred
 
 from tests.fakes.broker import BrokerDisk, BrokerFixture, HeldBackground, HeldSyncer, batch
 from tests.fakes.taking import Taker
+from tinymq.broker.hosted import Hosted
 from tinymq.broker.partition import Appended
 from tinymq.broker.subscription import ALL_BITS
 from tinymq.config import Config, SessionConfig
@@ -102,6 +103,18 @@ def test_finished_messages_are_counted_and_do_not_come_again(broker: BrokerFixtu
 
     assert (reply.done, reply.late) == (3, [])
     assert taker.values == []
+
+
+def test_a_sign_of_life_stirs_nothing(broker: BrokerFixture) -> None:
+    """Clients that hold nothing send an empty settle now and then; no partition has work of it."""
+    taker = takes(broker)
+    turns: list[Hosted] = []
+    mark = broker.broker.channels.mark
+    broker.broker.channels.mark = turns.append  # type: ignore[method-assign]
+    reply = taker.finish()
+    broker.broker.channels.mark = mark  # type: ignore[method-assign,assignment]
+
+    assert (reply.done, turns) == (0, [])
 
 
 def test_two_channels_do_not_disturb_each_other(broker: BrokerFixture) -> None:
