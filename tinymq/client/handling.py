@@ -159,7 +159,7 @@ class Run:
         finally:
             self._feeding = False
 
-    def _feed(self, now: float) -> None:
+    def _feed(self, now: float) -> None:  # noqa: C901 - the hot loop in one piece
         until = now + _SLICE_S
         seconds, core, plan = self._source.seconds, self._core, self._plan
         alone = plan.batch is None and not plan.threads
@@ -176,6 +176,8 @@ class Run:
             else:
                 try:
                     result = handler(message)
+                    if result is not None and iscoroutine(result):
+                        result = begun(result)
                 except Exception:  # noqa: BLE001 - anything may come out of it
                     self._failed(Failure(), Work([message], plan))  # type: ignore[no-untyped-call]
                 else:
