@@ -54,6 +54,8 @@ MOST_HOPS: Final = 5
 #: What a parking place is called after.
 _PARKING: Final = ".parking"
 _DEAD: Final = ".dead"
+#: In the name of a channel, what stands before its instance.
+_INSTANCE: Final = "@"
 #: Bytes of the longest name.
 _LONGEST: Final = 200
 #: Bytes of one batch of dead letters, about.
@@ -306,14 +308,14 @@ def stripped(headers: Headers) -> list[tuple[str, bytes]]:
 
 def dead_letter_topic(topic: str, channel: str, given: str) -> str:
     """
-    Return the name of a channel's dead-letter topic.
+    Return the name of a channel's dead-letter topic; all instances of a group have one.
 
     Args:
         topic: The topic's name.
         channel: The channel's.
         given: What the policy says, maybe nothing.
     """
-    return given or _named(f"{topic}.{channel}", _DEAD)
+    return given or _named(f"{topic}.{channel.partition(_INSTANCE)[0]}", _DEAD)
 
 
 def parking_topic(topic: str) -> str:
