@@ -18,6 +18,9 @@ DATA ?= ./data
 LISTEN ?= tcp:7800:interface=127.0.0.1
 HTTP ?= tcp:7801:interface=127.0.0.1
 
+# Seconds of each random run that `make long` lets go on, seed by seed.
+export TINYMQ_LONG_SECONDS ?= 600
+
 # The Python to use; the first fitting one of the machine when not given.
 PYTHON ?=
 # Which tests the other interpreters run: the slow ones do not depend on the version.

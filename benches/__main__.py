@@ -21,6 +21,7 @@ from typing import TextIO
 from benches import machine, report
 from benches.bench import Bench
 from benches.programs import Programs
+from benches.rabbit import RabbitMQ
 from benches.rows import ROWS, Row
 from benches.samples import Sample, load, newest
 from benches.servers import Beanstalkd, Redis, Server, TinyMQ
@@ -30,6 +31,7 @@ from tinymq.errors import TinyMQError
 #: A case that failed this often is not tried again.
 _PATIENCE = 2
 _ERRORS = (Failed, TinyMQError, OSError, ValueError, KeyError)
+_PROGRAMS = {"redis": "redis-server", "rabbitmq": "rabbitmq-server"}
 _FSYNC = {
     "redis": {"redis-always": "always", "redis-everysec": "everysec"},
     "beanstalkd": {"beanstalkd-f0": "-f0", "beanstalkd-f50": "-f50"},
@@ -43,7 +45,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="default 3")
     parser.add_argument("--scale", type=float, default=1.0, help="factor for numbers of messages")
     parser.add_argument("--minutes", type=float, default=12, help="begin no row after them")
-    parser.add_argument("--peers", default="redis,beanstalkd", help="some of these, or none")
+    parser.add_argument(
+        "--peers", default="redis,beanstalkd,rabbitmq", help="some of these, or none"
+    )
     parser.add_argument("--scratch", type=Path, default=Path("build/benches"), help="a folder")
     parser.add_argument("--out", type=Path, help="append what was measured, as JSON lines")
     parser.add_argument("--report", type=Path, help="write tables in Markdown; of all of --out")
@@ -105,7 +109,10 @@ class Session:
         self._tell(Sample(run=self._run, row="machine", case=f"{self._run}: {about}"))
 
     def _add_peer(self, peer: str) -> None:
-        program = self._programs.get("redis-server" if peer == "redis" else peer)
+        program = self._programs.get(_PROGRAMS.get(peer, peer))
+        if peer == "rabbitmq":
+            self._add(peer, RabbitMQ(program, self._data / peer))
+            return
         for name, fsync in _FSYNC[peer].items():
             kind = Redis if peer == "redis" else Beanstalkd
             self._add(name, kind(program, self._data / name, fsync))

@@ -33,7 +33,7 @@ CALL = MIB
 CALLS = 8
 
 
-def _run(body: Callable[[Client], Coroutine[Any, Any, Figures]], task: Task) -> Figures:
+def run_client(body: Callable[[Client], Coroutine[Any, Any, Figures]], task: Task) -> Figures:
     """Run a coroutine on the reactor, with a client that knows the topic."""
     ended: list[Figures | Failure] = []
 
@@ -74,7 +74,7 @@ def produce(task: Task, gate: Gate) -> Figures:
             await each
         return throughput(task, gate, began)
 
-    return _run(body, task)
+    return run_client(body, task)
 
 
 def singles(task: Task, gate: Gate) -> Figures:
@@ -107,7 +107,7 @@ def singles(task: Task, gate: Gate) -> Figures:
         await done
         return throughput(task, gate, began)
 
-    return _run(body, task)
+    return run_client(body, task)
 
 
 def spread(task: Task, gate: Gate) -> Figures:
@@ -125,7 +125,7 @@ def spread(task: Task, gate: Gate) -> Figures:
             taken.append(time.perf_counter() - began)
         return percentiles(taken)
 
-    return _run(body, task)
+    return run_client(body, task)
 
 
 def paced(task: Task, gate: Gate) -> Figures:
@@ -154,7 +154,7 @@ def paced(task: Task, gate: Gate) -> Figures:
             await each
         return throughput(task, gate, began)
 
-    return _run(body, task)
+    return run_client(body, task)
 
 
 def consume(task: Task, gate: Gate) -> Figures:
@@ -178,7 +178,7 @@ def consume(task: Task, gate: Gate) -> Figures:
                     break
         return throughput(task, gate, began)
 
-    return _run(body, task)
+    return run_client(body, task)
 
 
 def latency(task: Task, gate: Gate) -> Figures:
@@ -195,7 +195,7 @@ def latency(task: Task, gate: Gate) -> Figures:
                 break
         return throughput(task, gate, began) | after_warming(task, taken)
 
-    return _run(body, task)
+    return run_client(body, task)
 
 
 def topics(task: Task, gate: Gate) -> Figures:
@@ -213,7 +213,7 @@ def topics(task: Task, gate: Gate) -> Figures:
             await each
         return throughput(task, gate, began)
 
-    return _run(body, task)
+    return run_client(body, task)
 
 
 def refresh(task: Task, gate: Gate) -> Figures:
@@ -231,4 +231,4 @@ def refresh(task: Task, gate: Gate) -> Figures:
             assert len(found) == task.count
         return {"refresh_ms": min(taken) * 1000, "rounds": float(rounds)}
 
-    return _run(body, task)
+    return run_client(body, task)

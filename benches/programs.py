@@ -18,6 +18,8 @@ from pathlib import Path
 from attrs import frozen
 
 _PATIENCE = 120
+#: Servers may stand where only root looks.
+_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
 
 #: Program to the Debian packages that hold it and what it needs.
 _PACKAGES = {
@@ -25,7 +27,13 @@ _PACKAGES = {
     "beanstalkd": ("beanstalkd",),
 }
 #: Program to the modules and packages of its Python client.
-_CLIENTS = {"redis-server": ("redis", "hiredis"), "beanstalkd": ("greenstalk",)}
+_CLIENTS = {
+    "redis-server": ("redis", "hiredis"),
+    "beanstalkd": ("greenstalk",),
+    "rabbitmq-server": ("pika",),
+}
+#: Programs that need more than their own packages, and are used only where they are installed.
+_INSTALLED = {"rabbitmq-server": "apt-get install rabbitmq-server"}
 
 
 @frozen
@@ -69,6 +77,8 @@ class Programs:
         Raises:
             OSError: It cannot be had.
         """
+        if name in _INSTALLED and shutil.which(name, path=_PATH) is None:
+            raise OSError(f"it is not installed ({_INSTALLED[name]})")
         missing = [client for client in _CLIENTS[name] if not self._has(client)]
         if missing:
             pip = (sys.executable, "-m", "pip", "install", "--quiet", "--target", str(self.python))
@@ -79,7 +89,7 @@ class Programs:
         return importlib.util.find_spec(module) is not None or (self.python / module).is_dir()
 
     def _server(self, name: str) -> Program:
-        found = shutil.which(name)
+        found = shutil.which(name, path=_PATH)
         if found:
             return Program(found)
         root = self._folder / "root"

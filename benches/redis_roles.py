@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import redis
@@ -62,14 +63,19 @@ def paced(task: Task, gate: Gate) -> Figures:
 
 
 def _read(client: Any, topic: str, after: str) -> tuple[list[bytes], str]:
-    """Wait for entries behind an id; redis-py answers in one of two forms."""
-    answer = client.xread({topic: after}, count=WINDOW, block=2000)
+    """Wait for entries behind an id."""
+    values, ids = _entries(client.xread({topic: after}, count=WINDOW, block=2000))
+    return values, ids[-1] if ids else after
+
+
+def _entries(answer: Any) -> tuple[list[bytes], list[str]]:
+    """Read an answer of one stream: values and ids; redis-py answers in one of two forms."""
     if not answer:
-        return [], after
+        return [], []
     entries = answer[0][1] if isinstance(answer, list) else next(iter(answer.values()))
     if entries and isinstance(entries[0], list):
         (entries,) = entries
-    return [fields[b"d"] for _, fields in entries], entries[-1][0]
+    return [fields[b"d"] for _, fields in entries], [each for each, _ in entries]
 
 
 def consume(task: Task, gate: Gate) -> Figures:
@@ -93,3 +99,34 @@ def latency(task: Task, gate: Gate) -> Figures:
         values, last = _read(client, task.topic, last)
         taken += ages(values)
     return throughput(task, gate, began) | after_warming(task, taken)
+
+
+def _grouped(task: Task, gate: Gate, seen: Callable[[list[bytes]], None]) -> Figures:
+    """Take everything as a member of a group, and acknowledge what came together."""
+    client, group = _client(task), task.options["channel"]
+    client.xgroup_create(task.topic, group, id="0", mkstream=True)
+    began = gate.ready()
+    count = 0
+    while count < task.count:
+        values, ids = _entries(
+            client.xreadgroup(
+                group, "bench", {task.topic: ">"}, count=task.options["window"], block=2000
+            )
+        )
+        if ids:
+            seen(values)
+            client.xack(task.topic, group, *ids)
+            count += len(ids)
+    return throughput(task, gate, began)
+
+
+def grouped(task: Task, gate: Gate) -> Figures:
+    """Take and acknowledge everything."""
+    return _grouped(task, gate, lambda values: None)
+
+
+def group_latency(task: Task, gate: Gate) -> Figures:
+    """Take what comes, tell how old it is, and acknowledge it at once."""
+    taken: list[float] = []
+    found = _grouped(task, gate, lambda values: taken.extend(ages(values)))
+    return found | after_warming(task, taken)

@@ -8,7 +8,7 @@ from functools import partial
 
 from attrs import frozen
 
-from benches import clusters, trials
+from benches import clusters, queues, trials
 from benches.bench import BLOCKING, DEFERRED, PEERS, SIZES, TINYMQ, Bench, Run, Runs, Subject
 from benches.tasks import Figures
 
@@ -237,6 +237,29 @@ ROWS = (
         latency,
         ("p50_us", "p99_us", "cores"),
         "From before the publish call to the reader's hands; Redis: XADD and XREAD.",
+    ),
+    Row(
+        "queue",
+        "Take a backlog from a channel, and settle it",
+        queues.consume,
+        _RATES,
+        f"Batches: up to {queues.BATCHES} messages in flight, settled a batch at a time; each "
+        f"alone: {queues.ALONE} in flight, those of a turn in one frame. All settles of tinymq "
+        "and Redis are confirmed before the clock stops, and nothing is left. RabbitMQ: pika.",
+    ),
+    Row(
+        "queue-both",
+        "Publish, take and settle together",
+        queues.through,
+        ("per_s", "server_us"),
+        "From the first publish to the last confirmed settle.",
+    ),
+    Row(
+        "queue-latency",
+        f"End to end through a channel at {queues.RATE} messages a second",
+        queues.latency,
+        ("p50_us", "p99_us", "cores"),
+        "From before the publish call to the handler's hands, each settled at once.",
     ),
     Row(
         "frame",

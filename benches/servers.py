@@ -59,6 +59,16 @@ class Server(ABC):
     def length(self, topic: str) -> int:
         """Count the messages of a topic."""
 
+    def unsettled(self, topic: str, channel: str) -> int:
+        """
+        Count the messages that a channel, or group, has not settled; by default all there are.
+
+        Args:
+            topic: The topic.
+            channel: Who takes its messages.
+        """
+        return self.length(topic)
+
     @property
     def cpu(self) -> float:
         """Seconds of processor time so far."""
@@ -121,6 +131,12 @@ class TinyMQ(Server):
         with Client(self.where) as client:
             return int(client.admin.topic(topic)["topic"]["messages"])
 
+    @override
+    def unsettled(self, topic: str, channel: str) -> int:
+        with Client(self.where) as client:
+            found = client.admin.operate("channel.info", topic=topic, name=channel)
+            return int(found["channel"]["lag"])
+
 
 class Peer(Server):
     """
@@ -134,7 +150,7 @@ class Peer(Server):
     def __init__(self, program: Program, folder: Path) -> None:
         self._program = program
         self._folder = folder
-        self._port = _free_port()
+        self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self.where = f"127.0.0.1:{self._port}"
         self.version = self._version()
@@ -147,6 +163,10 @@ class Peer(Server):
     def _version(self) -> str:
         """Its name and version."""
 
+    def _environment(self) -> dict[str, str]:
+        """Its variables."""
+        return self._program.environment
+
     @override
     def start(self) -> None:
         self._folder.mkdir(parents=True)
@@ -154,7 +174,7 @@ class Peer(Server):
             self._process = subprocess.Popen(
                 [self._program.path, *self._arguments()],
                 cwd=self._folder,
-                env=self._program.environment,
+                env=self._environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -254,6 +274,11 @@ class Redis(Peer):
     def length(self, topic: str) -> int:
         return int(self.ask(f"XLEN {topic}").strip(":\r\n"))
 
+    @override
+    def unsettled(self, topic: str, channel: str) -> int:
+        pending = self.ask(f"XPENDING {topic} {channel}").split("\r\n")[1]
+        return int(pending.strip(":"))
+
 
 class Beanstalkd(Peer):
     """
@@ -295,7 +320,8 @@ class Beanstalkd(Peer):
         return 0
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Find a port of TCP that nobody listens on."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         return int(listening.getsockname()[1])

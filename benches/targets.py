@@ -56,6 +56,7 @@ class Target:
 
 _ALWAYS: Final = "tinymq always, Deferred"
 _OS: Final = "tinymq os, Deferred"
+_BATCHES: Final = "tinymq always, whole batches"
 
 TARGETS: Final = (
     Target("produce", _ALWAYS, 100, "per_s", 1.5e6),
@@ -87,6 +88,14 @@ TARGETS: Final = (
     Target("latency", "tinymq os, blocking", 100, "p99_us", 430, most=True),
     Target("latency", "tinymq always, blocking", 100, "p50_us", 400, most=True),
     Target("latency", "tinymq always, blocking", 100, "p99_us", 1000, most=True),
+    Target("queue", _BATCHES, 100, "per_s", 2e6),
+    Target("queue", _BATCHES, 1024, "per_s", 400e3),
+    Target("queue", _BATCHES, 100, "per_s", 0.7, against="tinymq log, columns"),
+    Target("queue", "tinymq always, each alone, function", 100, "per_s", 250e3),
+    Target("queue", "tinymq always, each alone, function", 1024, "per_s", 150e3),
+    Target("queue", "tinymq always, each alone, coroutine", 100, "per_s", 120e3),
+    Target("queue", "tinymq always, each alone, coroutine", 1024, "per_s", 100e3),
+    Target("queue", "tinymq always, each alone, 8 a turn", 100, "per_s", 120e3),
     Target("turns", _ALWAYS, 100, "late_ms", 10, most=True),
     Target("topics", "10000 topics", 3, "start_s", 10, most=True),
     Target("topics", "10000 topics", 3, "killed_start_s", 10, most=True),

@@ -245,6 +245,22 @@ class TestInFlight:
         assert seen == [(c, p, o) for c in "cd" for p in (0, 1) for o in range(5)]
         assert len(one.take()) == len(two.take()) == 10
 
+    def test_a_page_is_not_more_than_is_asked_for(self, broker: BrokerFixture) -> None:
+        """Of many in flight the oldest are on the first page, in whatever order they came."""
+        taker = takes(broker, credit=40)
+        for number in range(30):
+            broker.produce(b"%d" % number, partition=number % 2)
+            broker.clock.advance(0.01)
+            taker.run(0.01)
+        seen, after = list[tuple[int, int]](), None
+        for _ in range(6):
+            page = run(broker, "inflight.list", limit=5, after=after)
+            assert (page["total"], len(page["messages"])) == (30, 5)
+            seen += [(r["partition"], r["offset"]) for r in page["messages"]]
+            after = page["after"]
+        assert after is None
+        assert seen == [(number % 2, number // 2) for number in range(30)]
+
     def test_filters(self, broker: BrokerFixture) -> None:
         """A list can be of a topic, a channel, a client, of old ones, and of repeated ones."""
         broker.produce(b"a", b"b")
@@ -332,7 +348,7 @@ class TestPeek:
                 open_,
                 one.channel.counters.totals,
                 one.counts(hosted[0].partition.high_watermark),
-                [hosted[0].ledger.log.end_offset if hosted[0].ledger.log else 0],
+                hosted[0].ledger.log.end_offset,
                 list(places.leases),
                 hosted[0].partition.counters.records_out,
             )
@@ -428,6 +444,16 @@ class TestMembers:
             taker.credit(granted)
         wait(taker, 1.5)
         assert "takes 2." in causes(broker)["slow_consumer"]
+
+    def test_a_handler_that_hangs(self, broker: BrokerFixture) -> None:
+        """Who settles nothing while others wait is named with how long it has held a message."""
+        broker.produce(*[b"x"] * 5)
+        taker = takes(broker, credit=2)
+        wait(taker, 12)
+        (member,) = run(broker, "channel.members", **ONE)["members"]
+        text = "has settled nothing lately and holds 2, the oldest for 12 seconds"
+        assert member["slow"] == text
+        assert causes(broker)["slow_consumer"].endswith(text)
 
 
 class TestWhy:
@@ -536,7 +562,7 @@ class TestPace:
         wait(taker, 12)
         assert info(broker)["rates"]["finished_s"] == 0
         assert info(broker)["rates"]["delivered_s"] == 0
-        assert broker.broker.channels._looker is None
+        assert broker.broker.channels.pacing.resting
 
     def test_the_first_second(self, broker: BrokerFixture) -> None:
         """Before a second is over nothing is known."""

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,6 +30,7 @@ from tinymq.errors import ConfigError, ShuttingDown
 from tinymq.meta.server import MetaServer
 from tinymq.service import BrokerService
 from tinymq.storage.folder import DataFolder
+from tinymq.sync import Client, SubscriptionConfig
 from tinymq.tap import Options, makeService
 from tinymq.verify.process import TWISTD, BrokerProcess
 from tinymq.wire.header import REPLY, MessageType
@@ -166,7 +168,7 @@ class Peers:
         self._pool = ThreadPool(0, 4)
         self._pool.start()
 
-    def run(self, work: Callable[[], object]) -> Deferred[object]:
+    def run(self, work: Callable[[], Any]) -> Deferred[Any]:
         """Run something in a thread."""
         return deferToThreadPool(self._reactor, self._pool, work)
 
@@ -236,6 +238,54 @@ class TestService:
         real(body)
         real(body)
         assert ids[0] == ids[1]
+
+    def test_stop_with_messages_in_hand(self, real: RealReactor, tmp_path: Path) -> None:
+        """A stop gives nothing more out, takes what consumers settle, and nothing comes twice."""
+        data = tmp_path / "data"
+        settled: list[bytes | None] = []
+
+        async def body(reactor: SelectReactor) -> None:
+            service = BrokerService(reactor, config_of(data))
+            service.startService()
+            url = json.loads((data / "broker.json").read_text())["listen"]
+            peers = Peers(reactor)
+            ready: Deferred[None] = Deferred()
+            stopping = threading.Event()
+
+            def work() -> list[bytes | None]:
+                with Client(url) as client:
+                    if not settled:
+                        client.producer().send_batch("t", [b"%d" % number for number in range(9)])
+                    config = SubscriptionConfig(max_in_flight=4)
+                    subscription = client.subscription("t", "c", config)
+                    held = [message for message in map(subscription.next, [5] * 4) if message]
+                    if not settled:
+                        reactor.callFromThread(ready.callback, None)
+                        assert stopping.wait(5)
+                    for message in held:
+                        time.sleep(0.005)
+                        message.finish()
+                        message.confirmed(5)
+                    if not settled:
+                        assert subscription.next(0.05) is None
+                    subscription.close()
+                    return [message.value for message in held]
+
+            outcome = peers.run(work)
+            if not settled:
+                await ready
+                stopped = service.stopService()
+                stopping.set()
+                await stopped
+                settled.extend(await outcome)
+            else:
+                settled.extend(await outcome)
+                await service.stopService()
+            peers.stop()
+
+        real(body)
+        real(body)
+        assert settled == [b"%d" % number for number in range(8)]
 
     def test_peer_that_does_not_read(self, real: RealReactor, tmp_path: Path) -> None:
         """A peer that does not take its goodbye does not hold the stop for long."""

@@ -33,6 +33,7 @@ __all__ = [
     "NetworkConfig",
     "ProducersConfig",
     "RetentionConfig",
+    "SessionConfig",
     "StorageConfig",
     "TopicConfig",
     "TopicsConfig",
@@ -180,8 +181,8 @@ class RetentionConfig:
     )
     hold_percent: int = setting(
         80,
-        "When so much of the disk is used, what channels hold back goes as the topic's "
-        "hold.then says, the most first.",
+        "When logs take so much of the bytes that they may, what channels hold back goes as the "
+        "topic's hold.then says, the most first.",
         unit="percent",
         low=1,
         high=100,
@@ -240,6 +241,20 @@ class ProducersConfig:
 
 
 @frozen(kw_only=True)
+class SessionConfig:
+    """What is kept for clients whose connection was lost."""
+
+    grace_seconds: int = setting(
+        10,
+        "How long a client that is away keeps what it has in hand, and a temporary channel "
+        "that nobody subscribes to stays.",
+        unit="seconds",
+        low=1,
+        high=3600,
+    )
+
+
+@frozen(kw_only=True)
 class LoggingConfig:
     """What the broker writes about itself."""
 
@@ -266,6 +281,7 @@ class Config:
         topics: How topics come to be.
         defaults: The settings of a topic whose creator says nothing.
         producers: What is done for idempotent producers.
+        session: What is kept for clients whose connection was lost.
         limits: The numbers that a peer's input is checked against.
         logging: What the broker writes about itself.
     """
@@ -279,6 +295,7 @@ class Config:
     topics: TopicsConfig = field(factory=TopicsConfig)
     defaults: TopicConfig = field(default=DEFAULT_TOPIC)
     producers: ProducersConfig = field(factory=ProducersConfig)
+    session: SessionConfig = field(factory=SessionConfig)
     limits: Limits = field(default=DEFAULT_LIMITS)
     logging: LoggingConfig = field(factory=LoggingConfig)
 

@@ -19,6 +19,8 @@ RULE: Final = (
     "and does not start with '.'"
 )
 
+#: Stands in a channel's name between its group and the instance whose channel it is.
+INSTANCE: Final = "@"
 #: Channels whose names begin so are the brokers' own.
 OWN_CHANNELS: Final = "tinymq."
 #: The channel on a dead-letter topic that knows which dead letters are still there.
@@ -60,6 +62,47 @@ def valid_name(name: object) -> str:
     if _ALLOWED.fullmatch(name) is None:
         raise InvalidName(f"{_shown(name)} is not a valid name: {RULE}", length=length)
     return name
+
+
+def valid_channel(name: object) -> str:
+    """
+    Return the name of a channel if it keeps the rule: a name, or ``GROUP@INSTANCE``.
+
+    Args:
+        name: What a peer or a user gave.
+
+    Raises:
+        InvalidName: As `valid_name`, of the whole or of one of the two.
+    """
+    if not isinstance(name, str) or INSTANCE not in name:
+        return valid_name(name)
+    group, _, instance = name.partition(INSTANCE)
+    length = len(name.encode("utf-8", "surrogatepass"))
+    if length > DEFAULT_LIMITS.name:
+        raise InvalidName(f"{_shown(name)} is {length} bytes long: {RULE}", length=length)
+    valid_name(group)
+    valid_name(instance)
+    return name
+
+
+def group_of(channel: str) -> str:
+    """
+    Return the group that a channel belongs to: its own name, or what stands before the instance.
+
+    Args:
+        channel: The channel's name.
+    """
+    return channel.partition(INSTANCE)[0]
+
+
+def instance_of(channel: str) -> str:
+    """
+    Return whose channel it is within its group; empty if it is everybody's.
+
+    Args:
+        channel: The channel's name.
+    """
+    return channel.partition(INSTANCE)[2]
 
 
 def users_channel(name: str) -> str:

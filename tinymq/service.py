@@ -53,6 +53,8 @@ from tinymq.storage.forks import close_in_children
 ADDRESS_FILE = "broker.json"
 #: How long a stop waits for peers to take its goodbye.
 GOODBYE_SECONDS = 1.0
+#: Seconds without a settle after which a stop does not wait for consumers any longer.
+SETTLING_SECONDS = 2.0
 _ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - recognised, not bound
 
 
@@ -362,6 +364,7 @@ class BrokerService(Service):
         for port in self._ports:
             await _settled(port.stopListening())
         self.broker.refuse(ShuttingDown("the broker is stopping; connect again in a moment"))
+        self.broker.channels.rest()
 
     async def _part(self) -> None:
         self.factory.close_all("the broker is stopping; connect again in a moment")
@@ -376,10 +379,19 @@ class BrokerService(Service):
             await deferLater(self._reactor, 0.01)
 
     async def _drain(self) -> None:
-        """Let what was taken reach the disk and be acknowledged."""
-        until = self._reactor.seconds() + self._config.network.drain_seconds
-        while self._reactor.seconds() < until:
+        """
+        Let what was taken reach the disk and be acknowledged.
+
+        Consumers may settle what they have in hand, as long as they do: of a handler that
+        takes longer the lease is kept, and the client tells the next start.
+        """
+        seconds = self._reactor.seconds
+        until, in_hand, since = seconds() + self._config.network.drain_seconds, -1, 0.0
+        while seconds() < until:
             busy = any(connection.busy for connection in self.factory.connections)
+            if in_hand != self.broker.channels.in_flight:
+                in_hand, since = self.broker.channels.in_flight, seconds()
+            busy = busy or (in_hand > 0 and seconds() < since + SETTLING_SECONDS)
             if not busy and self.broker.committer.idle:
                 return
             await deferLater(self._reactor, 0.02)

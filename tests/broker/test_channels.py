@@ -14,7 +14,9 @@ from tests.fakes.broker import BrokerDisk, BrokerFixture, HeldBackground, HeldSy
 from tests.fakes.taking import Taker
 from tinymq.broker.partition import Appended
 from tinymq.broker.subscription import ALL_BITS
+from tinymq.config import Config, SessionConfig
 from tinymq.errors import (
+    ChannelExists,
     InvalidRequest,
     Overloaded,
     UnknownChannel,
@@ -23,6 +25,8 @@ from tinymq.errors import (
     UnknownTopicId,
 )
 from tinymq.meta.entries import Put
+from tinymq.meta.registry import channel_key
+from tinymq.meta.store import Store
 from tinymq.wire.batch import split
 from tinymq.wire.messages import FINISH, Goodbye, Settle, Subscribe
 from tinymq.wire.records import RecordBatch
@@ -576,6 +580,50 @@ def test_a_clean_stop_keeps_channels(broker: BrokerFixture) -> None:
     assert (soon, other.values) == ([b"c"], [b"b"])
 
 
+def test_a_channel_that_the_store_lost_comes_back_with_its_name(
+    broker: BrokerFixture, tmp_path: Path
+) -> None:
+    """A store restored from a backup does not know it; made again, it goes on where it was."""
+    broker.meta.create_channel("t", "other")
+    broker.produce(b"a", b"b", b"c")
+    taker = takes(broker)
+    first, _, _ = taker.take()
+    taker.finish(first)
+    key = channel_key(broker.meta.describe("t").id, "c")
+    broker.stop()
+    (file,) = tmp_path.glob("**/meta.sqlite")
+    store = Store(file)
+    assert store.delete(key)
+    store.close()
+    third = broker.again()
+    for hosted in third.broker.channels.hosted_of(third.meta.describe("t").id):
+        hosted.ledger.behind = True  # the next batch is a snapshot, before which all is let go
+    takes(third, channel="other")
+    third.kill()
+
+    last = takes(third.again())
+    last.run(15)
+    assert last.values == [b"b", b"c"]
+
+
+def test_a_channel_that_was_deleted_does_not_come_back(broker: BrokerFixture) -> None:
+    """Not after a restart either; one of its name begins anew."""
+    broker.meta.create_channel("t", "other")
+    broker.produce(b"a", b"b")
+    taker = takes(broker)
+    taker.finish(*taker.take())
+    broker.meta.delete_channel("t", "c")
+    broker.kill()
+
+    again = broker.again()
+    assert takes(again).values == [b"a", b"b"]
+    again.meta.delete_channel("t", "c")
+    again.clock.advance(0)
+    again.meta.forget_deleted(1 << 60)
+    again.stop()
+    assert takes(again.again()).values == [b"a", b"b"]
+
+
 def test_a_topic_in_memory_has_channels_too(tmp_path: Path) -> None:
     """Messages are delivered and settled; a stop loses all at once."""
     broker = BrokerFixture(tmp_path)
@@ -896,6 +944,70 @@ def test_a_seek_brings_messages_back_and_can_be_undone(broker: BrokerFixture) ->
 async def given_back(answer: Awaitable[Any]) -> Any:
     """Wait for something."""
     return await answer
+
+
+# --- temporary channels, and instances ---------------------------------------------
+
+
+def test_those_with_one_instance_share_and_others_get_everything(broker: BrokerFixture) -> None:
+    """Within a group the same id is unicast, and different ids are broadcast."""
+    shared = [takes(broker, channel="cache@1", credit=1) for _ in range(2)]
+    other = takes(broker, channel="cache@2")
+    broker.produce(b"a", b"b")
+    for taker in (*shared, other):
+        taker.run()
+
+    assert sorted(value or b"" for taker in shared for value in taker.values) == [b"a", b"b"]
+    assert other.values == [b"a", b"b"]
+
+
+def test_instances_of_a_group_have_one_dead_letter_topic(broker: BrokerFixture) -> None:
+    """What an instance's channel gives up goes where that of its group goes."""
+    broker.produce(b"a")
+    for number in range(2):
+        taker = takes(broker, channel=f"cache@{number}")
+        taker.reject(*taker.take(), reason="no")
+        taker.run(1)
+
+    (grave,) = broker.broker.partitions_of(broker.meta.describe("t.cache.dead"))
+    assert grave.log.end_offset == 2
+
+
+def test_a_temporary_channel_is_told_to_be_in_use(broker: BrokerFixture) -> None:
+    """The broker says what its subscribed temporary channels live by, and of no others."""
+    taker = takes(broker, temporary=True)
+    takes(broker, channel="stays")
+    lease = broker.meta.describe_channel("t", "c").lease
+    used = broker.broker.channels.used_leases()
+    taker.unsubscribe()
+
+    assert used == [lease]
+    assert broker.broker.channels.used_leases() == []
+
+
+def test_a_channel_that_stays_is_not_taken_for_a_temporary_one(broker: BrokerFixture) -> None:
+    """Who wants a temporary channel is told when the one there is durable."""
+    takes(broker)
+    with pytest.raises(ChannelExists, match="temporary"):
+        takes(broker, temporary=True)
+
+
+def test_how_long_a_session_may_be_away_is_a_setting(tmp_path: Path) -> None:
+    """What a client had in hand is given to others after the grace of the broker."""
+    config = Config(session=SessionConfig(grace_seconds=3))
+    broker = BrokerFixture(tmp_path, config=config)
+    broker.topic()
+    broker.produce(b"a")
+    away = takes(broker)
+    other = takes(broker)
+    away.connection.lose()
+    other.run(2.5)
+    before = other.values
+    other.run(1)
+    other.run(2)  # and its back-off
+
+    assert before == []
+    assert other.values == [b"a"]
 
 
 # --- nobody waits for the slow ------------------------------------------------------

@@ -191,17 +191,20 @@ def test_a_disk_that_fills_ends_the_hold_of_those_with_the_most(tmp_path: Path) 
     Taker(broker).subscribe(credit=0)
     Taker(broker).subscribe(topic="small", credit=0)
     age(broker)
-    disk.free = Space(free=(1 << 41) * 21 // 100 - (1 << 30), total=1 << 41)
+    reserve = broker.config.storage.reserve_bytes
+    disk.free = Space(free=reserve + 20_000, total=1 << 41)
     broker.housekeeping.look_at_space()
     age(broker)
+    age(broker)
     before = start_of(broker)
-    disk.free = Space(free=(1 << 41) // 5 - 20_000, total=1 << 41)
+    disk.free = Space(free=reserve + 5_000, total=1 << 41)
     broker.housekeeping.look_at_space()
     age(broker)
     age(broker)
 
     assert before == 0
     assert start_of(broker) == 10
+    assert broker.partition("small").log.start_offset == 0
 
 
 @pytest.mark.parametrize("storage", ["disk", "memory"])

@@ -12,7 +12,7 @@ from tests.fakes.taking import Taker
 from tinymq.broker import ledger as ledgers
 from tinymq.broker.hosted import Hosted
 from tinymq.errors import PartitionOffline, StorageFull
-from tinymq.wire.messages import FINISH
+from tinymq.wire.messages import FINISH, REJECT, REQUEUE
 
 
 def hosted_of(broker: BrokerFixture) -> Hosted:
@@ -80,6 +80,46 @@ def test_a_full_disk_confirms_nothing_and_loses_nothing(tmp_path: Path) -> None:
     assert isinstance(refused, StorageFull)
     assert reply.late == []
     assert other.values == [b"b"]
+
+
+def test_a_full_disk_ends_by_itself(tmp_path: Path) -> None:
+    """Whatever is settled meanwhile is refused with the reason; then all goes on as it was."""
+    disk = BrokerDisk()
+    broker = BrokerFixture(tmp_path, disk=disk)
+    broker.topic()
+    broker.produce(*(b"%d" % number for number in range(6)))
+    taker = Taker(broker)
+    taker.subscribe(credit=3)
+    messages = taker.take()
+    taker.finish(messages[0])
+
+    disk.room = 0
+    refusals = []
+    for verb in (FINISH, REQUEUE, REJECT):
+        number = taker.post(verb, messages[1])
+        taker.run()
+        refusals.append(taker.error(number))
+    taker.run(120)
+    disk.room = None
+    taker.credit(100)
+    left: set[int] = set()
+    for _ in range(10):
+        taker.run(1)
+        messages = taker.take()
+        left |= {message.offset for message in messages}
+        if messages:
+            taker.finish(*messages)
+    counts = hosted_of(broker).queue.channels["c"].counts(6)
+    broker.kill()
+    other = Taker(broker.again())
+    other.subscribe()
+    other.run(60)
+
+    assert [type(error) for error in refusals] == [StorageFull] * 3
+    assert all(error.retriable for error in refusals)
+    assert {2, 3, 4, 5} <= left <= {1, 2, 3, 4, 5}
+    assert counts.backlog == 0
+    assert other.values == []
 
 
 def test_a_failed_sync_confirms_nothing(tmp_path: Path) -> None:

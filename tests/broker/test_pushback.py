@@ -41,6 +41,7 @@ def test_a_producer_gets_through_when_the_channel_drains(broker: InProcessBroker
     subscription = client.subscription("t", "c", SubscriptionConfig())
     for _ in range(4):
         message = broker.run(subscription.next())
+        assert message is not None
         message.finish()
     broker.advance(10)
 

@@ -282,3 +282,13 @@ def test_peek(broker: MemoryBroker, run: Run) -> None:
 def test_a_verb_that_others_call_so(run: Run) -> None:
     """Who knows the verb from elsewhere is told its name here."""
     assert "did you mean purge?" in run("channel", "empty", "orders", "work").stderr
+
+
+def test_temporary(run: Run) -> None:
+    """A channel can be made that goes with its last consumer, which its facts say."""
+    made = run("channel", "create", "orders", "look", "--temporary")
+    shown = run("channel", "info", "orders", "look")
+
+    assert made.exit_code == 0, made.stderr
+    assert "while somebody subscribes" in shown.output
+    assert "latest" in shown.output

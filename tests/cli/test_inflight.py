@@ -112,6 +112,13 @@ def test_many(broker: MemoryBroker, run: Run, monkeypatch: pytest.MonkeyPatch) -
     assert result.stdout.split() == places
 
 
+def test_a_channel_of_one_instance(broker: MemoryBroker, run: Run) -> None:
+    """The name of a channel may have the sign in it that stands before an offset."""
+    broker.answers["inflight.settle"] = [reply([5])]
+    assert run("inflight", "touch", "orders/work@me/0@5").exit_code == 0
+    assert broker.calls[0][1]["name"] == "work@me"
+
+
 @pytest.mark.parametrize("place", ["orders/work", "orders/work/0", "work/0@5", "a/b/c@5", "a/b/0@"])
 def test_no_message(broker: MemoryBroker, run: Run, place: str) -> None:
     """What names no message is a usage error."""

@@ -267,3 +267,19 @@ def test_commands_that_take_longer_than_a_lease(broker: BrokerProcess) -> None:
     assert output.count(b"ended") == begun
     info = json.loads(tinymq_run(broker, "channel", "info", "slow-work", "c", "-o", "json").stdout)
     assert (info["lag"], info["in_flight"]) == (3 - begun, 0)
+
+
+def test_commands_whose_reader_goes_away(broker: BrokerProcess) -> None:
+    """`tinymq consume --exec cat | head -1` ends well, and no message has failed for it."""
+    tinymq_run(broker, "pub", "heads", "-l", input=b"".join(b"%d\n" % n for n in range(50)))
+    worker = tinymq_start(broker, "consume", "heads", "-c", "c", "--exec", "echo $TINYMQ_OFFSET")
+    assert first_line(worker) == b"$TINYMQ_OFFSET\n"
+    assert worker.stdout is not None
+    worker.stdout.close()
+    assert worker.stderr is not None
+    errors = worker.stderr.read()
+    worker.stderr.close()
+    assert (worker.wait(30), b"exit status" in errors) == (0, False)
+    info = json.loads(tinymq_run(broker, "channel", "info", "heads", "c", "-o", "json").stdout)
+    assert (info["totals"]["requeued"], info["in_flight"], info["waiting"]) == (0, 0, 0)
+    assert 0 < info["ready"] < 50

@@ -12,6 +12,7 @@ from click.testing import _NamedTextIOWrapper
 
 from tests.cli.conftest import Run
 from tests.fakes.memory_broker import MemoryBroker
+from tinymq.cli import topic
 
 
 def test_list_is_aligned_in_a_pipe(broker: MemoryBroker, run: Run) -> None:
@@ -314,3 +315,12 @@ def test_every_allowed_letter(broker: MemoryBroker, run: Run, letter: str) -> No
     assert run("pub", "--", letter, "value").exit_code == 0
     assert run("consume", "-e", "--", letter).output == "value\n"
     assert run("topic", "rm", "--yes", "--", letter).exit_code == 0
+
+
+def test_what_is_held_back() -> None:
+    """The state of a partition says for which channel files stay that would go."""
+    held = {"channel": "work", "offset": 5, "bytes": 2048, "since_ms": 1, "refusing": True}
+    row = {"state": "online", "reason": "", "held": held}
+    told = topic._state(row)
+    assert told.startswith("online: holds 2.0 KiB since 1970-01-01")
+    assert told.endswith("for work, refuses producers")

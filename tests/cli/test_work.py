@@ -235,12 +235,21 @@ def test_variables_that_cannot_be_passed_on(filled: MemoryBroker, run: Run) -> N
     filled.channels.make("audit", "c", cursor=5)
     source = MemorySubscription(filled, "audit", "c", SubscriptionConfig())
     message: Any = source.next(0)
-    found = Command(("true",), "c", "tinymq://b").variables(message)
+    found = found_of(message)
     assert "TINYMQ_KEY" not in found
     assert "TINYMQ_HEADER_BIG" not in found
     assert "TINYMQ_HEADERS" not in found
     assert os.fsencode(found["TINYMQ_HEADER_X__NIT_1"]) == b"\xff"
     assert found["TINYMQ_URL"] == "tinymq://b"
+    many = [(f"h{number}", b"x" * 30_000) for number in range(20)]
+    filled.append("audit", b"v", headers=many)
+    crowded: Any = source.next(0)
+    assert 6 <= sum("HEADER_H" in name for name in found_of(crowded)) <= 8
     job = Job(Command(("true",), "c", ""), message)
     job.end(signal.SIGTERM)
     assert job.run() == Outcome("given_back")
+
+
+def found_of(message: Any) -> dict[str, str]:
+    """The variables of a message."""
+    return Command(("true",), "c", "tinymq://b").variables(message)

@@ -270,7 +270,7 @@ def test_next_batch_waits() -> None:
     iterated: Deferred[list[ConsumerBatch]] = Deferred.fromCoroutine(_all(consumer))
     consumer.close()
     consumer.close()
-    consumer.follow()
+    consumer._readers.follow()
 
     assert [ClosedError] == [type(error) for error in results.errors]
     assert town.done(iterated) == []

@@ -345,7 +345,7 @@ class TestHandlers:
         in_one_turn = len(seen)
         scene.pump()
 
-        assert in_one_turn == 15
+        assert in_one_turn == 5
         assert len(seen) == 100
 
     def test_one_handler(self, scene: Scene) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -56,12 +57,19 @@ class Town(Stage):
         lookup: What is tested.
     """
 
-    def __init__(self, nodes: int = 3, servers: int = 2, **config: Any) -> None:
+    def __init__(
+        self,
+        nodes: int = 3,
+        servers: int = 2,
+        *,
+        make: Callable[[int], Puppet] = Puppet,
+        **config: Any,
+    ) -> None:
         self.clock = Clock()
         self.joins = []
         self.dialed = []
         self.puppets: dict[Address, Puppet] = {}
-        self.nodes = {f"n{one}": Puppet(one) for one in range(1, nodes + 1)}
+        self.nodes = {f"n{one}": make(one) for one in range(1, nodes + 1)}
         self.servers = {f"s{one}": Puppet(one) for one in range(1, servers + 1)}
         self.places = {name: Address(name, 7800) for name in (*self.nodes, *self.servers)}
         self.rows: dict[str, dict[str, list[str]]] = {name: {} for name in self.servers}

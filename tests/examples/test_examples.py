@@ -12,7 +12,6 @@ import pytest
 
 import tinymq
 from tests.conftest import LONG
-from tinymq.catalog import PUBLIC
 from tinymq.verify.process import BrokerProcess
 
 pytestmark = pytest.mark.process
@@ -176,7 +175,6 @@ serve("tinymq://127.0.0.1:1", 0.1)
     assert (done.stdout.splitlines(), done.stderr) == (["200 OK", "503 Service Unavailable"], "")
 
 
-@pytest.mark.skipif("dlq.redrive" not in PUBLIC, reason="dead letters cannot be sent back yet")
 def test_mail_worker() -> None:
     """Some mails go at once, some later, and what cannot be sent waits for a second chance."""
     lines = example("mail_worker.py", "--fast").splitlines()

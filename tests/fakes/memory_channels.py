@@ -9,7 +9,7 @@ from attrs import Factory, define
 from tinymq.catalog.figures import RATED, TOTALLED
 from tinymq.channelpolicy import ChannelPolicy
 from tinymq.errors import NothingToUndo, UnknownChannel
-from tinymq.names import valid_name
+from tinymq.names import group_of, instance_of, valid_channel
 
 #: The fake's clock stands here.
 NOW_MS = 1_750_000_000_000
@@ -30,6 +30,7 @@ class MemoryChannel:
     topic: str
     name: str
     start: str | int = "earliest"
+    temporary: bool = False
     policy: ChannelPolicy = Factory(ChannelPolicy)
     paused: dict[str, Any] | None = None
     cursor: int = 0
@@ -46,6 +47,9 @@ class MemoryChannel:
             "name": self.name,
             "created_ms": NOW_MS,
             "start": self.start,
+            "temporary": self.temporary,
+            "group": group_of(self.name),
+            "instance": instance_of(self.name),
             "config": {
                 name: list(value) if isinstance(value, tuple) else value
                 for name, value in self.policy.to_mapping().items()
@@ -101,7 +105,7 @@ class MemoryChannels:
 
     def make(self, topic: str, name: str, **facts: Any) -> MemoryChannel:
         """Make a channel."""
-        made = self.found[topic, name] = MemoryChannel(topic, valid_name(name), **facts)
+        made = self.found[topic, name] = MemoryChannel(topic, valid_channel(name), **facts)
         return made
 
     def find(self, topic: str, name: str) -> MemoryChannel:
@@ -117,17 +121,25 @@ class MemoryChannels:
         return result
 
     def _create(
-        self, topic: str, name: str, config: dict[str, Any], start: Any, *, dry_run: bool
+        self,
+        topic: str,
+        name: str,
+        config: dict[str, Any],
+        start: Any,
+        *,
+        temporary: bool,
+        dry_run: bool,
     ) -> dict[str, Any]:
         created = (topic, name) not in self.found
         if created:
             policy = ChannelPolicy.from_mapping(config)
-            self.make(topic, name, policy=policy, start=start or "earliest")
+            start = start or ("latest" if temporary else "earliest")
+            self.make(topic, name, policy=policy, start=start, temporary=temporary)
         channel = self.find(topic, name).facts()
         if created and dry_run:
             del self.found[topic, name]
-            facts = ("topic", "name", "created_ms", "start", "config", "paused")
-            channel = {fact: channel[fact] for fact in facts}
+            facts = ("topic", "name", "created_ms", "start", "temporary", "group", "instance")
+            channel = {fact: channel[fact] for fact in (*facts, "config", "paused")}
         return {"channel": channel, "created": created, "dry_run": dry_run}
 
     def _alter(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from tinymq.client.core.message import QueueMessage, Slot
+from tinymq.client.core.message import QueueMessage
 from tinymq.errors import UnknownChannel
 from tinymq.wire.messages import FINISH, GIVE_BACK, REJECT, REQUEUE
 
@@ -51,7 +51,7 @@ class MemorySubscription:
         if self._place not in self._broker.channels.found:
             if not self.config.create:
                 raise UnknownChannel(f"the topic {topic} has no channel {name}")
-            start = self.config.start
+            start = self.config.begins
             cursor = {"earliest": 0, "latest": len(records)}.get(start, start)
             self._broker.channels.make(topic, name, start=start, cursor=cursor)
         self._broker.channels.find(topic, name).end = len(records)
@@ -69,9 +69,8 @@ class MemorySubscription:
         if channel.cursor < channel.end and len(self.held) < self.config.max_in_flight:
             record = records[channel.cursor]
             channel.cursor += 1
-            message = QueueMessage(self._place[0], 0, record, Slot(7, record.offset, 1, 0), self)
+            message = QueueMessage(record, self, 0.0)
             self.held.append(message)
-            message.hand_out(0.0)
             if record.offset in self.lost:
                 self.held.remove(message)
                 message.lose()
@@ -91,6 +90,17 @@ class MemorySubscription:
 
     # --- the keeper of its messages ------------------------------------------------
 
+    partition, lease_id, base, attempt, failures = 0, 7, 0, 1, 0
+
+    @property
+    def topic(self) -> str:
+        """Name of the topic."""
+        return self._place[0]
+
+    def finish(self, message: QueueMessage) -> None:
+        """Note that a message is done."""
+        self.settle(message, FINISH, {})
+
     def settle(self, message: QueueMessage, verb: int, facts: dict[str, Any]) -> None:
         """Note what became of a message."""
         self.held.remove(message)
@@ -98,6 +108,3 @@ class MemorySubscription:
 
     def touch(self, message: QueueMessage) -> None:
         """Nothing here ever ends by itself."""
-
-    def taken(self) -> None:
-        """Nothing is delivered at most once here."""

@@ -24,6 +24,7 @@ from tinymq.errors import (
 from tinymq.limits import Limits
 from tinymq.meta import ChannelInfo, MetaServer, Pause, Registry, Start, Store, Topic
 from tinymq.meta.channels import MOST_POLICY
+from tinymq.meta.entries import Delete
 from tinymq.meta.server import Clocks
 
 OPERATIONS = st.lists(
@@ -355,3 +356,128 @@ def _operate(
     elif what == "drop":
         server.delete_topic(topic)
         del expected[topic]
+
+
+# --- temporary channels --------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("topic")
+def test_a_temporary_channel_goes_when_nobody_uses_it(server: MetaServer, clock: FakeTime) -> None:
+    """It begins at the latest message, stays while it is in use, and goes after the grace."""
+    made = server.create_channel("a", "work", temporary=True)
+    assert (made.temporary, made.start) == (True, "latest")
+    for _ in range(5):
+        clock.advance(14)
+        server.use_channels([made.lease, 12_345])
+        server.expire()
+    assert server.describe_channel("a", "work") == made
+
+    clock.advance(16)
+    server.expire()
+    with pytest.raises(UnknownChannel):
+        server.describe_channel("a", "work")
+
+
+@pytest.mark.usefixtures("topic")
+def test_a_temporary_channel_stays_what_it_is(server: MetaServer, clock: FakeTime) -> None:
+    """Altering or pausing it does not make it stay; deleting it leaves nothing."""
+    made = server.create_channel("a", "work", temporary=True)
+    server.alter_channel("a", "work", {"attempts": 3})
+    paused = server.pause_channel("a", "work")
+    assert paused.lease == made.lease
+    clock.advance(16)
+    server.expire()
+    assert server.registry.channels == {}
+
+    server.create_channel("a", "other", temporary=True)
+    server.delete_channel("a", "other")
+    assert server.registry.channels == {}
+
+
+@pytest.mark.usefixtures("topic")
+def test_who_wants_a_temporary_channel_gets_one(server: MetaServer, clock: FakeTime) -> None:
+    """Its first use makes it, a later one lets it stay, and one that is over is made anew."""
+    made = server.ensure_channel("a", "work", "earliest", temporary=True)
+    clock.advance(14)
+    assert server.ensure_channel("a", "work", temporary=True) == made
+    clock.advance(14)
+    server.expire()
+    assert server.ensure_channel("a", "work") == made
+    clock.advance(16)
+    again = server.ensure_channel("a", "work", "latest", temporary=True)
+
+    assert again.created_ms > made.created_ms
+    assert server.describe_channel("a", "work") == again
+
+
+@pytest.mark.usefixtures("topic")
+def test_temporary_or_not_is_a_difference(server: MetaServer) -> None:
+    """A channel that stays is not taken for one that goes, nor the other way round."""
+    server.create_channel("a", "stays")
+    server.create_channel("a", "goes", temporary=True)
+    for name, temporary in (("stays", True), ("goes", False)):
+        with pytest.raises(ChannelExists, match="temporary"):
+            server.create_channel("a", name, temporary=temporary)
+    with pytest.raises(ChannelExists, match="temporary"):
+        server.ensure_channel("a", "stays", temporary=True)
+    assert server.ensure_channel("a", "goes").temporary
+    assert not server.create_channel("a", "dry", temporary=True, dry_run=True).lease
+
+
+def test_a_temporary_channel_goes_after_a_restart(tmp_path: Path, clock: FakeTime) -> None:
+    """A MetaServer that was restarted gives it its time once more, and no longer."""
+    file = tmp_path / "meta.sqlite"
+    for lives in (True, False):
+        store = Store(file, monotonic=clock)
+        server = MetaServer(store, DEFAULT_CONFIG, Clocks(wall=clock))
+        if lives:
+            server.register(1, "one", ("127.0.0.1", 7800), takeover=True)
+            server.create_topic("a")
+            server.create_channel("a", "work", temporary=True)
+            clock.advance(14)
+        else:
+            clock.advance(14)
+            server.expire()
+            assert server.describe_channel("a", "work").temporary
+            clock.advance(2)
+            server.expire()
+            assert server.registry.channels == {}
+        server.close()
+        store.close()
+
+
+@pytest.mark.usefixtures("topic")
+def test_a_channel_of_an_instance(server: MetaServer) -> None:
+    """A channel may be one instance's of a group; both are names by the rule."""
+    assert server.create_channel("a", "cache@10.0.0.1-7800").name == "cache@10.0.0.1-7800"
+    for name in ("@", "cache@", "@7", "cache@@7", "cache@a@b", "cache@.7", f"c@{'x' * 400}"):
+        with pytest.raises(InvalidName):
+            server.create_channel("a", name)
+
+
+class TestKeep:
+    """A broker knows a channel that the store does not."""
+
+    def test_lost(self, server: MetaServer) -> None:
+        """It is taken back as it was; once is enough."""
+        topic = server.create_topic("t")
+        made = server.create_channel("t", "c", {"attempts": 7})
+        stored = made.encode()
+        key = f"channel/{topic.id.hex()}/c"
+        server._write([], [Delete(key)])
+        assert server.keep_channel(topic.id, "c", stored)
+        assert server.describe_channel("t", "c") == made
+        revision = server.revision
+        assert server.keep_channel(topic.id, "c", stored)
+        assert server.revision == revision
+
+    def test_deleted_or_made_anew(self, server: MetaServer) -> None:
+        """What was deleted stays deleted, and what was made anew stays as it is."""
+        topic = server.create_topic("t")
+        stored = server.create_channel("t", "c").encode()
+        server.delete_channel("t", "c")
+        assert not server.keep_channel(topic.id, "c", stored)
+        assert server.registry.channels == {}
+        anew = server.create_channel("t", "c", {"attempts": 3})
+        assert not server.keep_channel(topic.id, "c", stored)
+        assert server.describe_channel("t", "c") == anew

@@ -256,6 +256,30 @@ def test_a_restored_server(server: MetaServer, store: Store, file: Path, tmp_pat
     store.close()
 
 
+def test_a_restored_server_that_lacks_channels(server: MetaServer, replica: Replica) -> None:
+    """A channel that is not told of is kept; one that was deleted, or made anew, is not."""
+    topic = server.create_topic("a")
+    for name in ("kept", "anew", "deleted"):
+        server.create_channel("a", name)
+    feed(replica, server)
+    before = dict(replica.registry.channels_of(topic.id))
+    server.delete_channel("a", "deleted")
+    server.delete_channel("a", "anew")
+    anew = server.create_channel("a", "anew", {"attempts": 3})
+    told = {event[0]: event for event in server.changes().events}
+    told.pop(f"channel/{topic.id.hex()}/kept")
+    replica.apply(page(server, *told.values(), full=True))
+    found = replica.registry.channels_of(topic.id)
+    assert found == {"kept": before["kept"], "anew": anew}
+    assert replica.stray_channels == {(topic.id, "kept")}
+    assert "channel a/kept: it is kept" in "".join(replica.take_notes())
+    again = Replica()
+    again._restore(1, "", 0, list(replica._rows.values()))
+    assert again.registry.channels_of(topic.id) == found
+    replica.given(topic.id, "kept")
+    assert replica.stray_channels == frozenset()
+
+
 def test_nothing_is_forgotten_without_a_word(server: MetaServer, replica: Replica) -> None:
     """An answer that is short, or says gone without saying deleted, takes no topic away."""
     topic = server.create_topic("a")

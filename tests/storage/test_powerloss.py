@@ -41,7 +41,7 @@ _PLAIN = st.sampled_from(
         "expire",
     ]
 ).map(lambda name: (name,))
-_TO = st.tuples(st.sampled_from(["purge", "trim"]), st.floats(0, 1))
+_TO = st.tuples(st.sampled_from(["purge", "trim", "fold", "forget"]), st.floats(0, 1))
 _ACTIONS = st.lists(st.one_of(_APPEND, _APPEND, _PLAIN, _TO), max_size=30)
 
 
@@ -129,6 +129,13 @@ class Model:
     def _do_trim(self, where: float) -> None:
         start = self.log.start_offset
         self.log.trim(start + int((self.log.end_offset - start) * where))
+
+    def _do_fold(self, where: float) -> None:
+        start = self.log.start_offset
+        self.log.fold(start + int((self.log.end_offset - start) * where), self.now + 3)
+
+    def _do_forget(self, where: float) -> None:
+        self.log.let_go(int(3000 * where))
 
     def _do_finish(self) -> None:
         self.log.finish_purges(self.now)

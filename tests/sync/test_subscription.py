@@ -240,7 +240,7 @@ def test_misuse(scene: Scene) -> None:
     running = started(lambda: subscription.run(print))
     with pytest.raises(UsageError, match="at least 1"):
         subscription.run(print, concurrency=0)
-    until(lambda: subscription._running)
+    until(lambda: subscription._run is not None)
     with pytest.raises(UsageError, match="already"):
         subscription.run(print)
     subscription.close()

@@ -21,7 +21,9 @@ class Producer:
         self._cuts = cuts
         self._runs = runs
 
-    def send_batch(self, topic: str, values: list[bytes], partition: int) -> Sent:
+    def send_batch(
+        self, topic: str, values: list[bytes], keys: list[bytes] | None, partition: int
+    ) -> Sent:
         """Answer with the runs, after the cut."""
         self._journal.power_cuts += self._cuts
         return Sent(len(values), self._runs)

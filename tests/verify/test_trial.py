@@ -157,7 +157,7 @@ def attempt(tmp_path: Path, crime: Crime, **plan: Any) -> Report:
         cut_power=cut_power,
         tell=lambda text: None,
     )
-    given = {"kills": 0, "power_losses": 0, "seconds": 0.05, "seed": 1, **plan}
+    given = {"kills": 0, "power_losses": 0, "seconds": 0.05, "seed": 1, "channels": False, **plan}
     return Trial(Plan(**given), means).run()
 
 
@@ -254,5 +254,5 @@ def test_a_broker_that_does_not_start(tmp_path: Path) -> None:
         cut_power=lambda data, record, target, chance: None,
         tell=lambda text: None,
     )
-    report = Trial(Plan(kills=1, power_losses=0), means).run()
+    report = Trial(Plan(kills=1, power_losses=0, channels=False), means).run()
     assert report.problems == ["UnreachableError: the broker ended at its start"]

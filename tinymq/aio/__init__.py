@@ -22,6 +22,7 @@ from tinymq.client.core.config import (
     SubscriptionConfig,
 )
 from tinymq.client.core.delivered import ConsumerBatch
+from tinymq.client.core.handling import Reject, Requeue
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.results import Account, Failed, PartlySent, Position, Sent
 from tinymq.client.core.starts import EARLIEST, LATEST, At, Mark
@@ -46,6 +47,8 @@ __all__ = [
     "Position",
     "Producer",
     "ProducerConfig",
+    "Reject",
+    "Requeue",
     "Sent",
     "Subscription",
     "SubscriptionConfig",

@@ -26,6 +26,7 @@ from tinymq.client.core.config import (
 )
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.results import Result
+from tinymq.client.core.sources import Topics
 from tinymq.errors import ClosedError, TinyMQError
 
 
@@ -149,13 +150,15 @@ class Client:
         return consumer
 
     def subscription(
-        self, topic: str, channel: str, config: SubscriptionConfig | None = None
+        self, topic: Topics, channel: str, config: SubscriptionConfig | None = None
     ) -> Subscription:
         """
         Take messages of a channel, each of which is settled by itself.
 
         Args:
-            topic: Name of the topic.
+            topic: Name of the topic. Of several, ``["urgent", "normal"]``, a message
+                of the second is handed out only while none of the first is there;
+                ``{"urgent": 5, "normal": 1}`` lets them take turns by weight.
             channel: Name of the channel; it is made where there is none.
             config: Settings.
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from inspect import isawaitable
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Self
 
+from tinymq.aio.handling import Handler, Run
 from tinymq.aio.network import LoopNetwork, give, refuse
 from tinymq.client.core.config import SubscriptionConfig
-from tinymq.client.core.faces import SubscriptionFace, reason_of
+from tinymq.client.core.faces import SubscriptionFace
+from tinymq.client.core.handling import Plan, Work
 from tinymq.client.core.message import QueueMessage
-from tinymq.client.core.subscription import SubscriptionCore
+from tinymq.client.core.sources import Topics, core_of
+from tinymq.client.core.subscription import Face
 from tinymq.errors import ClosedError, TinyMQError, UsageError
-
-#: Seconds of plain handlers in one turn of the loop.
-_SLICE_S: Final = 0.01
 
 
 class Message(QueueMessage):
@@ -45,10 +44,6 @@ class Message(QueueMessage):
         await waiting
 
 
-#: Takes a message; may be a coroutine function.
-Handler = Callable[[Message], Awaitable[Any] | object]
-
-
 class Subscription(SubscriptionFace):
     """
     Takes messages of a channel; made by `Client.subscription`, a context manager.
@@ -69,7 +64,7 @@ class Subscription(SubscriptionFace):
 
     Args:
         network: Loop and cluster.
-        source: Names of topic and channel.
+        source: Topic or topics, and the name of the channel.
         config: Settings.
         forget: Called when it is closed.
     """
@@ -77,7 +72,7 @@ class Subscription(SubscriptionFace):
     def __init__(
         self,
         network: LoopNetwork,
-        source: tuple[str, str],
+        source: tuple[Topics, str],
         config: SubscriptionConfig,
         forget: Callable[[Subscription], None],
     ) -> None:
@@ -85,12 +80,9 @@ class Subscription(SubscriptionFace):
         self._network = network
         self._forget = forget
         self._line: deque[asyncio.Future[None]] = deque()
-        self._busy: dict[asyncio.Task[None], Message] = {}
-        self._running = False
+        self._run: Run | None = None
         self._closing: asyncio.Task[None] | None = None
-        self._core = SubscriptionCore(
-            network.cluster, source, config, Message, self._wake, self._soon
-        )
+        self._core = core_of(network.cluster, source, config, Face(Message, self._wake, self._soon))
         self._core.begin(network.seconds())
         network.stir()
 
@@ -148,7 +140,7 @@ class Subscription(SubscriptionFace):
         """
         self._network.check()
         if not self._line:
-            message = self._take()
+            message = self.take()
             if message is not None:
                 return message
         loop = self._network.loop
@@ -164,7 +156,7 @@ class Subscription(SubscriptionFace):
                     if timer is not None:
                         timer.cancel()
                 if self._line[0] is waiting:
-                    message = self._take()
+                    message = self.take()
                     if message is not None:
                         return message
                 if until is not None and loop.time() >= until:
@@ -197,18 +189,34 @@ class Subscription(SubscriptionFace):
 
     # --- handling --------------------------------------------------------------
 
-    async def run(self, handler: Handler, *, concurrency: int = 1, manual: bool = False) -> None:
+    async def run(
+        self,
+        handler: Handler,
+        *,
+        concurrency: int = 1,
+        manual: bool = False,
+        batch: int | None = None,
+        threads: int = 0,
+        cancel_lost: bool = False,
+    ) -> None:
         """
         Call a function with each message, until the subscription is closed.
 
         A message is finished when its handler has ended well, and comes again after
-        the channel's back-off when it has failed, unless the handler settled it.
+        the channel's back-off when it has failed, unless the handler settled it. It
+        may also raise `Reject`, or `Requeue` with another delay.
 
         Args:
-            handler: Takes a `Message`. It may be a coroutine function, and then the
-                message is handled until that has ended.
-            concurrency: How many messages are handled at once at most.
+            handler: Takes a `Message`, or a list of them with `batch`. It may be a
+                coroutine function, and then the message is handled until that has
+                ended.
+            concurrency: How many handlers are at work at once at most.
             manual: Whether the handler settles each message by itself, perhaps later.
+            batch: Give it a list of what is there, so many messages at most. What it
+                does not settle by itself is settled as a whole.
+            threads: Call it in so many threads, for it blocks. There it may settle
+                messages, but not wait for `Message.lost` and `Message.confirmed`.
+            cancel_lost: Cancel its coroutine when its messages are lost.
 
         Raises:
             UnknownTopic: Or `UnknownChannel`, or another error of a broker that ended
@@ -219,82 +227,31 @@ class Subscription(SubscriptionFace):
                 given back.
         """
         self._network.check()
-        if self._running:
+        if self._run is not None:
             raise UsageError("the subscription has a handler already")
-        if concurrency < 1:
-            raise UsageError(f"concurrency must be at least 1, not {concurrency!r}")
-        self._running = True
-        free = asyncio.Semaphore(concurrency)
+        plan = Plan(
+            concurrency=concurrency,
+            manual=manual,
+            batch=batch,
+            threads=threads,
+            cancel_lost=cancel_lost,
+        )
+        self._run = Run(handler, plan, self)
         try:
-            await self._feed(handler, free, manual=manual)
+            await self._run.go()
         finally:
-            self._running = False
-            await self._stop()
+            self._run = None
 
-    async def _feed(self, handler: Handler, free: asyncio.Semaphore, *, manual: bool) -> None:
-        loop = self._network.loop
-        until = loop.time() + _SLICE_S
-        while True:
-            await free.acquire()
-            try:
-                message = await self.next()
-            except ClosedError:
-                return
-            assert message is not None
-            result = self._begin(handler, message, manual=manual)
-            if result is None:
-                free.release()
-            else:
-                task = loop.create_task(self._handle(result, message, manual=manual))
-                self._busy[task] = message
-                task.add_done_callback(lambda done: self._done(done, free))
-            if loop.time() >= until:
-                await asyncio.sleep(0)  # plain handlers give way to others
-                until = loop.time() + _SLICE_S
+    def report(self, work: Work, error: Exception) -> None:
+        """
+        Tell people that a handler failed.
 
-    def _begin(self, handler: Handler, message: Message, *, manual: bool) -> Awaitable[Any] | None:
-        try:
-            result = handler(message)
-        except Exception as error:  # noqa: BLE001 - anything may come out of it
-            self._failed(error, message)
-            return None
-        if isawaitable(result):
-            return result
-        if message.held and not manual:
-            message.finish()
-        return None
-
-    async def _handle(self, result: Awaitable[Any], message: Message, *, manual: bool) -> None:
-        try:
-            await result
-        except asyncio.CancelledError:
-            if message.held:
-                message.give_back()
-            raise
-        except Exception as error:  # noqa: BLE001 - anything may come out of it
-            self._failed(error, message)
-        else:
-            if message.held and not manual:
-                message.finish()
-
-    def _done(self, task: asyncio.Task[None], free: asyncio.Semaphore) -> None:
-        message = self._busy.pop(task, None)
-        if message is not None and message.held and task.cancelled():
-            message.give_back()  # cancelled before it began
-        free.release()
-
-    def _failed(self, error: Exception, message: Message) -> None:
-        what = f"the handler of {self.topic}/{self.channel} failed at {message!r}"
+        Args:
+            work: What it had in hand.
+            error: What it raised.
+        """
+        what = f"the handler of {self.topic}/{self.channel} failed at {work!r}"
         self._network.report(what, error)
-        if message.held and message.lease:
-            message.requeue(reason=reason_of(error))
-
-    async def _stop(self) -> None:
-        """Cancel what is being handled, and wait until it has ended."""
-        tasks = [task for task in self._busy if task is not asyncio.current_task()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
     # --- the end ---------------------------------------------------------------
 
@@ -318,18 +275,14 @@ class Subscription(SubscriptionFace):
         self._network.check()
         if self._closing is None:
             self._core.drain(self._network.seconds())
-            caller = asyncio.current_task()
-            closing = self._close(within_s, caller)
-            self._closing = self._network.loop.create_task(closing)
+            busy = self._run.tasks if self._run is not None else []
+            self._closing = self._network.loop.create_task(self._close(within_s, busy))
         await asyncio.shield(self._closing)
 
-    async def _close(self, within_s: float, caller: asyncio.Task[Any] | None) -> None:
-        busy = [task for task in self._busy if task is not caller]
+    async def _close(self, within_s: float, busy: list[asyncio.Task[None]]) -> None:
         if busy and within_s > 0:
             await asyncio.wait(busy, timeout=within_s)
-        for task in busy:
-            task.cancel()
-        await asyncio.gather(*busy, return_exceptions=True)
+        await Run.stop(busy)
         left: asyncio.Future[None] = self._network.future()
         self._core.close(lambda: give(left, None), self._network.seconds())
         self._network.stir()
@@ -338,7 +291,13 @@ class Subscription(SubscriptionFace):
 
     # --- inside ----------------------------------------------------------------
 
-    def _take(self) -> Message | None:
+    def take(self) -> Message | None:
+        """
+        Take a message, if one is there, before anybody who waits.
+
+        Raises:
+            TinyMQError: The subscription ended.
+        """
         now = self._network.seconds()
         message = self._core.take(now)
         if message is None:

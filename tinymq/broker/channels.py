@@ -16,10 +16,11 @@ from twisted.logger import Logger
 from tinymq.broker.channel.lease import epoch_of, lease_ids
 from tinymq.broker.holding import Holding
 from tinymq.broker.hosted import Hosted
+from tinymq.broker.pacing import Pacing
 from tinymq.broker.partition import Partition
-from tinymq.broker.ports import Timer
+from tinymq.broker.ports import Timer, Wanted
 from tinymq.broker.subscription import MOST_HELD, Gone, Link, Subscription, row_of
-from tinymq.errors import StateError, TinyMQError, WireError
+from tinymq.errors import MetaUnavailable, StateError, TinyMQError, WireError
 from tinymq.names import users_channel
 from tinymq.wire.messages import Subscribe, SubscribeReply
 
@@ -28,13 +29,11 @@ if TYPE_CHECKING:
     from tinymq.meta.registry import ChannelInfo, Topic
     from tinymq.stats import ClientSnapshot
 
+#: Temporary channels that a broker says are in use, at a time.
+MOST_LEASES: Final = 4000
+
 #: Seconds for which partitions have their turns before others have theirs.
 _TURN_SECONDS: Final = 0.02
-
-#: Seconds between two looks at the counters of what moves.
-_LOOK_SECONDS: Final = 1.0
-#: Channels that are looked at before others have their turn: some milliseconds.
-_LOOKED_AT: Final = 500
 _gave_at: Final = attrgetter("gave_at")
 
 #: Told of the subscription and the reply, or why there is none.
@@ -59,17 +58,14 @@ class Channels:
         self._subscriptions: dict[str, Subscription] = {}
         self._marked: dict[Hosted, None] = {}
         self._timer: Timer | None = None
-        #: What had a turn since rates were looked at.
-        self._moved: dict[Hosted, None] = {}
-        #: What of that is being looked at, in several turns.
-        self._looked_at: dict[Hosted, None] = {}
-        self._looker: Timer | None = None
+        self.pacing = Pacing(broker.scheduler)
+        self._resting = False
         self._gone = Gone()
-        self._closed = False
         self._epoch = 0
         self._next_lease: Callable[[], int] | None = None
         #: Why the channels of a partition are not here, by its key.
         self._unopened: dict[tuple[bytes, int], str] = {}
+        self._told = 0
 
     def now(self) -> int:
         """Milliseconds since the epoch; no step of the wall clock moves it."""
@@ -102,6 +98,20 @@ class Channels:
         if self._next_lease is None:
             self._next_lease = lease_ids(self.epoch)
         return self._next_lease()
+
+    def rest(self) -> None:
+        """Give nothing out any more; what is in flight can be settled."""
+        self._resting = True
+
+    @property
+    def resting(self) -> bool:
+        """Whether nothing is given out any more."""
+        return self._resting
+
+    @property
+    def in_flight(self) -> int:
+        """How many messages those who are connected have in hand."""
+        return sum(each.consumer.in_flight for each in self._subscriptions.values())
 
     # --- partitions ------------------------------------------------------------------
 
@@ -169,8 +179,7 @@ class Channels:
         ]
         self.broker.committer.forget(hosted.ledger)
         self._marked.pop(hosted, None)
-        self._moved.pop(hosted, None)
-        self._looked_at.pop(hosted, None)
+        self.pacing.forget(hosted)
         hosted.close()
         for subscription in subscriptions:
             if not subscription.hosted:
@@ -178,15 +187,11 @@ class Channels:
 
     def close(self) -> None:
         """Give nothing out any more; what was settled is written by who stops the broker."""
-        self._closed = True
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
-        if self._looker is not None and self._looker.active():
-            self._looker.cancel()
-        self._timer = self._looker = None
+        self._timer = None
         self._marked.clear()
-        self._moved.clear()
-        self._looked_at.clear()
+        self.pacing.close()
         for hosted in self._hosted.values():
             hosted.stop()
 
@@ -200,6 +205,18 @@ class Channels:
         hosted = self._hosted.get(partition.key)
         if hosted is not None:
             hosted.mark()
+
+    def purged(self, partition: Partition, below: int) -> None:
+        """
+        Let channels hear that people took messages away, whoever wants them.
+
+        Args:
+            partition: Its log may start elsewhere now.
+            below: All below this offset is gone.
+        """
+        hosted = self._hosted.get(partition.key)
+        if hosted is not None:
+            hosted.purged(below)
 
     def unopened(self, partition: Partition) -> str | None:
         """
@@ -236,7 +253,11 @@ class Channels:
         Args:
             topic_id: The topic's id.
         """
-        return [each for key, each in sorted(self._hosted.items()) if key[0] == topic_id]
+        topic = self.broker.meta.registry.topics.get(topic_id)
+        if topic is None:
+            return [each for key, each in sorted(self._hosted.items()) if key[0] == topic_id]
+        found = (self._hosted.get((topic_id, index)) for index in range(topic.partitions))
+        return [each for each in found if each is not None]
 
     def all_hosted(self) -> list[Hosted]:
         """Return the channels of all partitions that are here."""
@@ -260,8 +281,7 @@ class Channels:
         marked, self._marked = self._marked, {}
         seconds = self.broker.scheduler.seconds
         until = seconds() + _TURN_SECONDS
-        self._look_soon()
-        self._moved |= marked
+        self.pacing.moved(marked)
         # A consumer may have credit for one of them only: the one that waited longest comes first.
         for hosted in sorted(marked, key=_gave_at) if len(marked) > 1 else marked:
             if seconds() > until:
@@ -271,25 +291,6 @@ class Channels:
                 hosted.turn()
             except Exception:  # noqa: BLE001 - others must have their turn
                 self._log.failure("{hosted} failed", hosted=hosted)
-
-    # --- rates -------------------------------------------------------------------------
-
-    def _look_soon(self) -> None:
-        """Look at what moves once a second, and at nothing else."""
-        if self._looker is None and not self._closed:
-            self._looker = self.broker.scheduler.callLater(_LOOK_SECONDS, self._look)
-
-    def _look(self) -> None:
-        self._looker = None
-        if not self._looked_at:
-            self._looked_at, self._moved = self._moved, {}
-        looked = 0
-        while self._looked_at and looked < _LOOKED_AT:
-            looked += self._looked_at.popitem()[0].note()
-        if self._looked_at:
-            self._looker = self.broker.scheduler.callLater(0, self._look)
-        elif self._moved:
-            self._look_soon()
 
     # --- subscriptions -------------------------------------------------------------------
 
@@ -311,12 +312,15 @@ class Channels:
         registry = self.broker.meta.registry
         topic = registry.topic_of(request.topic_id)
         users_channel(request.channel)
-        if request.channel in registry.channels_of(topic.id) or not request.create:
+        known = registry.channels_of(topic.id).get(request.channel)
+        # A temporary one may be about to go: it must hear that it is wanted.
+        if not request.create or (known is not None and not (known.temporary or request.temporary)):
             self._subscribe(request, session, link, done)
             return
 
         def ensured(found: ChannelInfo | WireError) -> None:
-            if isinstance(found, WireError):
+            away = known is not None and isinstance(found, MetaUnavailable)
+            if isinstance(found, WireError) and not away:
                 done(None, found)
                 return
             try:
@@ -324,7 +328,20 @@ class Channels:
             except WireError as error:
                 done(None, error)
 
-        self.broker.meta.ensure_channel(topic.name, request.channel, request.start, ensured)
+        wanted = Wanted(request.channel, request.start, request.temporary)
+        self.broker.meta.ensure_channel(topic.name, wanted, ensured)
+
+    def used_leases(self) -> list[int]:
+        """What the temporary channels live by that somebody subscribes to here."""
+        channels = self.broker.meta.registry.channels
+        used = {(each.topic_id, each.channel) for each in self._subscriptions.values()}
+        found = (channels[topic].get(name) for topic, name in used if topic in channels)
+        leases = [info.lease for info in found if info is not None and info.temporary]
+        # So many at a time; those that are left out stay long enough to have their turn.
+        self._told = self._told % max(1, len(leases))
+        part = (leases[self._told :] + leases[: self._told])[:MOST_LEASES]
+        self._told += len(part)
+        return part
 
     def _subscribe(self, request: Subscribe, session: bytes, link: Link, done: Subscribed) -> None:
         wanted = self._wanted(request)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tinymq.broker.ports import Wanted
 from tinymq.errors import WireError
 from tinymq.meta.observers import Observer
-from tinymq.meta.registry import ChannelInfo, Registry, Start, Topic
+from tinymq.meta.registry import ChannelInfo, Registry, Topic
 from tinymq.meta.server import MetaServer
 
 
@@ -39,11 +40,14 @@ class LocalDirectory:
         done(found)
 
     def ensure_channel(
-        self, topic: str, name: str, start: Start, done: Callable[[ChannelInfo | WireError], None]
+        self, topic: str, wanted: Wanted, done: Callable[[ChannelInfo | WireError], None]
     ) -> None:
         """Make a channel for its first use."""
+        name, start, temporary = wanted
         try:
-            found: ChannelInfo | WireError = self._meta.ensure_channel(topic, name, start)
+            found: ChannelInfo | WireError = self._meta.ensure_channel(
+                topic, name, start, temporary=temporary
+            )
         except WireError as error:
             found = error.with_traceback(None)
         done(found)

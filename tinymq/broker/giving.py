@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +10,7 @@ from twisted.logger import Logger
 from tinymq.broker.channel.queue import Subscribers
 from tinymq.broker.looks import look
 from tinymq.broker.sending import Sending
+from tinymq.broker.window import ColdPiece
 from tinymq.errors import Overloaded, TinyMQError
 from tinymq.limits import MIB
 
@@ -44,9 +44,9 @@ class Giving:
     def __init__(self, broker: Broker, hosted: Hosted) -> None:
         self._broker = broker
         self._hosted = hosted
-        self._sending = Sending(hosted)
-        self._warming = False
-        #: Where a piece begins that was fetched into memory.
+        self._sending = Sending(broker.background, hosted)
+        #: Where a piece begins that is fetched into memory, or was just now.
+        self._warming: int | None = None
         self._warm = -1
 
     def turn(self, now: int) -> None:
@@ -104,15 +104,19 @@ class Giving:
 
     def _give(self, one: Subscribers, now: int) -> bool:
         """Give out about as much as goes well into one message for each consumer."""
+        if self._sending.behind(one):
+            return False  # what comes later must not overtake it
         high = self._hosted.partition.high_watermark
-        if one.channel.policy.looks and look(one, self._hosted.window, high, now):
-            self._hosted.mark()
         end, places = high, one.channel.places
-        if places.cursor < high:
-            found = self._reach(places.cursor)
-            if found is None:
-                return False
-            end = min(high, found)
+        try:
+            with self._hosted.window.hasty(self._warm):
+                if one.channel.policy.looks and look(one, self._hosted.window, high, now):
+                    self._hosted.mark()
+                if places.cursor < high:
+                    end = min(high, self._hosted.window.end_of(places.cursor))
+        except ColdPiece as cold:
+            self._fetch(cold.offset)
+            return False
         most = self._most(one)
         for consumer in one.consumers:
             consumer.most = most
@@ -126,18 +130,16 @@ class Giving:
         # It may have passed over a piece in which there is nothing to give out.
         return bool(deliveries) or places.cursor > before
 
-    def _reach(self, offset: int) -> int | None:
-        """Return how far one piece of the log reaches; None while the disk is asked for it."""
-        # What was fetched into memory may be gone from there again; then it is waited for.
-        end = self._hosted.window.end_of(offset, nowait=self._warm != offset)
-        if end is None and not self._warming:
-            self._warming = True
+    def _fetch(self, offset: int) -> None:
+        """Bring a piece of the log into memory, and go on then."""
+        if self._warming is None:
+            self._warming = offset
             warm = self._hosted.window.warmer(offset)
-            self._broker.background.submit(warm, partial(self._warmed, offset))
-        return end
+            self._broker.background.submit(warm, self._fetched)
 
-    def _warmed(self, offset: int) -> None:
-        self._warming, self._warm = False, offset
+    def _fetched(self) -> None:
+        # It may be gone from memory again; then it is waited for.
+        self._warm, self._warming = -1 if self._warming is None else self._warming, None
         self._hosted.mark()
 
     def _most(self, one: Subscribers) -> int:

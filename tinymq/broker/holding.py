@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from twisted.logger import Logger
 
 from tinymq.errors import Overloaded
+from tinymq.names import OWN_CHANNELS
 
 if TYPE_CHECKING:
     from tinymq.broker.broker import Broker
@@ -26,8 +27,6 @@ _MOST_GIVEN_UP: Final = 500
 #: Why they are, and why producers are refused.
 _REASON: Final = "retention"
 _CAUSE: Final = "hold"
-#: Channels that no user can make, such as that of dead letters.
-_OWN: Final = "tinymq."
 
 
 class Held(NamedTuple):
@@ -82,17 +81,19 @@ class Holding:
         refusing = _CAUSE in self._hosted.partition.refusals
         return {**self.held._asdict(), "refusing": refusing}
 
-    def _channels(self) -> Iterator[tuple[str, Subscribers]]:
-        """Those that hold something back: neither what is temporary, nor the broker's own."""
+    def holders(self) -> Iterator[tuple[str, Subscribers]]:
+        """Yield who may hold something back: neither what is temporary, nor the broker's own."""
         for name, one in self._hosted.queue.channels.items():
-            temporary = getattr(one.channel.policy, "temporary", False)
-            if not temporary and not name.startswith(_OWN):
+            info = self._hosted.infos.get(name)
+            temporary = info is not None and info.temporary
+            if not temporary and not name.startswith(OWN_CHANNELS):
                 yield name, one
 
     def _floor(self) -> tuple[int, str] | None:
-        """The offset below which no channel needs anything, and the channel at it."""
+        """The offset below which no channel needs the log, and the channel at it."""
+        lowest = self._hosted.stragglers.lowest
         return min(
-            ((one.channel.places.floor, name) for name, one in self._channels()), default=None
+            ((lowest(one.channel.places), name) for name, one in self.holders()), default=None
         )
 
     def apply(self, now: int) -> int:
@@ -121,6 +122,7 @@ class Holding:
         if rows:
             size = sum(row.size for row in rows)
             self.held = Held(channel, offset, size, rows[0].first_time)
+            self._hosted.stragglers.consider(rows)
         beyond = self._too_much(rows, now)
         if beyond <= offset:
             self._free()
@@ -188,7 +190,7 @@ class Holding:
                 partition.moved.add(partition)
         if not self._beyond:
             return
-        for _, one in self._channels():
+        for _, one in self.holders():
             if not one.channel.places.dooming:
                 lost = one.steering.abandon(self._beyond, _MOST_GIVEN_UP, _REASON, now)
                 one.losing(lost)

@@ -17,7 +17,7 @@ from typing_extensions import override
 from tinymq.broker.burying import Burying
 from tinymq.broker.channel.entries import NAMED
 from tinymq.broker.channel.lease import WHOLE, Lost
-from tinymq.broker.channel.ledger import Journal, replay
+from tinymq.broker.channel.ledger import Journal, replay, snapshot
 from tinymq.broker.channel.places import Places
 from tinymq.broker.channel.queue import LedgerRecord, Queue, Subscribers
 from tinymq.broker.channel.surviving import cut_back
@@ -27,9 +27,11 @@ from tinymq.broker.holding import Holding
 from tinymq.broker.ledger import History, Ledger, records_in
 from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Scheduler, Timer
+from tinymq.broker.stragglers import KEPT_KEY, Stragglers
 from tinymq.broker.subscription import Subscription
 from tinymq.broker.window import Window
 from tinymq.errors import CorruptBatch, UnknownTopicId, WireError
+from tinymq.meta.registry import mark_of
 from tinymq.wire.messages import EARLIEST, LATEST
 
 if TYPE_CHECKING:
@@ -37,8 +39,8 @@ if TYPE_CHECKING:
     from tinymq.meta.registry import ChannelInfo
     from tinymq.storage.log import Log
 
-#: Milliseconds for which leases are kept for a session whose link was lost.
-GRACE_MS: Final = 10_000
+#: At the end of the key of a channel that goes with its last consumer.
+_TEMPORARY: Final = b"~"
 
 
 class Host(Protocol):
@@ -48,6 +50,10 @@ class Host(Protocol):
 
     def now(self) -> int:
         """Milliseconds since the epoch; no step of the wall clock moves it."""
+
+    @property
+    def resting(self) -> bool:
+        """Whether nothing is given out any more."""
 
     def next_lease(self) -> int:
         """Give out a lease id."""
@@ -85,6 +91,9 @@ class Hosted:
         self._host = host
         self._stored = log
         self.subscriptions: dict[str, Subscription] = {}
+        #: Channels of the ledger that the MetaServer neither knows nor has deleted, by their
+        #: keys there: it may have been restored from a backup. They come back with their names.
+        self._kept: dict[bytes, Places] = {}
         self._start = 0
         self._timer: Timer | None = None
         self._timer_at = 0
@@ -92,6 +101,8 @@ class Hosted:
         self.gave_at = 0
         self._giving = Giving(host.broker, self)
         self.burying = Burying(host.broker, self)
+        self.stragglers = Stragglers(host.broker, self)
+        self.window.kept = self.stragglers.kept
         self.holding = Holding(host.broker, self)
         partition.ledger = self.ledger
         partition.watchers.add(self.mark)
@@ -104,6 +115,11 @@ class Hosted:
     def index(self) -> int:
         """The partition's number."""
         return self.partition.index
+
+    @property
+    def _grace_ms(self) -> int:
+        """Milliseconds for which leases are kept for a session whose link was lost."""
+        return self._host.broker.config.session.grace_seconds * 1000
 
     def mark(self) -> None:
         """Let it have its turn."""
@@ -120,16 +136,18 @@ class Hosted:
         """
         if self._stored is None:
             return
-        now, end = self._host.now(), self.partition.log.end_offset
+        end = self.partition.log.end_offset
         wanted = {_key(info): name for name, info in infos.items()}
-        found: dict[str, Places] = {}
+        found: dict[bytes, Places] = {}
         lost = 0
         for key, value in records_in(self._stored):
-            name = wanted.get(key)
-            if name is None:
+            if key == KEPT_KEY:
+                self.stragglers.restore(value)
+                continue
+            if key not in wanted and self._is_over(key):
                 continue
             try:
-                found[name] = replay(found.get(name) or Places(), [value])
+                found[key] = replay(found.get(key) or Places(), [value])
             except CorruptBatch:
                 lost += 1
         if lost:
@@ -138,19 +156,43 @@ class Hosted:
                 hosted=self,
                 lost=lost,
             )
-        for name, places in found.items():
+        for key, places in found.items():
+            name = wanted.get(key)
             if cut_back(places, end):
                 self.ledger.behind = True
                 self._log.warn(
                     "{hosted}: channel {name} was ahead of the log, which was cut to {end}",
                     hosted=self,
-                    name=name,
+                    name=key.decode(),
                     end=end,
                 )
-            one = self.queue.open(name, infos[name].policy, places)
-            one.channel.custody.restarted(now, GRACE_MS)
-            one.note(now, end)
-            self.infos[name] = infos[name]
+            if name is None:
+                self._kept[key] = places
+                self._log.warn(
+                    "{hosted}: nobody knows the channel {key} of the ledger; it is kept",
+                    hosted=self,
+                    key=key.decode(),
+                )
+            else:
+                self._open(infos[name], places)
+
+    def _open(self, info: ChannelInfo, places: Places) -> None:
+        """Let a channel go on from where it was."""
+        one = self.queue.open(info.name, info.policy, places)
+        now = self._host.now()
+        one.channel.custody.restarted(now, self._grace_ms)
+        one.note(now, self.partition.log.end_offset)
+        self.infos[info.name] = info
+
+    def _is_over(self, key: bytes) -> bool:
+        """Say whether a channel of the ledger was deleted, or was temporary."""
+        if key.endswith(_TEMPORARY):
+            return True
+        name, _, created = key.decode().rpartition("@")
+        if not created.isdigit():
+            return False
+        mark = mark_of(self.partition.topic.id, name, int(created))
+        return mark in self._host.broker.meta.registry.deleted
 
     def follow(self, infos: Mapping[str, ChannelInfo]) -> list[Subscription]:
         """
@@ -185,6 +227,15 @@ class Hosted:
             self.queue.channels[name].steering.pause(info.paused_at(now), now)
 
     def _make(self, info: ChannelInfo) -> None:
+        kept = [key for key in self._kept if key.decode().rpartition("@")[0] == info.name]
+        if kept:
+            newest = max(kept, key=lambda key: int(key.decode().rpartition("@")[2]))
+            self._open(info, self._kept[newest])
+            for key in kept:
+                del self._kept[key]
+            self.ledger.behind = True  # it has another key by now
+            self._log.info("{hosted}: channel {name} is back", hosted=self, name=info.name)
+            return
         start = info.start
         found = EARLIEST if start == "earliest" else LATEST
         offset = start if isinstance(start, int) else self.partition.offset_at(found)[0]
@@ -208,6 +259,8 @@ class Hosted:
         self.queue.close(name)
         self.aging.forget(name)
         self.infos.pop(name, None)
+        # What the ledger still says of it must not outlive the memory of its deletion.
+        self.ledger.behind = True
         return gone
 
     def _tell_all(self, one: Subscribers, subscription: Subscription) -> None:
@@ -282,7 +335,7 @@ class Hosted:
             subscription: It takes messages here.
         """
         one = self.queue.channels[subscription.channel]
-        one.lost(subscription.consumer, self._host.now(), GRACE_MS)
+        one.lost(subscription.consumer, self._host.now(), self._grace_ms)
         self._forget(subscription)
         self.mark()
 
@@ -333,7 +386,7 @@ class Hosted:
         self.holding.turn(now)
         self.trim(now)
         self._pause(now)
-        if self.ledger.failure is None:
+        if self.ledger.failure is None and not self._host.resting:
             self._giving.turn(now)
         self.burying.turn(now)
         self.written()
@@ -354,9 +407,20 @@ class Hosted:
         if start > self._start:
             self._start = start
             for one in self.queue.channels.values():
-                lost = one.steering.trim(start, now)
+                lost = one.steering.trim(start, now, self.stragglers.offsets)
                 one.losing(lost)
                 self.losing(lost)
+
+    def purged(self, below: int) -> None:
+        """
+        Settle what people took away, even if it was kept for a channel.
+
+        Args:
+            below: All below this offset is gone.
+        """
+        self.stragglers.forget(below)
+        self._start = -1
+        self.mark()
 
     def note(self) -> int:
         """Look how far each channel is, and return how many there are."""
@@ -389,7 +453,8 @@ class Hosted:
     # --- the ledger ----------------------------------------------------------------------
 
     def _records(self) -> list[LedgerRecord]:
-        return self._keyed(self.queue.records())
+        found = self._keyed(self.queue.records())
+        return found + self.stragglers.records(self._host.now())
 
     def _snapshots(self) -> list[LedgerRecord]:
         now, journal = self._host.now(), Journal()
@@ -398,7 +463,8 @@ class Hosted:
             # What lies before may be forgotten, and with it who is who.
             _name(journal, subscription, now)
             found += ((subscription.channel.encode(), each) for each in journal.drain())
-        return self._keyed(found)
+        kept = [(key, snapshot(places, now)) for key, places in self._kept.items()]
+        return self._keyed(found) + kept + self.stragglers.snapshot(now)
 
     def _keyed(self, records: list[LedgerRecord]) -> list[LedgerRecord]:
         """Name channels so that one made anew is not taken for the one before."""
@@ -416,6 +482,11 @@ class Hosted:
         self.mark()
 
     @property
+    def now(self) -> int:
+        """The channels' time."""
+        return self._host.now()
+
+    @property
     def scheduler(self) -> Scheduler:
         """Gives the time that passes."""
         return self._host.broker.scheduler
@@ -428,7 +499,7 @@ def _name(journal: Journal, subscription: Subscription, now: int) -> None:
 
 
 def _key(info: ChannelInfo) -> bytes:
-    return f"{info.name}@{info.created_ms}".encode()
+    return f"{info.name}@{info.created_ms}".encode() + _TEMPORARY * info.temporary
 
 
 def _given(info: ChannelInfo) -> dict[str, str | int | tuple[str, ...] | None]:

@@ -175,8 +175,10 @@ class Housekeeping:
         space, percent = self.space, self._broker.config.retention.hold_percent
         if space is None:
             return
-        budget = space.total - reserve_of(space, self._broker.config.storage.reserve_bytes)
-        over = space.total - space.free - budget * percent // 100
+        # What others have of the disk is no reason: nothing that goes here would change it.
+        used = sum(each.log.size_bytes for each in self._broker.partitions())
+        reserve = reserve_of(space, self._broker.config.storage.reserve_bytes)
+        over = used - (used + max(0, space.free - reserve)) * percent // 100
         for holding in self._broker.channels.holdings():
             holding.squeezed = over > 0
             over -= holding.bytes

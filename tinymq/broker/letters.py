@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from tinymq.broker.channel.marks import Mark
 from tinymq.broker.channel.places import Doom
 from tinymq.limits import MIB
+from tinymq.names import group_of
 from tinymq.wire.records import Headers, encode_batch
 
 #: Headers of a dead letter begin so.
@@ -54,8 +55,6 @@ MOST_HOPS: Final = 5
 #: What a parking place is called after.
 _PARKING: Final = ".parking"
 _DEAD: Final = ".dead"
-#: In the name of a channel, what stands before its instance.
-_INSTANCE: Final = "@"
 #: Bytes of the longest name.
 _LONGEST: Final = 200
 #: Bytes of one batch of dead letters, about.
@@ -315,7 +314,7 @@ def dead_letter_topic(topic: str, channel: str, given: str) -> str:
         channel: The channel's.
         given: What the policy says, maybe nothing.
     """
-    return given or _named(f"{topic}.{channel.partition(_INSTANCE)[0]}", _DEAD)
+    return given or _named(f"{topic}.{group_of(channel)}", _DEAD)
 
 
 def parking_topic(topic: str) -> str:

@@ -73,6 +73,21 @@ class World(NamedTuple):
     background: Background
 
 
+class Wanted(NamedTuple):
+    """
+    A channel that is to be there.
+
+    Attributes:
+        name: Its name.
+        start: Where it begins, if it is made.
+        temporary: Whether it goes when nobody subscribes to it.
+    """
+
+    name: str
+    start: Start = "earliest"
+    temporary: bool = False
+
+
 class Directory(Protocol):
     """
     The MetaServer as a broker sees it: in this process, or somewhere else.
@@ -102,15 +117,14 @@ class Directory(Protocol):
         """
 
     def ensure_channel(
-        self, topic: str, name: str, start: Start, done: Callable[[ChannelInfo | WireError], None]
+        self, topic: str, wanted: Wanted, done: Callable[[ChannelInfo | WireError], None]
     ) -> None:
         """
-        Make a channel for its first use.
+        Make a channel for its first use; a temporary one that is there stays for this.
 
         Args:
             topic: The name of its topic.
-            name: Its name.
-            start: Where it begins, if it is made.
+            wanted: The channel, if it is made.
             done: Told the channel once it is in `registry`, or why there is none.
         """
 

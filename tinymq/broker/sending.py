@@ -1,20 +1,35 @@
-"""How deliveries become messages to clients, with the batches that they are in."""
+"""
+How deliveries become messages to clients, with the batches that they are in.
+
+What lies on the disk and not in memory is fetched elsewhere; until it is there,
+deliveries of the channel wait in order, and nothing new is given out.
+"""
 
 from __future__ import annotations
 
+from collections import deque
+from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from twisted.logger import Logger
 
 from tinymq.broker.channel.lease import WHOLE, Delivery
 from tinymq.broker.channel.queue import Subscribers
 from tinymq.broker.channel.runs import Run, Runs, runs_in
+from tinymq.broker.ports import Background
 from tinymq.broker.subscription import MOST_ROWS, Subscription, packed
+from tinymq.broker.window import ColdPiece
 from tinymq.errors import TinyMQError, WireError
 from tinymq.wire.messages import Deliver, DeliveryRow
 
 if TYPE_CHECKING:
     from tinymq.broker.hosted import Hosted
     from tinymq.wire.frames import Bytes
+
+
+#: How often something is fetched into memory before it is waited for.
+_MOST_TRIES: Final = 8
 
 
 class _Parcel(NamedTuple):
@@ -25,16 +40,38 @@ class _Parcel(NamedTuple):
     messages: int
 
 
+class _Late(NamedTuple):
+    """What waits for the disk."""
+
+    subscription: Subscription
+    deliveries: list[Delivery]
+
+
 class Sending:
     """
     Sends what the channels of one partition give out.
 
     Args:
+        background: Waits for the disk.
         hosted: The channels.
     """
 
-    def __init__(self, hosted: Hosted) -> None:
+    _log = Logger()
+
+    def __init__(self, background: Background, hosted: Hosted) -> None:
+        self._background = background
         self._hosted = hosted
+        #: What waits for the disk, in order, by channel.
+        self._late: dict[Subscribers, deque[_Late]] = {}
+
+    def behind(self, one: Subscribers) -> bool:
+        """
+        Whether something of a channel waits for the disk.
+
+        Args:
+            one: The channel.
+        """
+        return one in self._late
 
     def send(self, one: Subscribers, deliveries: list[Delivery], now: int) -> None:
         """
@@ -55,12 +92,71 @@ class Sending:
             subscription = self._hosted.subscriptions[consumer]
             for first in range(0, len(mine), MOST_ROWS):
                 part = mine[first : first + MOST_ROWS]
+                if one in self._late:
+                    self._late[one].append(_Late(subscription, part))
+                    continue
                 try:
-                    parcel = self._pack(one, subscription, part, now)
+                    with self._hosted.window.hasty():
+                        parcel = self._pack(one, subscription, part, now)
+                except ColdPiece as cold:
+                    self._late[one] = deque([_Late(subscription, part)])
+                    self._fetch(one, cold.offset, 0)
+                    continue
                 except (OSError, TinyMQError):
                     self._take_back(one, subscription, mine[first:], now)
                     raise
                 self._post(subscription, parcel, at_once=bool(part[0].lease_id))
+
+    # --- what waits for the disk ---------------------------------------------------
+
+    def _fetch(self, one: Subscribers, offset: int, tries: int) -> None:
+        """Bring what the first of those that wait needs into memory."""
+        warm = self._hosted.window.warmers(_runs(self._late[one][0].deliveries), offset)
+        self._background.submit(warm, partial(self._fetched, one, offset, tries + 1))
+
+    def _fetched(self, one: Subscribers, offset: int, tries: int) -> None:
+        """Send what waited, as far as it is there now."""
+        waiting = self._late[one]
+        while waiting:
+            subscription = waiting[0].subscription
+            left = self._still_held(one, *waiting[0])
+            waiting[0] = _Late(subscription, left)
+            try:
+                # What is gone from memory as fast as it comes is waited for in the end.
+                patient = tries >= _MOST_TRIES
+                with nullcontext() if patient else self._hosted.window.hasty(offset):
+                    parcel = self._pack(one, subscription, left, self._hosted.now)
+            except ColdPiece as cold:
+                self._fetch(one, cold.offset, tries)
+                return
+            except (OSError, TinyMQError) as error:
+                self._log.error(
+                    "{hosted} cannot be read: {error}", hosted=self._hosted, error=error
+                )
+                self._take_back(one, subscription, left, self._hosted.now)
+            else:
+                if self._hosted.subscriptions.get(subscription.name) is subscription:
+                    self._post(subscription, parcel, at_once=not left or bool(left[0].lease_id))
+            waiting.popleft()
+            tries = 0
+        del self._late[one]
+        self._hosted.mark()
+
+    def _still_held(
+        self, one: Subscribers, subscription: Subscription, deliveries: list[Delivery]
+    ) -> list[Delivery]:
+        """Leave out what its consumer has lost while it waited."""
+        leases = one.channel.places.leases
+        found: list[Delivery] = []
+        for each in deliveries:
+            bits = each.bits
+            if each.lease_id:
+                lease = leases.get(each.lease_id)
+                bits = 0 if lease is None else lease.bits & bits
+            subscription.consumer.credit.use(bits.bit_count() - each.messages)
+            if bits:
+                found.append(each._replace(bits=bits))
+        return found
 
     def _take_back(
         self, one: Subscribers, subscription: Subscription, unsent: list[Delivery], now: int
@@ -73,10 +169,7 @@ class Sending:
     def _pack(
         self, one: Subscribers, subscription: Subscription, deliveries: list[Delivery], now: int
     ) -> _Parcel:
-        runs: list[Run] = sorted(
-            run for each in deliveries for run in runs_in(each.base, each.bits)
-        )
-        payload, missing = self._hosted.window.collect(_joined(runs))
+        payload, missing = self._hosted.window.collect(_runs(deliveries))
         gone = Runs(missing)
         rows: list[DeliveryRow] = []
         for each in deliveries:
@@ -133,10 +226,10 @@ class Sending:
             subscription.link.deliver(deliver, parcel.payload, parcel.messages)
 
 
-def _joined(runs: list[Run]) -> list[Run]:
-    """Join runs that touch."""
+def _runs(deliveries: list[Delivery]) -> list[Run]:
+    """Return what deliveries hold; runs that touch are one."""
     found: list[Run] = []
-    for start, end in runs:
+    for start, end in sorted(run for each in deliveries for run in runs_in(each.base, each.bits)):
         if found and found[-1][1] >= start:
             found[-1] = (found[-1][0], max(end, found[-1][1]))
         else:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from tinymq.broker.channel.runs import Run
@@ -22,11 +23,26 @@ from tinymq.wire.records import Opened, RecordBatch
 PIECE_BYTES: Final = 512 * 1024
 #: Pieces that are kept.
 _PIECES: Final = 3
+#: Pieces that are fetched into memory at a time.
+_MOST_WARMED: Final = 16
 #: Batches whose columns are kept.
 _OPENED: Final = 4
 
 #: A batch as it is stored, and its header.
 Stored = tuple[BatchHeader, memoryview]
+
+
+class ColdPiece(Exception):
+    """
+    The disk would have to be waited for.
+
+    Args:
+        offset: Where the piece begins.
+    """
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(offset)
+        self.offset = offset
 
 
 class _Piece(NamedTuple):
@@ -51,20 +67,42 @@ class Window:
         self._partition = partition
         self._pieces: list[_Piece] = []
         self._opened: OrderedDict[int, Opened] = OrderedDict()
+        #: Messages below the start of the log that are there all the same, each as a batch.
+        self.kept: Mapping[int, Stored] = {}
+        #: Whether to raise `ColdPiece` instead of waiting for the disk,
+        self._hasty = False
+        #: but for the piece that begins here: what was fetched may be gone again.
+        self._warm = -1
 
-    def end_of(self, offset: int, *, nowait: bool) -> int | None:
+    @contextmanager
+    def hasty(self, warm: int = -1) -> Iterator[None]:
+        """
+        Raise `ColdPiece` instead of waiting for the disk meanwhile.
+
+        Args:
+            warm: Where a piece begins that was fetched just now, which is waited for.
+        """
+        before = self._hasty, self._warm
+        self._hasty, self._warm = True, warm
+        try:
+            yield
+        finally:
+            self._hasty, self._warm = before
+
+    def end_of(self, offset: int) -> int:
         """
         Say how far one piece reaches.
 
         Args:
             offset: Where it begins; below the high watermark.
-            nowait: Give up instead of waiting for the disk.
 
         Returns:
-            The offset behind it, or None if the disk would have to be waited for.
+            The offset behind it.
+
+        Raises:
+            ColdPiece: In haste, the disk would have to be waited for.
         """
-        piece = self._piece(offset, nowait=nowait)
-        return None if piece is None else piece.end
+        return self._piece(offset).end
 
     def warmer(self, offset: int) -> Callable[[], None]:
         """
@@ -75,14 +113,39 @@ class Window:
         """
         return self._partition.log.warmer(offset, PIECE_BYTES)
 
-    def _piece(self, offset: int, *, nowait: bool = False) -> _Piece | None:
+    def warmers(self, runs: Sequence[Run], first: int) -> Callable[[], None]:
+        """
+        Give a function that brings into memory what some runs need.
+
+        Args:
+            runs: Sorted and disjoint.
+            first: Where the first piece begins.
+        """
+        log = self._partition.log
+        records = max(1, log.written_offset - log.start_offset)
+        span = max(1, PIECE_BYTES * records // max(1, log.size_bytes))
+        starts = [first]
+        for start, end in runs:
+            for each in range(max(start, first), end, span):
+                if each >= starts[-1] + span and len(starts) < _MOST_WARMED:
+                    starts.append(each)
+        warmers = [self.warmer(each) for each in starts]
+
+        def warm() -> None:
+            for each in warmers:
+                each()
+
+        return warm
+
+    def _piece(self, offset: int) -> _Piece:
         offset = max(offset, self._partition.log.start_offset)
         for piece in self._pieces:
             if piece.start <= offset < piece.end:
                 return piece
+        nowait = self._hasty and offset != self._warm
         chunk = self._partition.read(offset, PIECE_BYTES, nowait=nowait)
         if chunk is None:
-            return None
+            raise ColdPiece(offset)
         batches = split(chunk.data)
         ends = [header.next_offset for header, _ in batches]
         piece = _Piece(offset, max(chunk.next_offset, offset), batches, ends)
@@ -98,9 +161,14 @@ class Window:
             end: None is found that begins here or behind.
         """
         end = min(end, self._partition.high_watermark)
+        start = self._partition.log.start_offset
+        if offset < start and self.kept:
+            first = min((each for each in self.kept if offset <= each < end), default=start)
+            if first < start:
+                return self.kept[first]
         while offset < end:
             piece = self._piece(offset)
-            if piece is None or piece.end <= offset:
+            if piece.end <= offset:
                 return None
             place = bisect_right(piece.ends, offset)
             if place < len(piece.ends):

@@ -68,6 +68,9 @@ _CHANNEL_FACTS: Final = {
     "name": STRING,
     "created_ms": MILLISECONDS,
     "start": said({"type": ["string", "integer"]}, "Where it began."),
+    "temporary": said(TRUTH, "Whether it goes when nobody subscribes to it."),
+    "group": said(STRING, "Its group: its name without the instance."),
+    "instance": said(STRING, "Whose it is within its group; empty if it is everybody's."),
     "config": said({"type": "object"}, "Every setting of the channel by its dotted name."),
     "paused": said(
         {
@@ -158,6 +161,13 @@ CHANNELS: Final[dict[str, Operation]] = table(
             CHANNEL_NAME,
             _GIVEN,
             CHANNEL_START,
+            Parameter(
+                "temporary",
+                boolean,
+                default=False,
+                text="Whether it goes when nobody subscribes to it for a while; it begins at the "
+                "latest message then, if start is not given.",
+            ),
             DRY,
         ),
         text="Make a channel of a topic; one that exists with the same settings is no error.",

@@ -31,6 +31,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "tinymq.cli.inflight:inflight",
         "Show messages in flight, and settle some of them.",
     ),
+    "message": ("tinymq.cli.message:message", "Look at what became of single messages."),
     "lag": ("tinymq.cli.lag:lag", "Show how far channels are behind."),
     "dlq": (
         "tinymq.cli.dlq:dlq",

@@ -166,6 +166,7 @@ def _facts(found: Row) -> list[tuple[str, str]]:
         ("name", found["name"]),
         ("created", iso(found["created_ms"])),
         ("started at", str(found["start"])),
+        *[("stays", "while somebody subscribes")] * bool(found.get("temporary")),
         ("state", str(state(found))),
         *[("why", cause["text"]) for cause in found.get("why", ())],
         *[(name.replace("_", " "), str(found[name])) for name in COUNTS],

@@ -104,7 +104,7 @@ def parse_places(texts: Sequence[str]) -> dict[Place, list[int]]:
     """
     found: dict[Place, list[int]] = {}
     for each in texts:
-        names, _, offset = each.partition("@")
+        names, _, offset = each.rpartition("@")  # names of channels may have one, too
         parts = names.split("/")
         if len(parts) != 3 or not (parts[2] + offset).isdecimal() or not (parts[2] and offset):
             raise click.UsageError(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import shlex
 import shutil
 import signal
@@ -34,10 +35,13 @@ if TYPE_CHECKING:
 
 #: Bytes that are kept of what a command says on stderr.
 _TAIL: Final = 500
-#: Longest variable: Linux takes no text of 128 KiB, and all of them must fit as well.
+#: Longest variable, and most bytes of all: Linux takes no text of 128 KiB, and about 2 MiB in all.
 _VARIABLE: Final = 32 * 1024
+_VARIABLES: Final = 256 * 1024
 #: Seconds for the last words of a command that has ended; who it left behind may hold the pipe.
 _LAST_WORDS_S: Final = 0.2
+
+_STDOUT: Final = 1
 
 What = Literal["finished", "requeued", "rejected", "given_back", "lost"]
 
@@ -103,8 +107,7 @@ class Command:
         """
         Say what a message is, for the environment of its command.
 
-        Every variable that nobody can pass on is left out: a key with NUL in it, or one
-        that is too long.
+        What nobody can pass on is left out: a key with NUL in it, or one that is too long.
 
         Args:
             message: The message.
@@ -125,11 +128,14 @@ class Command:
         for name, value in message.headers:
             word = "".join(each if each.isascii() and each.isalnum() else "_" for each in name)
             found[f"HEADER_{word.upper()}"] = value
-        return {
-            f"TINYMQ_{name}": os.fsdecode(value)
-            for name, value in found.items()
-            if value is not None and len(value) <= _VARIABLE and b"\0" not in os.fsencode(value)
-        }
+        left = _VARIABLES
+        passed: dict[str, str] = {}
+        for name, given in found.items():
+            content = b"" if given is None else os.fsencode(given)
+            if given is not None and b"\0" not in content and len(content) <= min(_VARIABLE, left):
+                left -= len(content)
+                passed[f"TINYMQ_{name}"] = os.fsdecode(content)
+        return passed
 
 
 class _Words:
@@ -181,6 +187,7 @@ class Job:
         Run it, and settle the message.
 
         Raises:
+            BrokenPipeError: Nobody reads our output any more. The message is still ours.
             OSError: It cannot be run. The message is still ours.
         """
         outcome = self._run()
@@ -218,6 +225,8 @@ class Job:
             return Outcome("finished", 0)
         if self._over.is_set():
             return Outcome("given_back", reason="its command was ended")
+        if not self._command.apart and _reader_gone():
+            raise BrokenPipeError
         said = words.last()
         reason = _ending(status) + (f": {said}" if said else "")
         return Outcome("rejected" if status == os.EX_DATAERR else "requeued", status, reason)
@@ -233,6 +242,13 @@ class Job:
             env=os.environ | self._command.variables(self.message),
             start_new_session=True,
         )
+
+
+def _reader_gone() -> bool:
+    """Whether our stdout is a pipe that nobody reads: a command cannot be blamed for that."""
+    poll = select.poll()
+    poll.register(_STDOUT, 0)  # only errors
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def _ending(status: int) -> str:

@@ -39,7 +39,7 @@ def state(row: Row) -> str | None:
     """Say how a channel stands, and if it is paused until when and why."""
     paused = row.get("paused")
     if not paused:
-        return row.get("state")
+        return row["state"].replace("_", " ") if row.get("state") else None
     until = "" if paused["until_ms"] is None else f" until {iso(paused['until_ms'])}"
     return f"paused{until}" + (f": {paused['reason']}" if paused["reason"] else "")
 

@@ -44,8 +44,12 @@ def _messages(row: Row) -> int | None:
 
 
 def _state(row: Row) -> str:
-    reason = row.get("reason")
-    return f"{row.get('state')}: {reason}" if reason else str(row.get("state"))
+    state, reason, held = row.get("state"), row.get("reason"), row.get("held")
+    if reason or not held:
+        return f"{state}: {reason}" if reason else str(state)
+    refusing = ", refuses producers" if held["refusing"] else ""
+    size, since = human_size(held["bytes"]), iso(held["since_ms"])
+    return f"{state}: holds {size} since {since} for {held['channel']}{refusing}"
 
 
 COLUMNS: Final = (

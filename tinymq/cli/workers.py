@@ -148,6 +148,7 @@ def execute(session: Session, work: Work, workers: Workers, grace_s: float) -> i
         The exit status: 1 when we came to our end and some message was not finished.
 
     Raises:
+        BrokenPipeError: Nobody reads our output any more.
         Failed: The command cannot be run.
     """
     with stopping() as stop, subscribed(session, work, workers.jobs) as subscription:
@@ -157,6 +158,8 @@ def execute(session: Session, work: Work, workers: Workers, grace_s: float) -> i
             stop.asked = True
         finally:
             workers.drain(stop, grace_s, session.clock)
+    if isinstance(workers.error, BrokenPipeError):
+        raise workers.error
     if workers.error is not None:
         raise Failed(f"{workers.command.words[0]} cannot be run: {workers.error}")
     bad = {what: count for what, count in workers.counts.items() if what != "finished"}

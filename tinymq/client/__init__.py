@@ -27,6 +27,7 @@ from tinymq.client.core.config import (
 )
 from tinymq.client.core.delivered import ConsumerBatch
 from tinymq.client.core.directory import Node
+from tinymq.client.core.handling import Reject, Requeue
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.results import Account, Failed, PartlySent, Position, Sent
 from tinymq.client.core.starts import EARLIEST, LATEST, At, Mark
@@ -38,8 +39,9 @@ if TYPE_CHECKING:
     from tinymq.client.lookup import Lookup
     from tinymq.client.lookup_consumer import LookupConsumer
     from tinymq.client.lookup_producer import LookupProducer, Stored
+    from tinymq.client.lookup_subscription import LookupSubscription
     from tinymq.client.producer import Producer
-    from tinymq.client.subscription import Message, Subscription
+    from tinymq.client.subscription import Message, MessageBatch, Subscription
 
 _LAZY: Final = {
     "Admin": "tinymq.client.admin",
@@ -48,7 +50,9 @@ _LAZY: Final = {
     "Lookup": "tinymq.client.lookup",
     "LookupConsumer": "tinymq.client.lookup_consumer",
     "LookupProducer": "tinymq.client.lookup_producer",
+    "LookupSubscription": "tinymq.client.lookup_subscription",
     "Message": "tinymq.client.subscription",
+    "MessageBatch": "tinymq.client.subscription",
     "Producer": "tinymq.client.producer",
     "Stored": "tinymq.client.lookup_producer",
     "Subscription": "tinymq.client.subscription",
@@ -72,13 +76,17 @@ __all__ = [
     "LookupConfig",
     "LookupConsumer",
     "LookupProducer",
+    "LookupSubscription",
     "Mark",
     "Message",
+    "MessageBatch",
     "Node",
     "PartlySent",
     "Position",
     "Producer",
     "ProducerConfig",
+    "Reject",
+    "Requeue",
     "Sent",
     "Stored",
     "Subscription",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred, fail, gatherResults, maybeDeferred
@@ -15,6 +16,7 @@ from tinymq.client.admin import Admin
 from tinymq.client.consumer import Consumer
 from tinymq.client.core.address import parse_url, url_from
 from tinymq.client.core.admin import operate
+from tinymq.client.core.allowance import Pool
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import (
     ClientConfig,
@@ -26,6 +28,9 @@ from tinymq.client.core.fork import Home
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.parts import LinkWatch
 from tinymq.client.core.results import Result
+from tinymq.client.core.sources import Topics, core_of
+from tinymq.client.core.subscription import Face, SubscriptionCore
+from tinymq.client.line import pass_to
 from tinymq.client.network import EndpointFor, TwistedNetwork
 from tinymq.client.producer import Producer
 from tinymq.client.subscription import Subscription
@@ -118,31 +123,52 @@ class Client:
         return consumer
 
     def subscription(
-        self, topic: str, channel: str, config: SubscriptionConfig | None = None
+        self, topic: Topics, channel: str, config: SubscriptionConfig | None = None
     ) -> Subscription:
         """
         Take messages of a channel, each of which is settled by itself.
 
         Args:
-            topic: Name of the topic.
+            topic: Name of the topic. Of several, ``["urgent", "normal"]``, a message
+                of the second is handed out only while none of the first is there;
+                ``{"urgent": 5, "normal": 1}`` lets them take turns by weight.
             channel: Name of the channel; it is made where there is none.
             config: Settings.
 
         Raises:
             ClosedError: The client was closed.
+            UsageError: The topics, or their weights, are wrong.
             ForkedError: This is another process.
         """
         self._check()
+        settings = config or SubscriptionConfig()
         subscription = Subscription(
-            self._cluster,
-            (topic, channel),
-            config or SubscriptionConfig(),
+            partial(core_of, self._cluster, (topic, channel), settings),
+            settings,
             (self._reactor, self._network),
             self._home,
             self._subscriptions.discard,
         )
         self._subscriptions.add(subscription)
         return subscription
+
+    def part(
+        self, source: tuple[str, str], config: SubscriptionConfig, face: Face, pool: Pool
+    ) -> SubscriptionCore:
+        """
+        Make the part of a subscription that this cluster has in one to several.
+
+        Args:
+            source: Names of topic and channel.
+            config: Settings.
+            face: Makes messages, and is told of them.
+            pool: What all parts may have in flight.
+        """
+        return SubscriptionCore(self._cluster, source, config, face, pool)
+
+    def arm(self) -> None:
+        """Make sure that what is due is done, when others have asked for something."""
+        self._network.arm()
 
     def metadata(
         self, topics: Iterable[str], *, create: bool = False
@@ -202,7 +228,7 @@ class Client:
         if self._closing is None:
             self._closing = Deferred.fromCoroutine(self._close())
         waiting: Deferred[None] = Deferred()
-        self._closing.addCallback(_pass_to(waiting))
+        self._closing.addCallback(pass_to(waiting))
         return waiting
 
     async def _close(self) -> None:
@@ -257,14 +283,6 @@ class Client:
         operate(self._cluster, name, arguments, done, self._network.seconds())
         self._network.arm()
         return waiting
-
-
-def _pass_to(waiting: Deferred[None]) -> Callable[[None], None]:
-    def passed(_: None) -> None:
-        if not waiting.called:
-            waiting.callback(None)
-
-    return passed
 
 
 def _joined(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
 from twisted.internet.defer import Deferred, fail
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.interfaces import IReactorTime
 
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import ConsumerConfig
@@ -16,19 +15,9 @@ from tinymq.client.core.faces import ConsumerFace
 from tinymq.client.core.fork import Home
 from tinymq.client.core.offsets import OffsetSearch
 from tinymq.client.core.starts import EARLIEST, LATEST, Start
+from tinymq.client.line import Line, Waiter
 from tinymq.client.network import TwistedNetwork
 from tinymq.errors import ClosedError, DeadlineExceeded, TinyMQError
-
-
-class _Waiter:
-    """One `next_batch` that waits."""
-
-    __slots__ = ("deferred", "since", "timer")
-
-    def __init__(self, deferred: Deferred[ConsumerBatch | None], since: float) -> None:
-        self.deferred = deferred
-        self.since = since
-        self.timer: IDelayedCall | None = None
 
 
 class Consumer(ConsumerFace):
@@ -63,7 +52,7 @@ class Consumer(ConsumerFace):
         self._seconds = self._network.seconds
         self._home = home
         self._forget = forget
-        self._waiters: deque[_Waiter] = deque()
+        self._line: Line[ConsumerBatch] = Line(self._reactor)
         self._serving = False
         self._core = ConsumerCore(cluster, config, self._serve)
 
@@ -147,7 +136,7 @@ class Consumer(ConsumerFace):
         """
         try:
             self._home.check()
-            if not self._waiters:
+            if not self._line:
                 batch = self._core.take()
                 if batch is not None:
                     return self._at_once(batch)
@@ -156,16 +145,11 @@ class Consumer(ConsumerFace):
                     return fail(stuck)
         except TinyMQError as error:
             return fail(error)
-        waiting: Deferred[ConsumerBatch | None] = Deferred(self._cancelled)
-        now = self._seconds()
-        waiter = _Waiter(waiting, now)
-        self._waiters.append(waiter)
-        if timeout is not None:
-            waiter.timer = self._reactor.callLater(max(0.0, timeout), self._timed_out, waiter)
-        else:
-            self._watch(waiter, now)
+        waiter = self._line.join(timeout)
+        if timeout is None:
+            self._watch(waiter, self._seconds())
         self._network.arm()
-        return waiting
+        return waiter.deferred
 
     def __aiter__(self) -> AsyncIterator[ConsumerBatch]:
         return self
@@ -268,7 +252,7 @@ class Consumer(ConsumerFace):
             return
         self._serving = True
         try:
-            while self._waiters:
+            while self._line:
                 error: TinyMQError | None = None
                 batch: ConsumerBatch | None = None
                 try:
@@ -279,25 +263,15 @@ class Consumer(ConsumerFace):
                     error = self._core.stuck
                 if batch is None and error is None:
                     break
-                waiter = self._pop(self._waiters[0])
                 if error is not None:
-                    waiter.deferred.errback(error)
+                    self._line.fail(error)
                 else:
                     self._core.more(self._seconds())
-                    waiter.deferred.callback(batch)
+                    self._line.serve(batch)
         finally:
             self._serving = False
 
-    def _pop(self, waiter: _Waiter) -> _Waiter:
-        self._waiters.remove(waiter)
-        if waiter.timer is not None and waiter.timer.active():
-            waiter.timer.cancel()
-        return waiter
-
-    def _timed_out(self, waiter: _Waiter) -> None:
-        self._pop(waiter).deferred.callback(None)
-
-    def _watch(self, waiter: _Waiter, now: float) -> None:
+    def _watch(self, waiter: Waiter[ConsumerBatch], now: float) -> None:
         """Fail the call when no broker answers for too long."""
         if self.config.give_up_s is None:
             return
@@ -306,15 +280,9 @@ class Consumer(ConsumerFace):
             error = self._core.fetching.why or DeadlineExceeded(
                 "no broker answered within the deadline"
             )
-            self._pop(waiter).deferred.errback(error)
+            self._line.fail(error, waiter)
             return
         waiter.timer = self._reactor.callLater(until - now, self._still, waiter)
 
-    def _still(self, waiter: _Waiter) -> None:
+    def _still(self, waiter: Waiter[ConsumerBatch]) -> None:
         self._watch(waiter, self._seconds())
-
-    def _cancelled(self, deferred: Deferred[ConsumerBatch | None]) -> None:
-        for waiter in self._waiters:
-            if waiter.deferred is deferred:
-                self._pop(waiter)
-                return

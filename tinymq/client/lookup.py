@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from math import inf
+from typing import Any
 
 from attrs import define, evolve
 from twisted.internet.defer import Deferred, DeferredList, gatherResults
@@ -24,13 +25,22 @@ from twisted.python.failure import Failure
 
 from tinymq.client.client import Client
 from tinymq.client.core.address import Address, parse_url, url_of
-from tinymq.client.core.config import ClientConfig, ConsumerConfig, LookupConfig, ProducerConfig
+from tinymq.client.core.config import (
+    ClientConfig,
+    ConsumerConfig,
+    LookupConfig,
+    ProducerConfig,
+    SubscriptionConfig,
+)
 from tinymq.client.core.directory import Directory, Node, read_nodes
 from tinymq.client.core.results import Result
 from tinymq.client.core.starts import EARLIEST, Start
 from tinymq.client.lookup_consumer import LookupConsumer
 from tinymq.client.lookup_producer import LookupProducer
+from tinymq.client.lookup_readers import Readers
+from tinymq.client.lookup_subscription import LookupSubscription
 from tinymq.client.network import EndpointFor
+from tinymq.client.subscription import Subscription
 from tinymq.errors import ClosedError, TinyMQError, UnreachableError
 
 #: Topics by whose nodes those of a new topic are found.
@@ -88,6 +98,8 @@ class Lookup:
         self.directory = Directory(len(self._servers), self.config, self._ask, self._heard)
         self._leases: dict[Address, _Lease] = {}
         self._consumers: set[LookupConsumer] = set()
+        self._subscriptions: set[LookupSubscription] = set()
+        self._readers: set[Readers[Any]] = set()
         self._producers: set[LookupProducer] = set()
         self._timer: IDelayedCall | None = None
 
@@ -139,6 +151,25 @@ class Lookup:
         self._consumers.add(made)
         return made
 
+    def subscription(
+        self, topic: str, channel: str, config: SubscriptionConfig | None = None
+    ) -> LookupSubscription:
+        """
+        Take messages of a channel from every node that has a topic.
+
+        Args:
+            topic: Its name.
+            channel: Name of the channel; it is made where there is none.
+            config: Settings.
+
+        Raises:
+            ClosedError: The lookup was closed.
+        """
+        self._check()
+        made = LookupSubscription(self, (topic, channel), config or SubscriptionConfig())
+        self._subscriptions.add(made)
+        return made
+
     def producer(self, config: ProducerConfig | None = None, copies: int = 1) -> LookupProducer:
         """
         Send records to nodes.
@@ -159,7 +190,7 @@ class Lookup:
 
     def close(self) -> Deferred[None]:
         """
-        Close consumers, producers, which flush, and all clients.
+        Close consumers, subscriptions, producers, which flush, and all clients.
 
         Returns:
             A Deferred that ends with None and never fails.
@@ -169,6 +200,7 @@ class Lookup:
     async def _close(self) -> None:
         for consumer in tuple(self._consumers):
             consumer.close()
+        await DeferredList([each.close() for each in tuple(self._subscriptions)])
         for producer in tuple(self._producers):
             await producer.close()
         self.closed = True
@@ -179,6 +211,24 @@ class Lookup:
         await DeferredList([client.close() for client in clients])
 
     # --- for consumers and producers -------------------------------------------
+
+    def add(self, readers: Readers[Any]) -> None:
+        """
+        Tell them which nodes there are.
+
+        Args:
+            readers: The readers of a topic.
+        """
+        self._readers.add(readers)
+
+    def discard(self, readers: Readers[Any]) -> None:
+        """
+        Tell them nothing more.
+
+        Args:
+            readers: The readers of a topic.
+        """
+        self._readers.discard(readers)
 
     def lease(self, node: Node) -> Client:
         """
@@ -222,17 +272,15 @@ class Lookup:
             self.directory.refresh(topic, self.reactor.seconds())
             self.arm()
 
-    def forget(self, one: LookupConsumer | LookupProducer) -> None:
+    def forget(self, one: LookupConsumer | LookupProducer | Subscription) -> None:
         """
-        Note that a consumer or producer was closed.
+        Note that a consumer, subscription or producer was closed.
 
         Args:
             one: Which.
         """
-        if isinstance(one, LookupConsumer):
-            self._consumers.discard(one)
-        else:
-            self._producers.discard(one)
+        for known in (self._consumers, self._subscriptions, self._producers):
+            known.discard(one)
 
     async def any_nodes(self) -> list[Node]:
         """Find nodes that have some topic, for one that none of them has yet."""
@@ -295,13 +343,13 @@ class Lookup:
         self.arm()
 
     def _link_changed(self) -> None:
-        for consumer in tuple(self._consumers):
-            consumer.look()
+        for readers in tuple(self._readers):
+            readers.look()
 
     def _heard(self, topic: str) -> None:
-        for consumer in tuple(self._consumers):
-            if consumer.topic == topic:
-                consumer.follow()
+        for readers in tuple(self._readers):
+            if readers.topic == topic:
+                readers.follow()
 
 
-__all__ = ["Lookup", "LookupConsumer", "LookupProducer", "Node"]
+__all__ = ["Lookup", "LookupConsumer", "LookupProducer", "LookupSubscription", "Node"]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from attrs import define
 from twisted.internet.defer import Deferred, fail
-from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from tinymq.client.core.config import ConsumerConfig
@@ -16,29 +15,13 @@ from tinymq.client.core.delivered import ConsumerBatch
 from tinymq.client.core.directory import Node
 from tinymq.client.core.fetching import MOVED
 from tinymq.client.core.starts import LATEST, At, Mark, Start, read_start
+from tinymq.client.line import Line
+from tinymq.client.lookup_readers import Reader, Readers
 from tinymq.errors import ClosedError, TinyMQError, WireError
 
 if TYPE_CHECKING:
-    from tinymq.client.client import Client
     from tinymq.client.consumer import Consumer
     from tinymq.client.lookup import Lookup
-
-
-@define(eq=False)
-class _Reader:
-    """Reads one node."""
-
-    node: Node
-    client: Client
-    consumer: Consumer
-
-
-@define(eq=False)
-class _Waiter:
-    """One `next_batch` that waits."""
-
-    deferred: Deferred[ConsumerBatch | None]
-    timer: IDelayedCall | None = None
 
 
 @define(eq=False)
@@ -78,26 +61,26 @@ class LookupConsumer:
     def __init__(self, lookup: Lookup, topic: str, start: Start, config: ConsumerConfig) -> None:
         self.topic = topic
         self._lookup = lookup
-        self._config = config
         self._start: Start = read_start(start)
         self._since_ms = int(lookup.wall() * 1000)
-        self._readers: dict[str, _Reader] = {}
         self._marks: dict[str, dict[int, Mark]] = {}
         self._line: deque[_Offer] = deque()
-        self._waiters: deque[_Waiter] = deque()
-        self._met = False
+        self._calls: Line[ConsumerBatch] = Line(lookup.reactor)
         self._closed = False
-        lookup.directory.watch(topic, lookup.reactor.seconds())
-        lookup.arm()
+        self._readers: Readers[Consumer] = Readers(
+            lookup, topic, lambda node, client: client.consumer(config), self._left
+        )
+        self._readers.start(self._begun)
 
     @property
     def nodes(self) -> list[Node]:
         """The nodes that are read now."""
-        return [reader.node for reader in self._readers.values()]
+        return self._readers.nodes
 
     def marks(self) -> dict[str, dict[int, Mark]]:
         """Say where every partition of every node stands, by the node's id."""
-        return {**self._marks, **{one: self._stand(reader) for one, reader in self._read()}}
+        stand = {one: self._stand(reader) for one, reader in self._readers.found.items()}
+        return {**self._marks, **stand}
 
     def next_batch(self, timeout: float | None = None) -> Deferred[ConsumerBatch | None]:
         """
@@ -118,11 +101,7 @@ class LookupConsumer:
         """
         if self._closed:
             return fail(ClosedError("the consumer was closed"))
-        waiter = _Waiter(Deferred(self._cancelled))
-        self._waiters.append(waiter)
-        if timeout is not None:
-            later = self._lookup.reactor.callLater
-            waiter.timer = later(max(0.0, timeout), self._timed_out, waiter)
+        waiter = self._calls.join(timeout)
         self._serve()
         return waiter.deferred
 
@@ -142,77 +121,47 @@ class LookupConsumer:
         if self._closed:
             return
         self._closed = True
-        self._lookup.directory.unwatch(self.topic)
         self._lookup.forget(self)
-        for _, reader in self._read():
-            self._leave(reader)
+        self._readers.close()
         line, self._line = self._line, deque()
         for offer in line:
             offer.taken.callback(None)
-        while self._waiters:
-            waiter = self._pop(self._waiters[0])
-            waiter.deferred.errback(ClosedError("the consumer was closed"))
-
-    def follow(self) -> None:
-        """Read the nodes that are known now, and no others."""
-        if self._closed:
-            return
-        known = {node.id: node for node in self._lookup.directory.known(self.topic)}
-        for one, reader in self._read():
-            if known.get(one) != reader.node:
-                self._leave(reader)
-        for node in known.values():
-            if node.id not in self._readers:
-                self._join(node)
-        self._met = True
-
-    def look(self) -> None:
-        """Ask the lookup servers when a node does not answer."""
-        if any(reader.client.failing for _, reader in self._read()):
-            self._lookup.refresh(self.topic)
+        while self._calls:
+            self._calls.fail(ClosedError("the consumer was closed"))
 
     # --- inside ----------------------------------------------------------------
 
-    def _read(self) -> list[tuple[str, _Reader]]:
-        return list(self._readers.items())
-
-    def _join(self, node: Node) -> None:
-        client = self._lookup.lease(node)
-        reader = _Reader(node, client, client.consumer(self._config))
-        self._readers[node.id] = reader
-        self._log.debug("Reading {topic} at {node}", topic=self.topic, node=node.name)
+    def _begun(self, reader: Reader[Consumer]) -> None:
+        self._log.debug("Reading {topic} at {node}", topic=self.topic, node=reader.node.name)
         reading = Deferred.fromCoroutine(self._follow_one(reader))
         reading.addErrback(lambda failure: self._log.failure("Reading a node failed", failure))
 
-    def _leave(self, reader: _Reader) -> None:
-        if self._readers.get(reader.node.id) is not reader:
-            return
+    def _left(self, reader: Reader[Consumer]) -> None:
         self._marks[reader.node.id] = self._stand(reader)
-        del self._readers[reader.node.id]
-        reader.consumer.close()
-        self._lookup.release(reader.node)
+        reader.what.close()
+        self._readers.release(reader)
 
-    def _stand(self, reader: _Reader) -> dict[int, Mark]:
+    def _stand(self, reader: Reader[Consumer]) -> dict[int, Mark]:
         try:
-            marks = reader.consumer.marks(self.topic)
+            marks = reader.what.marks(self.topic)
         except ClosedError:
             marks = {}
         return {**self._marks.get(reader.node.id, {}), **marks}
 
-    async def _follow_one(self, reader: _Reader) -> None:
+    async def _follow_one(self, reader: Reader[Consumer]) -> None:
         try:
-            await reader.consumer.assign(self.topic, start=self._start_at(reader.node))
+            await reader.what.assign(self.topic, start=self._start_at(reader.node))
         except TinyMQError as error:
             # A node may announce a topic before it can serve it; the next round comes.
             self._log.debug(
                 "{node} cannot be read yet: {error}", node=reader.node.name, error=error
             )
-            self._leave(reader)
+            self._readers.leave(reader)
             return
         while True:
             batch, wrong = None, None
             try:
-                batch = await reader.consumer.next_batch()
+                batch = await reader.what.next_batch()
             except ClosedError:
                 return
             except TinyMQError as error:
@@ -226,46 +175,30 @@ class LookupConsumer:
             self._serve()
             await offer.taken
             if wrong is not None:
-                self._leave(reader)
+                self._readers.leave(reader)
                 return
 
-    def _blame(self, reader: _Reader, error: TinyMQError) -> None:
+    def _blame(self, reader: Reader[Consumer], error: TinyMQError) -> None:
         """Name the node; a topic made anew there is read from its start next time."""
         if isinstance(error, WireError):
             error.data.setdefault("node", reader.node.name)
         if isinstance(error, MOVED):
-            self._leave(reader)
+            self._readers.leave(reader)
             self._marks.pop(reader.node.id, None)
 
     def _start_at(self, node: Node) -> dict[int, Start] | Start:
         marks = self._marks.get(node.id)
         if marks:
             return dict(marks)
-        if self._start == LATEST and self._met:
+        if self._start == LATEST and self._readers.met:
             return At(self._since_ms)  # what came there before we heard of it counts
         return self._start
 
     def _serve(self) -> None:
-        while self._line and self._waiters:
+        while self._line and self._calls:
             offer = self._line.popleft()
-            waiter = self._pop(self._waiters[0])
             if offer.error is not None:
-                waiter.deferred.errback(offer.error)
+                self._calls.fail(offer.error)
             else:
-                waiter.deferred.callback(offer.batch)
+                self._calls.serve(offer.batch)
             offer.taken.callback(None)
-
-    def _pop(self, waiter: _Waiter) -> _Waiter:
-        self._waiters.remove(waiter)
-        if waiter.timer is not None and waiter.timer.active():
-            waiter.timer.cancel()
-        return waiter
-
-    def _timed_out(self, waiter: _Waiter) -> None:
-        self._pop(waiter).deferred.callback(None)
-
-    def _cancelled(self, deferred: Deferred[ConsumerBatch | None]) -> None:
-        for waiter in self._waiters:
-            if waiter.deferred is deferred:
-                self._pop(waiter)
-                return

@@ -71,8 +71,7 @@ class Peer(protocol.Protocol):
     @override
     def dataReceived(self, data: bytes) -> None:
         if self._link is not None:
-            self._link.received(data, self._network.seconds())
-            self._network.arm()
+            self._network.received(self._link, data)
 
     @override
     def connectionLost(self, reason: Failure = protocol.connectionDone) -> None:
@@ -151,6 +150,9 @@ class TwistedNetwork:
         self._timer: IDelayedCall | None = None
         self._timer_at = inf
         self._idle: list[Deferred[None]] = []
+        self._drains: dict[Callable[[float], None], None] = {}
+        self._turn: IDelayedCall | None = None
+        self._receiving = False
 
     # --- Network ---------------------------------------------------------------
 
@@ -216,7 +218,44 @@ class TwistedNetwork:
         """
         self._log.warn("{text}", text=text)
 
-    # --- the clock -------------------------------------------------------------
+    # --- turns and time --------------------------------------------------------
+
+    def received(self, link: Link, data: bytes) -> None:
+        """
+        Take bytes; what they stir is done at once, and not in a turn of its own.
+
+        Args:
+            link: Whose.
+            data: The bytes.
+        """
+        self._receiving = True
+        try:
+            link.received(data, self.seconds())
+        finally:
+            self._receiving = False
+            self._drain()
+        self.arm()
+
+    def stir(self, drain: Callable[[float], None]) -> None:
+        """
+        Call something at the end of this turn of the reactor, once.
+
+        Args:
+            drain: Called with the time.
+        """
+        self._drains[drain] = None
+        if self._turn is None and not self._receiving:
+            self._turn = self._reactor.callLater(0, self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._turn = None
+        self._drain()
+        self.arm()
+
+    def _drain(self) -> None:
+        drains, self._drains = self._drains, {}
+        for drain in drains:
+            drain(self.seconds())
 
     def arm(self) -> None:
         """Make sure that the cluster is woken when it wants to be."""

@@ -2,35 +2,54 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine
-from inspect import iscoroutine
-from typing import Any, Final
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Any, Protocol
 
-from twisted.internet.defer import CancelledError, Deferred, fail, succeed
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
-from twisted.logger import Logger
-from twisted.python.failure import Failure
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.interfaces import IReactorTime
 
-from tinymq.client.core.cluster import Cluster
+from tinymq.client.core.bundle import QueueBatch
 from tinymq.client.core.config import SubscriptionConfig
-from tinymq.client.core.faces import SubscriptionFace, reason_of
+from tinymq.client.core.directory import Node
+from tinymq.client.core.faces import SubscriptionFace
 from tinymq.client.core.fork import Home
+from tinymq.client.core.handling import Plan
 from tinymq.client.core.message import QueueMessage
-from tinymq.client.core.subscription import SubscriptionCore
-from tinymq.client.network import TwistedNetwork
+from tinymq.client.core.sources import Core
+from tinymq.client.core.subscription import Face
+from tinymq.client.handling import Handler, Run
+from tinymq.client.line import Line, fire, pass_to, teller
 from tinymq.errors import ClosedError, TinyMQError, UsageError
 
-#: Seconds of plain handlers in one turn of the reactor, and calls between looks at the clock.
-_SLICE_S: Final = 0.01
-_LOOK: Final = 16
+
+class Turns(Protocol):
+    """The clock of one cluster, or of several."""
+
+    def seconds(self) -> float:
+        """The time."""
+
+    def stir(self, drain: Callable[[float], None]) -> None:
+        """Call something at the end of this turn of the reactor, once."""
+
+    def arm(self) -> None:
+        """Make sure that clusters are woken when they want to be."""
+
+    def later(self, call: Callable[[], None]) -> None:
+        """Call at the end of this turn of the reactor."""
 
 
 class Message(QueueMessage):
-    """A message of a channel; see `QueueMessage` for what it says and what becomes of it."""
+    """
+    A message of a channel; see `QueueMessage` for what it says and what becomes of it.
 
-    __slots__ = ("_lost_waiting",)
+    Attributes:
+        node: The node that it came from, where nodes were found by `Lookup`.
+    """
+
+    __slots__ = ("_lost_waiting", "node")
     _lost_waiting: Deferred[None]
+    node: Node
 
     @property
     def lost(self) -> Deferred[None]:
@@ -38,7 +57,7 @@ class Message(QueueMessage):
         waiting: Deferred[None] | None = getattr(self, "_lost_waiting", None)
         if waiting is None:
             waiting = self._lost_waiting = Deferred()
-            self.when_lost(lambda: _fire(self._lost_waiting))
+            self.when_lost(partial(fire, waiting))
         return waiting
 
     def confirmed(self) -> Deferred[None]:
@@ -53,45 +72,39 @@ class Message(QueueMessage):
             - with `ConnectionLost`, `DeadlineExceeded` or `ClosedError` when the
               subscription ended and nobody knows.
         """
-        waiting: Deferred[None] = Deferred()
+        return _confirmed(self)
 
-        def told(error: TinyMQError | None) -> None:
-            if waiting.called:
-                return  # cancelled
-            if error is None:
-                waiting.callback(None)
-            else:
-                waiting.errback(error)
 
-        self.when_confirmed(told)
+class MessageBatch(QueueBatch):
+    """Messages of a channel that are settled together; see `QueueBatch`."""
+
+    __slots__ = ("_lost_waiting",)
+    _lost_waiting: Deferred[None]
+
+    @property
+    def lost(self) -> Deferred[None]:
+        """Fires when some of it is not yours any more without your doing; always the same one."""
+        waiting: Deferred[None] | None = getattr(self, "_lost_waiting", None)
+        if waiting is None:
+            waiting = self._lost_waiting = Deferred()
+            self.when_lost(partial(fire, waiting))
         return waiting
 
+    def confirmed(self) -> Deferred[None]:
+        """
+        Wait until the brokers have written down what became of all messages.
 
-#: Takes a message; may return a Deferred or be a coroutine function.
-Handler = Callable[[Message], Deferred[Any] | Coroutine[Any, Any, Any] | object]
-
-
-class _Waiter:
-    """One `next` that waits."""
-
-    __slots__ = ("deferred", "timer")
-
-    def __init__(self, deferred: Deferred[Message | None]) -> None:
-        self.deferred = deferred
-        self.timer: IDelayedCall | None = None
+        Returns:
+            A Deferred that ends as that of `Message.confirmed` does; with `LeaseLost`
+            when some messages were lost before.
+        """
+        return _confirmed(self)
 
 
-class _Run:
-    """A handler at work."""
-
-    __slots__ = ("busy", "concurrency", "done", "handler", "manual")
-
-    def __init__(self, handler: Handler, concurrency: int, *, manual: bool) -> None:
-        self.handler = handler
-        self.concurrency = concurrency
-        self.manual = manual
-        self.done: Deferred[None] = Deferred()
-        self.busy: dict[Message, Deferred[Any]] = {}
+def _confirmed(what: Message | MessageBatch) -> Deferred[None]:
+    waiting: Deferred[None] = Deferred()
+    what.when_confirmed(teller(waiting))
+    return waiting
 
 
 class Subscription(SubscriptionFace):
@@ -110,40 +123,31 @@ class Subscription(SubscriptionFace):
         await subscription.run(bill, concurrency=10)
 
     Args:
-        cluster: The brokers.
-        source: Names of topic and channel.
+        core: Makes what takes messages.
         config: Settings.
         clock: The reactor, and the network that wakes the cluster.
         home: The process in which the client was made.
         forget: Called when it is closed.
     """
 
-    _log = Logger()
-
     def __init__(
         self,
-        cluster: Cluster,
-        source: tuple[str, str],
+        core: Callable[[Face], Core],
         config: SubscriptionConfig,
-        clock: tuple[IReactorTime, TwistedNetwork],
+        clock: tuple[IReactorTime, Turns],
         home: Home,
         forget: Callable[[Subscription], None],
     ) -> None:
         self.config = config
         self._reactor, self._network = clock
-        self._seconds = self._network.seconds
         self._home = home
         self._forget = forget
-        self._waiters: deque[_Waiter] = deque()
+        self._line: Line[Any] = Line(self._reactor)
         self._serving = False
-        self._feeding = False
-        self._run: _Run | None = None
+        self._run: Run | None = None
         self._closing: Deferred[None] | None = None
-        self._handled: list[Callable[[], None]] = []
-        self._core = SubscriptionCore(
-            cluster, source, config, Message, self._serve, self._network.arm
-        )
-        self._core.begin(self._seconds())
+        self._core = core(Face(Message, self.serve, self._soon, MessageBatch))
+        self._core.begin(self.seconds())
         self._network.arm()
 
     # --- taking ----------------------------------------------------------------
@@ -163,19 +167,11 @@ class Subscription(SubscriptionFace):
         """
         waiting: Deferred[None] = Deferred()
 
-        def told(error: TinyMQError | None) -> None:
-            if waiting.called:
-                return  # cancelled
-            if error is None:
-                waiting.callback(None)
-            else:
-                waiting.errback(error)
-
         try:
             self._home.check()
         except TinyMQError as error:
             return fail(error)
-        self._core.ready_when(told, self._seconds())
+        self._core.ready_when(teller(waiting), self.seconds())
         self._network.arm()
         return waiting
 
@@ -195,19 +191,38 @@ class Subscription(SubscriptionFace):
               ended the subscription;
             - with `ClosedError`, `ForkedError`, or `CancelledError`.
         """
+        return self._next(None, timeout)
+
+    def next_batch(
+        self, most: int = 1000, timeout: float | None = None
+    ) -> Deferred[MessageBatch | None]:
+        """
+        Get the next messages together: the fast way.
+
+        Args:
+            most: How many at most; as many as are here, but at least one.
+            timeout: Seconds to wait for one; None waits for ever.
+
+        Returns:
+            A Deferred that ends
+
+            - with a `MessageBatch`, which is yours until you settle it;
+            - with None when `timeout` has passed;
+            - with the errors of `next`, or `UsageError` when `most` is less than 1.
+        """
+        if most < 1:
+            return fail(UsageError(f"a batch has at least 1 message, not {most!r}"))
+        return self._next(most, timeout)
+
+    def _next(self, most: int | None, timeout: float | None) -> Deferred[Any]:
         try:
             self._home.check()
-            message = None if self._waiters else self._take()
+            found = None if self._line else self._take(most)
         except TinyMQError as error:
             return fail(error)
-        if message is not None:
-            return succeed(message)
-        waiting: Deferred[Message | None] = Deferred(self._cancelled)
-        waiter = _Waiter(waiting)
-        self._waiters.append(waiter)
-        if timeout is not None:
-            waiter.timer = self._reactor.callLater(max(0.0, timeout), self._timed_out, waiter)
-        return waiting
+        if found is not None:
+            return succeed(found)
+        return self._line.join(timeout, most).deferred
 
     def __aiter__(self) -> AsyncIterator[Message]:
         return self
@@ -229,26 +244,40 @@ class Subscription(SubscriptionFace):
             `Message.confirmed` and `late` tell of those.
         """
         waiting: Deferred[None] = Deferred()
-        self._core.when_settled(lambda: _fire(waiting))
+        self._core.when_settled(lambda: fire(waiting))
         self._network.arm()
         return waiting
 
     # --- handling --------------------------------------------------------------
 
     def run(
-        self, handler: Handler, *, concurrency: int = 1, manual: bool = False
+        self,
+        handler: Handler,
+        *,
+        concurrency: int = 1,
+        manual: bool = False,
+        batch: int | None = None,
+        threads: int = 0,
+        cancel_lost: bool = False,
     ) -> Deferred[None]:
         """
         Call a function with each message, until `close`.
 
         A message is finished when its handler has ended well, and comes again after
-        the channel's back-off when it has failed, unless the handler settled it.
+        the channel's back-off when it has failed, unless the handler settled it. It
+        may also raise `Reject`, or `Requeue` with another delay.
 
         Args:
-            handler: Takes a `Message`. It may be a coroutine function or return a
-                Deferred, and then the message is handled until that has ended.
-            concurrency: How many messages are handled at once at most.
+            handler: Takes a `Message`, or a list of them with `batch`. It may be a
+                coroutine function or return a Deferred, and then the message is
+                handled until that has ended.
+            concurrency: How many handlers are at work at once at most.
             manual: Whether the handler settles each message by itself, perhaps later.
+            batch: Give it a list of what is there, so many messages at most. What it
+                does not settle by itself is settled as a whole.
+            threads: Call it in so many threads, for it blocks. There it may settle
+                messages, but not wait for `Message.lost` and `Message.confirmed`.
+            cancel_lost: Cancel its Deferred or coroutine when its messages are lost.
 
         Returns:
             A Deferred that ends
@@ -259,105 +288,22 @@ class Subscription(SubscriptionFace):
             - with `ForkedError`, or `CancelledError`: what is being handled is
               cancelled then and given back, and nothing more is.
         """
-        if self._run is not None:
-            return fail(UsageError("the subscription has a handler already"))
-        if concurrency < 1:
-            return fail(UsageError(f"concurrency must be at least 1, not {concurrency!r}"))
         try:
+            if self._run is not None and not self._run.ended:
+                raise UsageError("the subscription has a handler already")
+            plan = Plan(
+                concurrency=concurrency,
+                manual=manual,
+                batch=batch,
+                threads=threads,
+                cancel_lost=cancel_lost,
+            )
             self._home.check()
+            self._run = run = Run(handler, plan, self, (self._core, self._reactor))
         except TinyMQError as error:
             return fail(error)
-        run = self._run = _Run(handler, concurrency, manual=manual)
-        run.done = Deferred(self._halted)
-        self._serve()
+        self.serve()
         return run.done
-
-    def _feed(self) -> None:
-        """Give messages to the handler, as many as it takes at once, for a slice of time."""
-        run = self._run
-        if self._feeding or run is None:
-            return
-        self._feeding = True
-        try:
-            until = self._seconds() + _SLICE_S
-            count = 0
-            while self._run is run and len(run.busy) < run.concurrency:
-                count += 1
-                if count % _LOOK == 0 and self._seconds() >= until:
-                    self._network.later(self._serve)
-                    break
-                message = self._take()
-                if message is None:
-                    break
-                self._handle(run, message)
-        except TinyMQError as error:
-            self._end(None if isinstance(error, ClosedError) else error)
-        finally:
-            self._feeding = False
-
-    def _handle(self, run: _Run, message: Message) -> None:
-        try:
-            result = run.handler(message)
-        except Exception:  # noqa: BLE001 - anything may come out of it
-            self._failed(Failure(), message)  # type: ignore[no-untyped-call]
-            return
-        if iscoroutine(result):
-            result = Deferred.fromCoroutine(result)
-        if not isinstance(result, Deferred):
-            self._handled_well(run, message)
-            return
-        run.busy[message] = result
-        result.addCallbacks(
-            lambda _: self._handled_well(run, message), self._failed, errbackArgs=(message,)
-        )
-        result.addBoth(self._ended, run, message)
-
-    def _handled_well(self, run: _Run, message: Message) -> None:
-        if message.held and not run.manual:
-            message.finish()
-
-    def _failed(self, failure: Failure, message: Message) -> None:
-        error = failure.value
-        assert error is not None
-        if self._closing is not None and isinstance(error, CancelledError):
-            if message.held:
-                message.give_back()
-            return
-        self._log.failure(
-            "The handler of {topic}/{channel} failed at {message}",
-            failure,
-            topic=self.topic,
-            channel=self.channel,
-            message=message,
-        )
-        if message.held and message.lease:
-            message.requeue(reason=reason_of(error))
-
-    def _ended(self, _: object, run: _Run, message: Message) -> None:
-        run.busy.pop(message, None)
-        self._serve()
-        if not run.busy:
-            handled, self._handled = self._handled, []
-            for call in handled:
-                call()
-
-    def _end(self, error: TinyMQError | None) -> None:
-        """End `run`."""
-        run, self._run = self._run, None
-        if run is None or run.done.called:
-            return
-        if error is None:
-            run.done.callback(None)
-        else:
-            run.done.errback(error)
-
-    def _halted(self, _: Deferred[None]) -> None:
-        """`run` was cancelled."""
-        run, self._run = self._run, None
-        for message, result in tuple(run.busy.items()) if run is not None else ():
-            if message.held:
-                message.give_back()
-            result.cancel()
 
     # --- the end ---------------------------------------------------------------
 
@@ -378,10 +324,10 @@ class Subscription(SubscriptionFace):
         """
         if self._closing is None:
             self._closing = Deferred()
-            self._core.drain(self._seconds())
+            self._core.drain(self.seconds())
             self._finish(within_s)
         waiting: Deferred[None] = Deferred()
-        self._closing.addCallback(_pass_to(waiting))
+        self._closing.addCallback(pass_to(waiting))
         return waiting
 
     def _finish(self, within_s: float) -> None:
@@ -396,76 +342,75 @@ class Subscription(SubscriptionFace):
                 timer.cancel()
                 self._leave()
 
-        self._handled.append(handled)
+        run.when_idle(handled)
         self._network.arm()
 
     def _leave(self) -> None:
-        self._handled.clear()
-        run = self._run
-        for result in tuple(run.busy.values()) if run is not None else ():
-            result.cancel()
-        self._core.close(self._left, self._seconds())
+        if self._run is not None:
+            self._run.cancel()
+        self._core.close(self._left, self.seconds())
         self._network.arm()
 
     def _left(self) -> None:
         assert self._closing is not None
         self._forget(self)
-        self._end(self._core.failed)
+        if self._run is not None:
+            self._run.end(self._core.failed)
         self._closing.callback(None)
+
+    # --- for what calls handlers ----------------------------------------------------------------
+
+    @property
+    def closing(self) -> bool:
+        """Whether it is about to end."""
+        return self._closing is not None
+
+    def seconds(self) -> float:
+        """The time."""
+        return self._network.seconds()
+
+    def again(self) -> None:
+        """Go on at the end of the turn."""
+        self._network.later(self.serve)
+
+    def take(self) -> Message | None:
+        """
+        Take a message, if one is there, before anybody who waits.
+
+        Raises:
+            TinyMQError: The subscription ended.
+        """
+        return self._take(None)  # type: ignore[return-value]
 
     # --- inside ----------------------------------------------------------------
 
-    def _take(self) -> Message | None:
-        message = self._core.take(self._seconds())
-        if message is None:
-            return None
-        assert isinstance(message, Message)
-        if not message.lease:
-            self._core.more(self._seconds())
-        return message
+    def _take(self, most: int | None) -> Message | MessageBatch | None:
+        now = self.seconds()
+        found: Any
+        found = self._core.take(now) if most is None else self._core.take_many(most, now)
+        if found is not None and not found.lease:
+            self._core.more(now)
+        return found  # type: ignore[no-any-return]
 
-    def _serve(self) -> None:
+    def _soon(self) -> None:
+        self._network.stir(self._core.pump)
+
+    def serve(self) -> None:
         """Give waiting calls what is ready, and then the handler."""
         if self._serving:
             return
         self._serving = True
         try:
-            while self._waiters:
+            while self._line:
                 try:
-                    message = self._take()
+                    found = self._take(self._line.wanted)
                 except TinyMQError as error:
-                    self._pop(self._waiters[0]).deferred.errback(error)
+                    self._line.fail(error)
                     continue
-                if message is None:
+                if found is None:
                     break
-                self._pop(self._waiters[0]).deferred.callback(message)
+                self._line.serve(found)
         finally:
             self._serving = False
-        self._feed()
-
-    def _pop(self, waiter: _Waiter) -> _Waiter:
-        self._waiters.remove(waiter)
-        if waiter.timer is not None and waiter.timer.active():
-            waiter.timer.cancel()
-        return waiter
-
-    def _timed_out(self, waiter: _Waiter) -> None:
-        self._pop(waiter).deferred.callback(None)
-
-    def _cancelled(self, deferred: Deferred[Message | None]) -> None:
-        for waiter in self._waiters:
-            if waiter.deferred is deferred:
-                self._pop(waiter)
-                return
-
-
-def _fire(waiting: Deferred[None]) -> None:
-    if not waiting.called:
-        waiting.callback(None)
-
-
-def _pass_to(waiting: Deferred[None]) -> Callable[[None], None]:
-    def passed(_: None) -> None:
-        _fire(waiting)
-
-    return passed
+        if self._run is not None and not self._run.ended:
+            self._run.feed()

@@ -229,6 +229,11 @@ class FarMeta:
             self._load, self._loaded_at = self._broker.load, now
         return self._load
 
+    @property
+    def used_channels(self) -> list[int]:
+        """What the temporary channels live by that somebody subscribes to."""
+        return [] if self._broker is None else self._broker.channels.used_leases()
+
     def save(self) -> None:
         """
         Keep what is known, for the next start: soon, where it was kept a moment ago.

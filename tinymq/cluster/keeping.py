@@ -83,6 +83,7 @@ class Keeping:
             alone = len(self._meta.registry.brokers) == 1
             load = None if alone else Load.from_mapping(self._broker.load)
             self._meta.heartbeat(self.registration, load)
+            self._meta.use_channels(self._broker.channels.used_leases())
         self._meta.expire()
 
     def stop(self) -> None:

@@ -20,6 +20,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from tinymq import __version__
+from tinymq.broker.ports import Wanted
 from tinymq.caller import LOCAL, Caller
 from tinymq.client.client import Client
 from tinymq.cluster.spare import SpareIds
@@ -36,7 +37,7 @@ from tinymq.errors import (
 )
 from tinymq.meta.changes import Changes
 from tinymq.meta.observers import Observer
-from tinymq.meta.registry import ChannelInfo, Registry, Start, Topic
+from tinymq.meta.registry import ChannelInfo, Registry, Topic
 from tinymq.meta.replica import Replica
 from tinymq.names import DEAD_LETTERS
 from tinymq.operation import Result
@@ -90,6 +91,10 @@ class Home(Protocol):
     @property
     def load(self) -> dict[str, Any]:
         """How much the broker has to do, for placement."""
+
+    @property
+    def used_channels(self) -> list[int]:
+        """What the temporary channels live by that somebody subscribes to."""
 
     def save(self) -> None:
         """Bring the replica, which has changed, to the disk."""
@@ -179,13 +184,14 @@ class RemoteMeta:
         return self.registry.topic(name)
 
     def ensure_channel(
-        self, topic: str, name: str, start: Start, done: Callable[[ChannelInfo | WireError], None]
+        self, topic: str, wanted: Wanted, done: Callable[[ChannelInfo | WireError], None]
     ) -> None:
         """Have a channel made for its first use, and wait until it is known here."""
-        ensureDeferred(_told(self._ensure_channel(topic, name, start), done))
+        ensureDeferred(_told(self._ensure_channel(topic, wanted), done))
 
-    async def _ensure_channel(self, topic: str, name: str, start: Start) -> ChannelInfo:
-        await self.ask("meta.ensure_channel", topic=topic, name=name, start=start)
+    async def _ensure_channel(self, topic: str, wanted: Wanted) -> ChannelInfo:
+        name = wanted.name
+        await self.ask("meta.ensure_channel", topic=topic, **wanted._asdict())
 
         def known() -> bool:
             found = self.registry.by_name.get(topic)
@@ -425,6 +431,7 @@ class RemoteMeta:
                 wait_ms=wait_ms,
                 load=self._home.load,
                 producers=self._home.spare.end,
+                channels=self._home.used_channels,
             )
         )
         replica.apply(page)
@@ -432,7 +439,28 @@ class RemoteMeta:
             self._log.warn("{note}", note=note)
         if replica.unsaved and not page.more:
             self._home.save()
+        if replica.stray_channels and not page.more:
+            await self._give_back_channels()
         return page.more
+
+    async def _give_back_channels(self) -> None:
+        """Tell a MetaServer that was restored from a backup of the channels that it lost."""
+        replica = self._replica
+        for topic_id, name in sorted(replica.stray_channels):
+            channel = replica.registry.channels_of(topic_id).get(name)
+            if channel is not None:
+                stored = channel.encode().decode()
+                try:
+                    result = await self.ask(
+                        "meta.keep_channel", topic_id=topic_id.hex(), name=name, stored=stored
+                    )
+                except MetaUnavailable:
+                    return  # with the next page
+                except WireError as error:
+                    self._log.warn("channel {name} is not taken: {error}", name=name, error=error)
+                else:
+                    self._log.info("channel {name} is told of: {result}", name=name, result=result)
+            replica.given(topic_id, name)
 
     def _complain(self, error: WireError) -> None:
         """Log, once, why following gets no further."""

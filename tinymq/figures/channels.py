@@ -98,7 +98,8 @@ def merge(signs: Facts, more: Mapping[str, Any]) -> None:
     for key in ("partitions", "members", "no_credit", "at_limit"):
         signs[key] += more[key]
     for key in ("full", "kept", "slow"):
-        signs[key] = [*dict.fromkeys([*signs[key], *more[key]])][:_NAMED]
+        if more[key]:
+            signs[key] = [*dict.fromkeys([*signs[key], *more[key]])][:_NAMED]
     if more["worst"] is not None:
         signs["worst"] = max(list(signs["worst"] or more["worst"]), list(more["worst"]))
     due = [each for each in (signs["next_due"], more["next_due"]) if each is not None]
@@ -146,6 +147,8 @@ def standing(
 def _state(facts: Mapping[str, Any], paused: object) -> str:
     if paused:
         return "paused"
+    if not facts["signs"]["partitions"]:
+        return "stuck"  # nobody who knows of it answers
     if not facts["consumers"]:
         return "no_consumers"
     moves = any(facts["rates"][key] for key in ("delivered_s", "finished_s"))
@@ -172,7 +175,9 @@ def _causes(
     if facts["given_up"] and signs["kept"]:
         kept = counted(facts["given_up"], "message")
         why = "; ".join(signs["kept"])
-        yield _cause("dead_letters_kept", f"{kept} that {_were(kept)} given up wait here: {why}")
+        yield _cause(
+            "dead_letters_kept", f"{kept} that {_were(kept)} given up {_wait(kept)} here: {why}"
+        )
 
 
 def _waiting_for_consumers(facts: Mapping[str, Any]) -> Iterator[Cause]:

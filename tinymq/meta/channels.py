@@ -6,7 +6,7 @@ Where a channel's messages are is not known here but kept by the brokers of the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import attrs
@@ -16,14 +16,17 @@ from tinymq.dotted import Given
 from tinymq.errors import ChannelExists, InvalidName, InvalidRequest, Overloaded
 from tinymq.meta.entries import Compare, Delete, Put
 from tinymq.meta.membership import Membership
-from tinymq.meta.registry import ChannelInfo, Pause, Start, Topic, channel_key
-from tinymq.names import users_channel, valid_name
+from tinymq.meta.registry import ChannelInfo, Pause, Start, Topic, channel_key, mark_of
+from tinymq.names import users_channel, valid_channel, valid_name
 
 #: Where a channel begins whose creator does not say.
 DEFAULT_START: Final = "earliest"
 
 #: Most bytes of one policy: a page of channels must fit into an answer.
 MOST_POLICY: Final = 8192
+
+#: Longest time between two words of a broker on which channels are in use.
+TOLD_SECONDS: Final = 5.0
 
 _MOST_OFFSET: Final = 2**62
 
@@ -49,7 +52,7 @@ class Channels(Membership):
             UnknownChannel: The topic has no such channel.
         """
         found = self.registry.topic(valid_name(topic))
-        return self.registry.channel(found.id, valid_name(name))
+        return self.registry.channel(found.id, valid_channel(name))
 
     def create_channel(
         self,
@@ -58,6 +61,7 @@ class Channels(Membership):
         settings: Mapping[str, Given] | None = None,
         start: Start | None = None,
         *,
+        temporary: bool | None = None,
         dry_run: bool = False,
     ) -> ChannelInfo:
         """
@@ -69,7 +73,9 @@ class Channels(Membership):
             topic: The topic's name.
             name: The channel's.
             settings: Settings of the policy that differ from the defaults.
-            start: Where it begins on each partition: "earliest", "latest" or an offset.
+            start: Where it begins on each partition: "earliest", "latest" or an offset;
+                if that is not said, a temporary one begins at the latest message.
+            temporary: Whether it goes when nobody subscribes to it for a while.
             dry_run: Check everything and return what would be, but write nothing.
 
         Raises:
@@ -79,25 +85,36 @@ class Channels(Membership):
             ChannelExists: It exists and differs; the data says in which field.
             Overloaded: The topic has as many channels as it may have.
         """
-        owner, name = self.registry.topic(valid_name(topic)), users_channel(valid_name(name))
+        owner, name = self.registry.topic(valid_name(topic)), users_channel(valid_channel(name))
         policy = ChannelPolicy.from_mapping(settings or {})
         _check_policy(owner, policy)
-        begins = DEFAULT_START if start is None else _checked_start(start)
+        default = "latest" if temporary else DEFAULT_START
+        begins = default if start is None else _checked_start(start)
         existing = self.registry.channels_of(owner.id).get(name)
         if existing is not None:
-            _check_same(existing, settings or {}, policy, start)
+            _check_same(existing, settings or {}, policy, start, temporary)
             return existing
         self._check_length(name)
         self._check_room(owner)
         at = max(self._now_ms(), self._last_made_ms + 1)
         made = ChannelInfo(name=name, policy=policy, start=begins, created_ms=at)
-        if not dry_run:
-            self._last_made_ms = at
-            key = channel_key(owner.id, name)
-            self._write([Compare(key, 0)], [Put(key, made.encode())])
+        if dry_run:
+            return made
+        self._last_made_ms = at
+        if temporary:
+            made = attrs.evolve(made, lease=self._store.grant(self._unused_seconds))
+        key = channel_key(owner.id, name)
+        self._write([Compare(key, 0)], [Put(key, made.encode(), made.lease)])
         return made
 
-    def ensure_channel(self, topic: str, name: str, start: Start | None = None) -> ChannelInfo:
+    @property
+    def _unused_seconds(self) -> float:
+        """How long a temporary channel stays when no broker says that it is in use."""
+        return self._config.session.grace_seconds + TOLD_SECONDS
+
+    def ensure_channel(
+        self, topic: str, name: str, start: Start | None = None, *, temporary: bool = False
+    ) -> ChannelInfo:
         """
         Return a channel for its first use: made by it if there is none.
 
@@ -105,13 +122,38 @@ class Channels(Membership):
             topic: The topic's name.
             name: The channel's.
             start: Where it begins, if it is made.
+            temporary: Whether it is one that goes when nobody subscribes to it.
 
         Raises:
             UnknownTopic, InvalidName, InvalidRequest, Overloaded: As `create_channel`.
+            ChannelExists: It is to be temporary, and the one there is stays.
         """
         owner = self.registry.topic(valid_name(topic))
-        existing = self.registry.channels_of(owner.id).get(users_channel(valid_name(name)))
-        return existing or self.create_channel(topic, name, None, start)
+        existing = self.registry.channels_of(owner.id).get(users_channel(valid_channel(name)))
+        if existing is None or not self._is_left(existing):
+            return self.create_channel(topic, name, None, start, temporary=temporary)
+        if temporary:
+            _check_same(existing, {}, existing.policy, None, temporary)
+        return existing
+
+    def use_channels(self, leases: Iterable[int]) -> None:
+        """
+        Let temporary channels stay: somebody subscribes to them. Costs no write.
+
+        Args:
+            leases: What they live by; of those that are gone already nothing is heard.
+        """
+        for lease in leases:
+            if self._store.is_live(lease):
+                self._store.renew(lease)
+
+    def _is_left(self, channel: ChannelInfo) -> bool:
+        """Let a channel stay that is to be used now; say no if its time was over just before."""
+        self.use_channels([channel.lease])
+        if channel.temporary and not self._store.is_live(channel.lease):
+            self.expire()
+            return False
+        return True
 
     def alter_channel(
         self, topic: str, name: str, settings: Mapping[str, Given], *, dry_run: bool = False
@@ -132,13 +174,13 @@ class Channels(Membership):
             UnknownTopic, UnknownChannel: There is no such channel.
             InvalidRequest: A setting is unknown or wrong.
         """
-        channel = self.describe_channel(topic, users_channel(valid_name(name)))
+        channel = self.describe_channel(topic, users_channel(valid_channel(name)))
         owner = self.registry.topic(topic)
         policy = channel.policy.altered(settings)
         _check_policy(owner, policy)
         new = attrs.evolve(channel, policy=policy)
         if new != channel and not dry_run:
-            self._write([], [Put(channel_key(owner.id, name), new.encode())])
+            self._write([], [Put(channel_key(owner.id, name), new.encode(), new.lease)])
         return new
 
     def pause_channel(
@@ -172,7 +214,8 @@ class Channels(Membership):
             UnknownTopic, UnknownChannel: There is no such channel.
             InvalidRequest: It would end before it begins.
         """
-        channel, now = self.describe_channel(topic, users_channel(valid_name(name))), self._now_ms()
+        channel = self.describe_channel(topic, users_channel(valid_channel(name)))
+        now = self._now_ms()
         if until_ms is not None and until_ms <= now:
             raise InvalidRequest("until_ms lies in the past", field="until_ms")
         pause = None
@@ -183,7 +226,7 @@ class Channels(Membership):
         new = attrs.evolve(channel, pause=pause)
         if new != channel and not dry_run:
             key = channel_key(self.registry.topic(topic).id, name)
-            self._write([], [Put(key, new.encode())])
+            self._write([], [Put(key, new.encode(), new.lease)])
         return new
 
     def delete_channel(self, topic: str, name: str, *, dry_run: bool = False) -> ChannelInfo:
@@ -198,11 +241,40 @@ class Channels(Membership):
         Raises:
             UnknownTopic, UnknownChannel: There is no such channel.
         """
-        channel = self.describe_channel(topic, users_channel(valid_name(name)))
-        if not dry_run:
-            key = channel_key(self.registry.topic(topic).id, name)
-            self._write([], [Delete(key)], vital=True)
+        channel = self.describe_channel(topic, users_channel(valid_channel(name)))
+        if channel.temporary and not dry_run:
+            self._store.revoke(channel.lease)
+        elif not dry_run:
+            owner = self.registry.topic(topic).id
+            mark = mark_of(owner, name, channel.created_ms).hex()
+            at = Put(f"deleted/{mark}", str(self._now_ms()).encode())
+            self._write([], [Delete(channel_key(owner, name)), at], vital=True)
         return channel
+
+    def keep_channel(self, topic_id: bytes, name: str, stored: bytes) -> bool:
+        """
+        Take a channel back that a broker knows and this store does not.
+
+        That is so when the store was restored from a backup.
+
+        Args:
+            topic_id: The topic's id.
+            name: The channel's name.
+            stored: What the store held of it.
+
+        Returns:
+            Whether it is there now. It is not when it was deleted, or made anew meanwhile.
+        """
+        topic = self.registry.topic_of(topic_id)
+        channel = ChannelInfo.decode(valid_channel(name), stored)
+        found = self.registry.channels_of(topic.id).get(name)
+        deleted = mark_of(topic.id, name, channel.created_ms) in self.registry.deleted
+        if found is None and not deleted:
+            self._check_room(topic)
+            key = channel_key(topic.id, name)
+            self._write([Compare(key, 0)], [Put(key, stored)])
+            return True
+        return found is not None and found.created_ms == channel.created_ms
 
     def _deletes_of(self, topic: Topic) -> list[Delete]:
         """Return what takes all channels of a topic out of the store."""
@@ -259,11 +331,14 @@ def _check_same(
     said: Mapping[str, Given],
     wanted: ChannelPolicy,
     start: Start | None,
+    temporary: bool | None,
 ) -> None:
     has, wants = existing.policy.to_mapping(), wanted.to_mapping()
     pairs = [(name, has[name], wants[name]) for name in said]
     if start is not None:
         pairs.append(("start", existing.start, start))
+    if temporary is not None:
+        pairs.append(("temporary", existing.temporary, temporary))
     for name, old, new in pairs:
         if old != new:
             raise ChannelExists(

@@ -84,6 +84,11 @@ class Draft:
         """Add a channel, or its new form; of a topic that may come later."""
         self._channels_of(topic_id)[channel.name] = channel
 
+    def has_channel(self, topic_id: bytes, name: str) -> bool:
+        """Whether the snapshot to be has a channel."""
+        found = self._channels.get(topic_id)
+        return name in (self._base.channels_of(topic_id) if found is None else found)
+
     def drop_channel(self, topic_id: bytes, name: str) -> None:
         """Remove a channel, if it is there."""
         self._channels_of(topic_id).pop(name, None)
@@ -199,4 +204,4 @@ def _follow_channel(draft: Draft, topic_id: bytes, name: str, entry: Entry | Non
     if entry is None:
         draft.drop_channel(topic_id, name)
     else:
-        draft.put_channel(topic_id, ChannelInfo.decode(name, entry.value))
+        draft.put_channel(topic_id, ChannelInfo.decode(name, entry.value, entry.lease))

@@ -11,6 +11,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Mapping
 from functools import cached_property
+from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -111,6 +112,7 @@ class ChannelInfo:
         start: Where it began.
         created_ms: When it was made; one that is made anew under the name has another.
         pause: Whether it gives nothing out; brokers look at `paused_at` for that.
+        lease: What a temporary channel lives by; 0 for one that stays until it is deleted.
     """
 
     name: str
@@ -118,6 +120,12 @@ class ChannelInfo:
     start: Start
     created_ms: int
     pause: Pause | None = None
+    lease: int = 0
+
+    @property
+    def temporary(self) -> bool:
+        """Whether it goes with its last consumer."""
+        return self.lease != 0
 
     def paused_at(self, now_ms: int) -> bool:
         """Whether it gives nothing out at a time; a pause may end by itself."""
@@ -134,7 +142,7 @@ class ChannelInfo:
         )
 
     @classmethod
-    def decode(cls, name: str, stored: bytes) -> ChannelInfo:
+    def decode(cls, name: str, stored: bytes, lease: int = 0) -> ChannelInfo:
         """Read what `encode` gave."""
         facts = json.loads(stored)
         pause = facts.get("pause")
@@ -144,6 +152,7 @@ class ChannelInfo:
             start=facts["start"],
             created_ms=facts["created_ms"],
             pause=pause and Pause(*pause),
+            lease=lease,
         )
 
 
@@ -193,6 +202,19 @@ class BrokerInfo:
         names = ("name", "host", "port", "incarnation", "started_ms")
         later = {name: facts.get(name, "") for name in ("zone", "version")}
         return cls(id=broker_id, lease=lease, **{name: facts[name] for name in names}, **later)
+
+
+def mark_of(topic_id: bytes, channel: str, created_ms: int) -> bytes:
+    """
+    Return the id under which a deleted channel is remembered, among those of deleted topics.
+
+    Args:
+        topic_id: Its topic's id.
+        channel: Its name.
+        created_ms: When it was made; one made anew under its name is another.
+    """
+    text = f"{channel}@{created_ms}".encode()
+    return blake2b(topic_id + text, digest_size=16).digest()
 
 
 def channel_key(topic_id: bytes, name: str) -> str:

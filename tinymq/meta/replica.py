@@ -16,7 +16,7 @@ of a newer version), stays as it was, and there is a note of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from attrs import define, field
@@ -26,7 +26,7 @@ from tinymq.meta.changes import Changes, Told, told_of
 from tinymq.meta.draft import Draft, follow
 from tinymq.meta.entries import Entry, Event
 from tinymq.meta.observers import Observer, Observers
-from tinymq.meta.registry import Registry, channel_key
+from tinymq.meta.registry import Registry, Topic, channel_key, mark_of
 from tinymq.storage.disk import Disk
 from tinymq.storage.sealed import seal, unseal
 
@@ -65,12 +65,15 @@ class Replica:
         registry: The newest snapshot.
         unsaved: Whether it differs from what its file holds.
         strays: Ids of topics that it keeps though the MetaServer does not know them.
+        stray_channels: The same of channels of topics that the MetaServer knows: the
+            topic's id and the name.
     """
 
     def __init__(self) -> None:
         self.registry = Registry()
         self.unsaved = False
         self.strays: frozenset[bytes] = frozenset()
+        self.stray_channels: frozenset[tuple[bytes, str]] = frozenset()
         self._cursor = ""
         self._rows: dict[str, Told] = {}
         self._whole: _Whole | None = None
@@ -206,8 +209,12 @@ class Replica:
             self._note("the MetaServer's answer is not whole; what is known is kept")
             return
         strays = []
+        stray_channels: set[tuple[bytes, str]] = set()
         for topic_id, topic in self.registry.topics.items():
-            if draft.knows("topics", topic_id) or draft.knows("deleted", topic_id):
+            if draft.knows("deleted", topic_id):
+                continue
+            if draft.knows("topics", topic_id):
+                stray_channels.update(self._keep_channels(topic, draft, rows))
                 continue
             draft.keep_topic(topic)
             for channel in self.registry.channels_of(topic_id).values():
@@ -216,14 +223,35 @@ class Replica:
             rows.update((key, self._rows[key]) for key in self._keys_of(topic_id, self._rows))
             self._note(f"the MetaServer does not tell of topic {topic.name}: it is kept")
         self.strays = frozenset(strays)
+        self.stray_channels = frozenset(stray_channels)
         draft.touch(self.registry.topics)
         self._finish(draft, page, rows)
+
+    def _keep_channels(
+        self, topic: Topic, draft: Draft, rows: dict[str, Told]
+    ) -> Iterator[tuple[bytes, str]]:
+        """Keep the channels of a topic that are not told of any more, and yield what they are."""
+        for name, channel in self.registry.channels_of(topic.id).items():
+            mark = mark_of(topic.id, name, channel.created_ms)
+            known = draft.knows("deleted", mark) or draft.has_channel(topic.id, name)
+            if known or channel.temporary:
+                continue
+            draft.put_channel(topic.id, channel)
+            key = channel_key(topic.id, name)
+            if key in self._rows:
+                rows[key] = self._rows[key]
+            self._note(f"the MetaServer does not tell of channel {topic.name}/{name}: it is kept")
+            yield topic.id, name
 
     def _keys_of(self, topic_id: bytes, rows: dict[str, Told]) -> list[str]:
         """Return the keys of a topic and its channels that are among rows."""
         names = self.registry.channels_of(topic_id)
         keys = [f"topic/{topic_id.hex()}", *(channel_key(topic_id, name) for name in names)]
         return [key for key in keys if key in rows]
+
+    def given(self, topic_id: bytes, name: str) -> None:
+        """Note that the MetaServer was told of a stray channel."""
+        self.stray_channels -= {(topic_id, name)}
 
     def _finish(self, draft: Draft, page: Changes, rows: dict[str, Told]) -> None:
         for topic_id in self.strays:

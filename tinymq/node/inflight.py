@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
+from functools import cache
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from twisted.internet.defer import Deferred
 
 from tinymq.broker.broker import Broker
 from tinymq.broker.channel.acts import Act, act
-from tinymq.broker.channel.queue import Subscribers
-from tinymq.broker.channel.runs import runs_in
-from tinymq.broker.channel.whereabouts import Whereabouts, deadlines, whereabouts
+from tinymq.broker.channel.whereabouts import Whereabouts, whereabouts
 from tinymq.broker.glimpse import Glimpse, Glimpses
 from tinymq.broker.hosted import Hosted
 from tinymq.catalog.inflight import ACTS, MOST_OFFSETS, STATES
 from tinymq.errors import StateError
 from tinymq.meta.registry import Topic
+from tinymq.node.flights import Flight, Search
 from tinymq.node.hosting import tell, when_safe
 from tinymq.node.members import Members, who
 from tinymq.node.partitions import topic_key
@@ -31,22 +31,6 @@ _KEY_SHOWN: Final = 256
 _VALUE_SHOWN: Final = 200
 #: Rows of one answer; an array of a message is not longer than 1024.
 _MOST_ROWS: Final = 501
-
-
-class _Flight(NamedTuple):
-    """A run of messages in the hands of one consumer, in the order of lists."""
-
-    since: int
-    topic: str
-    channel: str
-    partition: int
-    start: int
-    end: int
-    holder: str
-    attempt: int
-    failures: int
-    deadline: int
-    state: str
 
 
 class InFlight:
@@ -111,10 +95,9 @@ class InFlight:
 
     async def in_flight(self, id: str | None, **wanted: Any) -> Result:  # noqa: A002 - the wire's word
         """List messages in the hands of consumers, the oldest first; and say how many there are."""
-        flights = await self._flights(None if id is None else topic_key(id), wanted)
-        after, limit = wanted["after"], wanted["limit"]
-        place = None if after is None else tuple(after)
-        page = list(islice(_singles(sorted(flights), place), limit))
+        found = self._search(wanted)
+        await self._look(found, None if id is None else topic_key(id), wanted["name"])
+        page = found.page()
         seen = self._glimpses(page)
         members = {flight.holder: self._who(flight.holder) for flight, _ in page}
         rows = [
@@ -133,15 +116,23 @@ class InFlight:
             }
             for flight, offset in page
         ]
-        return {"messages": rows, "total": sum(each.end - each.start for each in flights)}
+        return {"messages": rows, "total": found.total}
 
-    async def _flights(self, topic_id: bytes | None, wanted: Mapping[str, Any]) -> list[_Flight]:
-        """Find what is in flight; much of it is looked at in several turns of the reactor."""
-        seconds = self._broker.scheduler.seconds
+    def _search(self, wanted: Mapping[str, Any]) -> Search:
+        client, after = wanted["client"], wanted["after"]
+        latest = self._broker.channels.now() - wanted["older_ms"]
+
+        @cache
+        def holds(holder: str) -> bool:
+            return client is None or self._who(holder)["client_id"] == client
+
+        place = None if after is None else tuple(after)
+        return Search(wanted["limit"], place, wanted["attempts"], latest, holds)
+
+    async def _look(self, search: Search, topic_id: bytes | None, channel: str | None) -> None:
+        """Look at all channels that are wanted, many of them in several turns of the reactor."""
+        channels, seconds = self._broker.channels, self._broker.scheduler.seconds
         until = seconds() + TURN_SECONDS
-        names: dict[str, bool] = {}
-        found: list[_Flight] = []
-        channels = self._broker.channels
         places = channels.all_hosted() if topic_id is None else channels.hosted_of(topic_id)
         for hosted in places:
             if seconds() > until:
@@ -149,29 +140,8 @@ class InFlight:
                 until = seconds() + TURN_SECONDS
             for name, one in hosted.queue.channels.items():
                 idle = not one.channel.places.leases and not one.channel.overdue
-                if not idle and wanted["name"] in (None, name):
-                    found += self._wanted(
-                        _flights(hosted, name, one, channels.now()), wanted, names
-                    )
-        return found
-
-    def _wanted(
-        self, flights: Iterable[_Flight], wanted: Mapping[str, Any], names: dict[str, bool]
-    ) -> Iterator[_Flight]:
-        """Yield those that a list is to have."""
-        client = wanted["client"]
-        latest = self._broker.channels.now() - wanted["older_ms"]
-        for flight in flights:
-            if flight.attempt < wanted["attempts"] or flight.since > latest:
-                continue
-            if client is None or self._is(flight.holder, client, names):
-                yield flight
-
-    def _is(self, holder: str, client: str, names: dict[str, bool]) -> bool:
-        known = names.get(holder)
-        if known is None:
-            known = names[holder] = self._who(holder)["client_id"] == client
-        return known
+                if not idle and channel in (None, name):
+                    search.look(hosted, name, one, channels.now())
 
     def _who(self, holder: str) -> Result:
         facts = who(self._broker.channels.client_named(holder), self._broker)
@@ -180,7 +150,7 @@ class InFlight:
         del facts["agent"]
         return facts
 
-    def _glimpses(self, page: list[tuple[_Flight, int]]) -> dict[tuple[str, int, int], Glimpse]:
+    def _glimpses(self, page: list[tuple[Flight, int]]) -> dict[tuple[str, int, int], Glimpse]:
         glimpses = Glimpses()
         places: dict[tuple[str, int], list[int]] = {}
         for flight, offset in page:
@@ -232,34 +202,6 @@ class InFlight:
         waiting: Deferred[None] = Deferred()
         self._broker.scheduler.callLater(0, waiting.callback, None)
         return waiting
-
-
-def _flights(hosted: Hosted, channel: str, one: Subscribers, now: int) -> Iterator[_Flight]:
-    topic, index = hosted.partition.topic.name, hosted.index
-    for lease in one.channel.places.leases.values():
-        past = lease.history
-        facts = (lease.holder, past.deliveries + 1, past.failures)
-        for bits, deadline in deadlines(lease):
-            for start, end in runs_in(lease.base, bits):
-                yield _Flight(
-                    *(lease.since, topic, channel, index, start, end, *facts), deadline, "in_flight"
-                )
-    for gone in one.channel.overdue.lately(now):
-        facts = (gone.holder, gone.attempt, gone.failures)
-        for start, end in runs_in(gone.base, gone.bits):
-            yield _Flight(
-                *(gone.since, topic, channel, index, start, end, *facts), gone.deadline, "timed_out"
-            )
-
-
-def _singles(
-    flights: Iterable[_Flight], after: tuple[Any, ...] | None
-) -> Iterator[tuple[_Flight, int]]:
-    """Yield single messages behind a place, in order."""
-    for flight in flights:
-        for offset in range(flight.start, flight.end):
-            if after is None or (*flight[:4], offset) > after:
-                yield flight, offset
 
 
 def _peeked(partition: int, offset: int, run: Whereabouts, seen: Glimpse | None) -> Result:

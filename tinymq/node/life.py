@@ -22,8 +22,8 @@ from tinymq.wire.fields import I64, PARTITION, integer, text
 
 #: Seconds for which a ledger is looked through before others have their turn,
 _TURN_SECONDS: Final = 0.002
-#: and in all; what was not seen by then is said to be missing.
-_MOST_SECONDS: Final = 4.0
+#: and in all, for the MetaServer waits no longer; what was not seen by then is missing.
+_MOST_SECONDS: Final = 2.0
 #: By so much two clocks may differ that should not, in milliseconds.
 _APART_MS: Final = 60_000
 #: Bytes in which the batch of a message begins, at least.

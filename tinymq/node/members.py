@@ -67,28 +67,30 @@ class Members:
             signs["members"] += 1
             if not consumer.credit.usable(consumer.in_flight):
                 signs["at_limit" if consumer.in_flight else "no_credit"] += 1
-            if consumer.in_flight and len(signs["slow"]) < _NAMED:
+            if len(signs["slow"]) < _NAMED and self._may_be_slow(each):
                 row = self._present(each)
                 if row["slow"]:
-                    who = row["client_id"] or "a consumer"
-                    signs["slow"].append(f"{who} ({row['address']}) {row['slow']}")
+                    whose = row["client_id"] or "a consumer"
+                    signs["slow"].append(f"{whose} ({row['address']}) {row['slow']}")
         return signs
+
+    def _may_be_slow(self, subscription: Subscription) -> bool:
+        """Say whether a closer look is worth its while: there may be thousands of consumers."""
+        consumer = subscription.consumer
+        if not consumer.ready or not consumer.in_flight:
+            return not consumer.ready
+        oldest = _oldest(consumer.name, _places(subscription))
+        return oldest is not None and self._now - oldest >= _SLOW_MS
 
     def _present(self, subscription: Subscription) -> Row:
         consumer = subscription.consumer
-        places = [
-            (hosted, one)
-            for _, hosted in sorted(subscription.hosted.items())
-            for one in [hosted.queue.channels.get(subscription.channel)]
-            if one is not None
-        ]
-        rates = consumer.pace.rates(self._now, (consumer.finished,))
+        rates = consumer.pace.rates(self._now, consumer.done)
         finished_s = None if rates is None else rates[0]
-        oldest = _oldest(consumer.name, (one for _, one in places))
+        oldest = _oldest(consumer.name, _places(subscription))
         age = None if oldest is None else max(0, self._now - oldest)
         row = {
             **who(self._channels.client_of(subscription), self._broker),
-            "partitions": [hosted.index for hosted, _ in places],
+            "partitions": sorted(subscription.hosted),
             "credit": max(0, consumer.credit.left),
             "in_flight": consumer.in_flight,
             "oldest_ms": age,
@@ -99,9 +101,9 @@ class Members:
             "finished_s": finished_s,
             "absent_until_ms": None,
         }
-        lately = consumer.pace.rates(self._now, (consumer.finished,), _STEADY_MS)
+        lately = consumer.pace.rates(self._now, consumer.done, _STEADY_MS)
         client = self._channels.client_of(subscription)
-        slow = self._slow(client, oldest, consumer.in_flight, lately[0] if lately else None)
+        slow = self._slow(client, oldest, consumer.in_flight, lately[1] if lately else None)
         return {**row, **slow}
 
     def _slow(
@@ -109,7 +111,7 @@ class Members:
         client: ClientSnapshot | None,
         oldest: int | None,
         in_flight: int,
-        finished_s: float | None,
+        done_s: float | None,
     ) -> Row:
         """Say in what a consumer is slow: its link takes no bytes, or its handler is long."""
         if client is not None and client.slow_since_ms is not None:
@@ -117,13 +119,14 @@ class Members:
             text = f"takes no bytes since {since}; {_size(client.buffered)} wait for it"
             return {"slow_since_ms": client.slow_since_ms, "slow": text}
         age = 0 if oldest is None else self._now - oldest
-        if age >= _SLOW_MS and finished_s is not None:
+        if age >= _SLOW_MS and done_s is not None:
             holds = f"and holds {number(in_flight)}"
-            if 0 < finished_s < 1000 / _SLOW_MS:
-                text = f"takes {1 / finished_s:.1f} s a message {holds}"
+            if 0 < done_s < 1000 / _SLOW_MS:
+                text = f"takes {1 / done_s:.1f} s a message {holds}"
                 return {"slow_since_ms": oldest, "slow": text}
-            if not finished_s and age >= _STUCK_MS:
-                text = f"has finished nothing for {counted(age // 1000, 'second')} {holds}"
+            if not done_s and age >= _STUCK_MS:
+                seconds = counted(age // 1000, "second")
+                text = f"has settled nothing lately {holds}, the oldest for {seconds}"
                 return {"slow_since_ms": oldest, "slow": text}
         return {"slow_since_ms": None, "slow": ""}
 
@@ -151,6 +154,14 @@ class Members:
                 "slow": "",
                 "absent_until_ms": max(until for _, _, until in kept),
             }
+
+
+def _places(subscription: Subscription) -> Iterator[Subscribers]:
+    """Yield the channel of a subscription on each of its partitions."""
+    for hosted in subscription.hosted.values():
+        one = hosted.queue.channels.get(subscription.channel)
+        if one is not None:
+            yield one
 
 
 def _oldest(consumer: str, places: Iterable[Subscribers]) -> int | None:

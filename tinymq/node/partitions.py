@@ -44,9 +44,11 @@ class Partitions:
         for each in self._chosen(id, partition):
             start = _purge_start(each, before, before_ms, keep)
             rows.append(plan_row(each, start))
-            if not dry_run and start > each.log.start_offset:
+            if dry_run:
+                continue
+            if start > each.log.start_offset:
                 each.purge(start, now)
-                self._broker.channels.trimmed(each)
+            self._broker.channels.purged(each, start if before is None else before)
         return {"partitions": rows}
 
     def undo_purge(self, id: str, partition: int | None, *, dry_run: bool) -> Result:  # noqa: A002

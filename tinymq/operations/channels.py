@@ -12,11 +12,12 @@ from tinymq.catalog.channels import CHANNEL_NAME, CHANNEL_START, WHOSE
 from tinymq.errors import InvalidRequest, NothingToUndo, StateError
 from tinymq.figures.channels import SUMMED, Facts, merge, standing, sum_up
 from tinymq.meta.registry import ChannelInfo, Start, Topic
-from tinymq.names import OWN_CHANNELS, users_channel
+from tinymq.names import OWN_CHANNELS, group_of, instance_of, users_channel
 from tinymq.node.channels import SEEK_SUMS, ChannelRows
-from tinymq.operation import Operation, Result, table
+from tinymq.operation import Operation, Parameter, Result, table
 from tinymq.operations.base import Answers, only_one
 from tinymq.operations.leaders import Leaders, listed
+from tinymq.wire.fields import boolean, text
 
 #: What only its broker can tell of a channel on a partition.
 _TOLD: Final = (*SUMMED, "consumers", "floor", "cursor", "end", "paused")
@@ -26,6 +27,9 @@ _MAYBE: Final = (
 )
 #: What is told of a channel on all partitions.
 _WHOLE: Final = (*SUMMED, "consumers", "rates", "totals", "lag_ms", "trend_s")
+
+#: Most characters of a channel as the store holds it.
+_STORED: Final = 65_536
 
 #: Topic and name, by which lists are in order.
 _Place = tuple[str, str]
@@ -51,25 +55,39 @@ class Channels(Leaders):
         config: dict[str, Any],
         start: Start | None,
         *,
+        temporary: bool,
         dry_run: bool,
     ) -> Result:
         """Make a channel; one that exists with the same settings is no error."""
         self._check_running()
         owner = self.find(topic)
         existed = name in self._registry.channels_of(owner.id)
-        channel = self._meta.create_channel(topic, name, config, start, dry_run=dry_run)
+        channel = self._meta.create_channel(
+            topic, name, config, start, temporary=temporary or None, dry_run=dry_run
+        )
         told = {"created": not existed, "dry_run": dry_run}
         if dry_run:
             return {"channel": self._facts(owner, channel), **told}
         await self._spread(owner)
         return {"channel": await self._describe_channel(owner, channel), **told}
 
-    async def ensure_channel(self, topic: str, name: str, start: Start | None) -> Result:
+    async def ensure_channel(
+        self, topic: str, name: str, start: Start | None, *, temporary: bool
+    ) -> Result:
         """Make a channel for its first use at a broker elsewhere."""
         self._check_running()
-        self._meta.ensure_channel(topic, name, start)
+        self._meta.ensure_channel(topic, name, start, temporary=temporary)
         await self._spread(self.find(topic))
         return {"revision": self._revision}
+
+    async def keep_channel(self, topic_id: str, name: str, stored: str) -> Result:
+        """Take back a channel that a broker elsewhere knows, after a backup was restored."""
+        self._check_running()
+        try:
+            kept = self._meta.keep_channel(bytes.fromhex(topic_id), name, stored.encode())
+        except (KeyError, TypeError, ValueError):
+            raise InvalidRequest("that is no channel", field="stored") from None
+        return {"kept": kept}
 
     async def alter_channel(
         self, topic: str, name: str, config: dict[str, Any], *, dry_run: bool
@@ -223,6 +241,9 @@ class Channels(Leaders):
             "name": channel.name,
             "created_ms": channel.created_ms,
             "start": channel.start,
+            "temporary": channel.temporary,
+            "group": group_of(channel.name),
+            "instance": instance_of(channel.name),
             "config": channel.policy.to_mapping(),
             "paused": paused,
         }
@@ -339,7 +360,23 @@ CHANNEL_OPERATIONS: Final[dict[str, Operation]] = table(
         "meta.ensure_channel",
         "cluster",
         True,
-        (WHOSE, CHANNEL_NAME, CHANNEL_START),
+        (
+            WHOSE,
+            CHANNEL_NAME,
+            CHANNEL_START,
+            Parameter("temporary", boolean, default=False),
+        ),
         Channels.ensure_channel,
+    ),
+    Operation(
+        "meta.keep_channel",
+        "cluster",
+        True,
+        (
+            Parameter("topic_id", text(32)),
+            CHANNEL_NAME,
+            Parameter("stored", text(_STORED)),
+        ),
+        Channels.keep_channel,
     ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
+from tinymq.broker.channels import MOST_LEASES
 from tinymq.caller import Caller
 from tinymq.meta.placement import Load
 from tinymq.meta.registry import BrokerInfo
@@ -12,7 +13,7 @@ from tinymq.meta.replica import foreign
 from tinymq.operation import Operation, Parameter, Result, table
 from tinymq.operations.base import Base
 from tinymq.operations.waiting import until
-from tinymq.wire.fields import I32, I64, integer, mapping, text
+from tinymq.wire.fields import I32, I64, array, integer, mapping, text
 
 #: Seconds that a broker's question for changes may wait; it is its sign of life, too.
 MOST_WAIT_MS: Final = 5_000
@@ -87,6 +88,7 @@ class Members(Base):
         info = self._meta.member(told["id"], told["lease"])
         self._meta.skip_producers(told["producers"])  # before anybody is given ids who waited
         self._heard(info, caller, Load.from_mapping(told["load"]))
+        self._meta.use_channels(told["channels"])
         # Revisions of another history say nothing here, and all of this one is news.
         if not told["cursor"] or self._meta.knows_cursor(told["cursor"]):
             self._has_followed(info.id, told["revision"])
@@ -165,6 +167,8 @@ MEMBER_OPERATIONS: Final[dict[str, Operation]] = table(
             Parameter("wait_ms", integer(0, MOST_WAIT_MS), default=0),
             Parameter("load", mapping, default={}),
             _PRODUCERS,
+            #: Leases of temporary channels that are in use there.
+            Parameter("channels", array(integer(1, I64), MOST_LEASES), default=[]),
         ),
         Members.follow,
         caller=True,

@@ -18,6 +18,7 @@ from tinymq.client.core.config import (
     SubscriptionConfig,
 )
 from tinymq.client.core.delivered import ConsumerBatch
+from tinymq.client.core.handling import Reject, Requeue
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.offsets import Survey
 from tinymq.client.core.results import Account, Failed, PartlySent, Position, Sent
@@ -47,6 +48,8 @@ __all__ = [
     "Position",
     "Producer",
     "ProducerConfig",
+    "Reject",
+    "Requeue",
     "Sent",
     "Subscription",
     "SubscriptionConfig",

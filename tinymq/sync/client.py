@@ -23,6 +23,7 @@ from tinymq.client.core.config import (
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.offsets import OffsetSearch, Survey
 from tinymq.client.core.results import Result
+from tinymq.client.core.sources import Topics
 from tinymq.errors import ClosedError, DeadlineExceeded, TinyMQError
 from tinymq.sync.consumer import Consumer
 from tinymq.sync.keeper import Keeper
@@ -143,7 +144,7 @@ class Client:
             return consumer
 
     def subscription(
-        self, topic: str, channel: str, config: SubscriptionConfig | None = None
+        self, topic: Topics, channel: str, config: SubscriptionConfig | None = None
     ) -> Subscription:
         """
         Take messages of a channel, each of which is settled by itself.
@@ -151,7 +152,9 @@ class Client:
         A thread of the client renews leases from now on, until it is closed.
 
         Args:
-            topic: Name of the topic.
+            topic: Name of the topic. Of several, ``["urgent", "normal"]``, a message
+                of the second is handed out only while none of the first is there;
+                ``{"urgent": 5, "normal": 1}`` lets them take turns by weight.
             channel: Name of the channel; it is made where there is none.
             config: Settings.
 

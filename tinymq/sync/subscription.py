@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from threading import Condition, Event, RLock, Semaphore, get_ident
+from threading import Event, RLock
 from time import monotonic
 from types import TracebackType
 from typing import Any, Final, Self
 
 from typing_extensions import override
 
-from tinymq.client.core.branch import Branch
 from tinymq.client.core.config import SubscriptionConfig
-from tinymq.client.core.faces import SubscriptionFace, reason_of
-from tinymq.client.core.message import QueueMessage, Slot
-from tinymq.client.core.subscription import SubscriptionCore
+from tinymq.client.core.faces import SubscriptionFace
+from tinymq.client.core.handling import Plan, Work
+from tinymq.client.core.held import HeldLease
+from tinymq.client.core.message import QueueMessage
+from tinymq.client.core.sources import Topics, core_of
+from tinymq.client.core.subscription import Face
 from tinymq.errors import ClosedError, DeadlineExceeded, TinyMQError, UsageError
+from tinymq.sync.handling import Handler, Run
 from tinymq.sync.keeper import Keeper
 from tinymq.sync.loop import Loop
 from tinymq.wire.records import Record
@@ -77,13 +79,14 @@ class Message(QueueMessage):
             super().touch()
 
     @override
-    def _settle(self, verb: int, facts: dict[str, Any]) -> None:
+    def finish(self) -> None:
         with self._lock:
-            super()._settle(verb, facts)
+            super().finish()
 
-
-#: Takes a message.
-Handler = Callable[[Message], object]
+    @override
+    def settle(self, verb: int, facts: dict[str, Any]) -> None:
+        with self._lock:
+            super().settle(verb, facts)
 
 
 class Subscription(SubscriptionFace):
@@ -105,7 +108,7 @@ class Subscription(SubscriptionFace):
 
     Args:
         shared: The client's loop, and the thread that serves it.
-        source: Names of topic and channel.
+        source: Topic or topics, and the name of the channel.
         config: Settings.
         forget: Called when it is closed.
     """
@@ -113,7 +116,7 @@ class Subscription(SubscriptionFace):
     def __init__(
         self,
         shared: tuple[Loop, Keeper],
-        source: tuple[str, str],
+        source: tuple[Topics, str],
         config: SubscriptionConfig,
         forget: Callable[[Subscription], None],
     ) -> None:
@@ -121,13 +124,13 @@ class Subscription(SubscriptionFace):
         self._loop, self._keeper = shared
         self._forget = forget
         self._arrived = Event()
-        #: What is handled, and by which thread; 0 before one has begun.
-        self._busy: dict[Message, int] = {}
-        self._rest = Condition()
-        self._running = False
+        self._run: Run | None = None
         self._left: Event | None = None
-        self._core = SubscriptionCore(
-            self._loop.cluster, source, config, self._make, self._arrived.set, self._keeper.ring
+        self._core = core_of(
+            self._loop.cluster,
+            source,
+            config,
+            Face(self._make, self._arrived.set, self._keeper.ring),
         )
         self._keeper.start()
         self._core.begin(self._loop.now())
@@ -222,69 +225,55 @@ class Subscription(SubscriptionFace):
 
     # --- handling --------------------------------------------------------------
 
-    def run(self, handler: Handler, *, concurrency: int = 1, manual: bool = False) -> None:
+    def run(
+        self,
+        handler: Handler,
+        *,
+        concurrency: int = 1,
+        manual: bool = False,
+        batch: int | None = None,
+    ) -> None:
         """
         Call a function with each message, in threads, until the subscription is closed.
 
         A message is finished when its handler has returned, and comes again after the
-        channel's back-off when it has raised, unless the handler settled it. Close the
-        subscription from another thread, or from a handler; it returns when the handlers
-        have ended.
+        channel's back-off when it has raised, unless the handler settled it. It may also
+        raise `Reject`, or `Requeue` with another delay. Close the subscription from
+        another thread, or from a handler; `run` returns when the handlers have ended.
 
         Args:
-            handler: Takes a `Message`.
-            concurrency: How many messages are handled at once at most.
+            handler: Takes a `Message`, or a list of them with `batch`.
+            concurrency: How many handlers are at work at once at most, each in a thread.
             manual: Whether the handler settles each message by itself, perhaps later.
+            batch: Give it a list of what is there, so many messages at most. What it
+                does not settle by itself is settled as a whole.
 
         Raises:
             UnknownTopic: Or `UnknownChannel`, or another error of a broker that ended
                 the subscription.
             UsageError: Another handler is at work; `ForkedError` in another process.
         """
-        if concurrency < 1:
-            raise UsageError(f"concurrency must be at least 1, not {concurrency!r}")
+        plan = Plan(concurrency=concurrency, manual=manual, batch=batch)
         with self._loop.lock:
             self._loop.check()
-            if self._running:
+            if self._run is not None:
                 raise UsageError("the subscription has a handler already")
-            self._running = True
+            self._run = Run(handler, plan, self, self._loop)
         try:
-            with ThreadPoolExecutor(concurrency, "tinymq-handler") as pool:
-                free = Semaphore(concurrency)
-                while True:
-                    free.acquire()
-                    try:
-                        message = self.next()
-                    except ClosedError:
-                        return
-                    assert message is not None
-                    with self._rest:
-                        self._busy[message] = 0
-                    pool.submit(self._handle, handler, message, free, manual=manual)
+            self._run.go()
         finally:
-            self._running = False
+            self._run = None
 
-    def _handle(self, handler: Handler, message: Message, free: Semaphore, *, manual: bool) -> None:
-        with self._rest:
-            self._busy[message] = get_ident()
-        try:
-            if not message.is_lost:
-                handler(message)
-        except Exception as error:  # noqa: BLE001 - anything may come out of it
-            what = f"the handler of {self.topic}/{self.channel} failed at {message!r}"
-            with self._loop.lock:
-                self._loop.network.report(what, error)
-                if message.held and message.lease:
-                    message.requeue(reason=reason_of(error))
-        else:
-            with self._loop.lock:
-                if message.held and not manual:
-                    message.finish()
-        finally:
-            free.release()
-            with self._rest:
-                del self._busy[message]
-                self._rest.notify_all()
+    def report(self, work: Work, error: Exception) -> None:
+        """
+        Tell people that a handler failed.
+
+        Args:
+            work: What it had in hand.
+            error: What it raised.
+        """
+        what = f"the handler of {self.topic}/{self.channel} failed at {work!r}"
+        self._loop.network.report(what, error)
 
     # --- the end ---------------------------------------------------------------
 
@@ -315,8 +304,9 @@ class Subscription(SubscriptionFace):
         left.wait(self.config.leave_s + within_s + _GRACE_S)
 
     def _finish(self, within_s: float, left: Event) -> None:
-        with self._rest:
-            self._rest.wait_for(lambda: {*self._busy.values()} <= {get_ident()}, within_s)
+        run = self._run
+        if run is not None:
+            run.wait(within_s)
 
         def ended() -> None:
             self._keeper.stop()
@@ -329,10 +319,8 @@ class Subscription(SubscriptionFace):
 
     # --- inside ----------------------------------------------------------------
 
-    def _make(
-        self, topic: str, partition: int, record: Record, slot: Slot, branch: Branch
-    ) -> Message:
-        message = Message(topic, partition, record, slot, branch)
+    def _make(self, record: Record, lease: HeldLease, now: float) -> Message:
+        message = Message(record, lease, now)
         message._lock = self._loop.lock  # noqa: SLF001 - its own class
         return message
 

@@ -80,6 +80,7 @@ class Rooms:
         """Begin to stop: take no connection and no publish."""
         self.factory.refuse(_STOPPING)
         self.broker.refuse(ShuttingDown(_STOPPING))
+        self.broker.channels.rest()
         self.syncer.release()
 
     def say_goodbye(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from attrs import define, field
 from typing_extensions import override
 
-from tinymq.verify.report import FORBIDDEN, Report
+from tinymq.verify.report import FORBIDDEN, WORK_FIGURES, WORK_FORBIDDEN, Report
 
 #: Words for the figures, in the order of the report.
 CLUSTER_FIGURES: Final = (
@@ -19,6 +19,8 @@ CLUSTER_FIGURES: Final = (
     ("surplus", "found without a receipt (allowed)"),
     ("topics", "topics acknowledged"),
     ("refused", "calls that failed (allowed)"),
+    ("work", "messages published to channels"),
+    *WORK_FIGURES,
     ("lost", "lost"),
     ("duplicated", "duplicated"),
     ("reordered", "reordered"),
@@ -26,6 +28,7 @@ CLUSTER_FIGURES: Final = (
     ("foreign", "never sent, or changed"),
     ("gap", "gaps in the offsets"),
     ("topics_lost", "topics lost"),
+    *WORK_FORBIDDEN,
 )
 
 #: Titles of the table, all but the first in seconds.
@@ -37,9 +40,11 @@ TITLES: Final = {
     "unkeyed": "unkeyed",
     "keyed": "keyed",
     "read": "read",
+    "taken": "taken",
     "start": "start",
     "writes": "writes",
     "reads": "reads",
+    "takes": "takes",
     "admin": "admin",
 }
 
@@ -57,9 +62,11 @@ class Entry:
         unkeyed: The longest gap of records without key, over all senders.
         keyed: The longest gap of records with keys, on brokers that lived.
         read: The longest gap of reading, from brokers that lived.
+        taken: The longest gap of messages of channels, from brokers that lived.
         start: From the start of the process until it listened.
         writes: From there until a record was acknowledged by it.
         reads: From there until a record was read from it.
+        takes: From there until a message of a channel was taken from it.
         admin: From the start of the MetaServer until a topic was made.
     """
 
@@ -70,9 +77,11 @@ class Entry:
     unkeyed: float | None = None
     keyed: float | None = None
     read: float | None = None
+    taken: float | None = None
     start: float | None = None
     writes: float | None = None
     reads: float | None = None
+    takes: float | None = None
     admin: float | None = None
 
     def worst(self, name: str, seconds: float) -> None:

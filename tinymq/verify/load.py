@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -11,8 +10,10 @@ from attrs import frozen
 
 from tinymq.errors import TinyMQError, UsageError
 from tinymq.verify.clients import PRODUCER
+from tinymq.verify.jobs import LOOSE
 from tinymq.verify.journal import Journal, Receipt
-from tinymq.verify.numbered import Place, value_of
+from tinymq.verify.numbered import Mark, Place, value_of
+from tinymq.verify.threads import Threads
 
 if TYPE_CHECKING:
     from tinymq.sync import Client, Producer
@@ -26,14 +27,12 @@ _MOST: Final = 40
 _PAUSE: Final = 0.002
 #: Seconds between two new topics.
 _TOPIC_PAUSE: Final = 0.04
-#: Seconds that a thread may take to end.
-_PATIENCE: Final = 60.0
 
 #: Topic, its sync policy, its partitions. All three policies must hold when a
 #: process dies; only the first when the power fails.
 TOPICS: Final = (("safe", "always", 3), ("timed", "interval", 2), ("quick", "os", 2))
 #: Topics that may lose an end of their logs in a power cut.
-LOSSY: Final = frozenset(name for name, sync, _ in TOPICS if sync != "always")
+LOSSY: Final = frozenset(name for name, sync, _ in (*TOPICS, LOOSE) if sync != "always")
 
 
 @frozen
@@ -67,9 +66,8 @@ class Load:
 
     def __init__(self, scene: Scene, producers: int, first: int = 0) -> None:
         self._scene = scene
-        self._stop = threading.Event()
         self._names = range(first, first + producers + 1)
-        self._threads: list[threading.Thread] = []
+        self._threads = Threads(scene.journal.broken)
 
     def start(self) -> None:
         """Make the topics and begin."""
@@ -81,35 +79,25 @@ class Load:
 
     def ask_to_stop(self) -> None:
         """Let every thread end after its present call."""
-        self._stop.set()
+        self._threads.stopping.set()
 
     def join(self) -> None:
         """Wait until every thread has ended."""
-        self.ask_to_stop()
-        for thread in self._threads:
-            thread.join(_PATIENCE)
-            if thread.is_alive():
-                self._scene.journal.broken.append(f"{thread.name} does not end")
+        self._threads.join()
 
     def _begin(self, body: Callable[[int, Client], None], name: int) -> None:
-        def run() -> None:
-            client = self._scene.connect(self._scene.url)
-            try:
-                body(name, client)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it belongs in the report
-                self._scene.journal.broken.append(f"producer {name}: {error!r}")
-            finally:
-                client.close()
-
-        thread = threading.Thread(target=run, name=f"producer {name}", daemon=True)
-        self._threads.append(thread)
-        thread.start()
+        scene = self._scene
+        self._threads.begin(
+            f"producer {name}",
+            lambda: scene.connect(scene.url),
+            lambda client: body(name, client),
+        )
 
     def _publish(self, name: int, client: Client) -> None:
         chance = random.Random(f"{self._scene.seed}/{name}")  # noqa: S311 - nothing secret
         places = [Place(topic, part) for topic, _, parts in TOPICS for part in range(parts)]
         sender = Sender(name, client, self._scene.journal)
-        while not self._stop.wait(_PAUSE):
+        while not self._threads.stopping.wait(_PAUSE):
             sender.send(chance.choice(places), chance.randint(1, _MOST))
 
     def _make(self, name: int, client: Client) -> None:
@@ -117,7 +105,7 @@ class Load:
         journal = self._scene.journal
         sender = Sender(name, client, journal)
         number = 0
-        while not self._stop.wait(_TOPIC_PAUSE):
+        while not self._threads.stopping.wait(_TOPIC_PAUSE):
             topic = f"made-{name}-{number}"
             number += 1
             journal.topics_tried.add(topic)
@@ -133,10 +121,25 @@ class Load:
 
 
 class Sender:
-    """One producer that numbers its records and keeps its receipts."""
+    """
+    One producer that numbers its records and keeps its receipts.
 
-    def __init__(self, name: int, client: Client, journal: Journal) -> None:
+    Args:
+        name: Its number.
+        client: Its client.
+        journal: Where promises are kept.
+        key_of: Gives the key of a record; without it records have none.
+    """
+
+    def __init__(
+        self,
+        name: int,
+        client: Client,
+        journal: Journal,
+        key_of: Callable[[Mark], bytes] | None = None,
+    ) -> None:
         self._name = name
+        self._key_of = key_of
         self._client = client
         self._journal = journal
         self._producer: Producer | None = None
@@ -147,9 +150,10 @@ class Sender:
             self._producer = self._client.producer(PRODUCER)
         marks = self._journal.begin(place, self._name, count)
         values = [value_of(place, mark) for mark in marks]
+        keys = None if self._key_of is None else [self._key_of(mark) for mark in marks]
         cuts = self._journal.power_cuts
         try:
-            sent = self._producer.send_batch(place.topic, values, partition=place.partition)
+            sent = self._producer.send_batch(place.topic, values, keys, partition=place.partition)
         except UsageError:
             raise
         except TinyMQError as error:

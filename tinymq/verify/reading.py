@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from tinymq.verify.checker import Checker
 
 if TYPE_CHECKING:
     from tinymq.sync import Client
+    from tinymq.wire.records import Record
 
 #: Seconds in which records that are there must come.
 _PATIENCE: Final = 20.0
@@ -82,6 +83,25 @@ def feed(
     finally:
         consumer.close()
     return problems
+
+
+def read_all(client: Client, topic: str) -> Iterator[Record]:
+    """
+    Read a topic to its present end.
+
+    Args:
+        client: Where to read.
+        topic: The topic.
+    """
+    ends = {partition: end for partition, end in ends_of(client, topic).items() if end}
+    with client.consumer() as consumer:
+        if ends:
+            consumer.assign(topic, sorted(ends), dict.fromkeys(ends, 0))
+        while any(consumer.position(topic, each) < end for each, end in ends.items()):
+            batch = consumer.next_batch(_PATIENCE)
+            if batch is None:
+                return
+            yield from batch
 
 
 def _judge(batch: Iterable[Any], end: int, checker: Checker) -> None:

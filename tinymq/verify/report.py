@@ -12,6 +12,23 @@ from tinymq.verify.checker import Checker
 #: Problems that are told in words.
 MOST_PROBLEMS: Final = 50
 
+#: Words for the figures of channels: how much there was,
+WORK_FIGURES: Final = (
+    ("delivered", "messages handed to consumers of channels"),
+    ("confirmed", "settles confirmed"),
+    ("letters", "dead letters"),
+    ("missed", "lost on their way, at most once (allowed)"),
+)
+#: and what was wrong.
+WORK_FORBIDDEN: Final = (
+    ("abandoned", "never settled nor delivered again"),
+    ("returned", "delivered again though settled"),
+    ("twice", "delivered twice, at most once"),
+    ("forgotten", "attempts or failures forgotten"),
+    ("disordered", "first deliveries out of order"),
+    ("misburied", "dead letters lost, doubled or wrong"),
+)
+
 #: Words for the figures, in the order of the report.
 FIGURES: Final = (
     ("kills", "kills"),
@@ -25,6 +42,7 @@ FIGURES: Final = (
     ("unsynced_ends", "ends cut where an unsynced write was lost"),
     ("topics", "topics acknowledged"),
     ("refused", "calls that failed (allowed)"),
+    *WORK_FIGURES,
     ("lost", "lost"),
     ("duplicated", "duplicated"),
     ("reordered", "reordered"),
@@ -33,6 +51,7 @@ FIGURES: Final = (
     ("gap", "gaps in the offsets"),
     ("hole", "holes left by a power cut"),
     ("topics_lost", "topics lost"),
+    *WORK_FORBIDDEN,
 )
 
 #: Each of these must be 0.
@@ -45,6 +64,7 @@ FORBIDDEN: Final = (
     "gap",
     "hole",
     "topics_lost",
+    *(name for name, _ in WORK_FORBIDDEN),
 )
 
 

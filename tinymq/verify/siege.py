@@ -22,6 +22,7 @@ from tinymq.verify import crowd, verdict
 from tinymq.verify.beats import Beats
 from tinymq.verify.checker import Checker
 from tinymq.verify.clusterreport import ClusterReport, Entry
+from tinymq.verify.clusterworks import ClusterWorks
 from tinymq.verify.crowd import Crowd, Lead, Stage, Writer, named
 from tinymq.verify.fleet import META, Fleet
 from tinymq.verify.intruders import Intruders
@@ -114,16 +115,19 @@ class ClusterTrial:
             stage = Stage(self._fleet.url, self._journal, self._beats, lead, self._siege.seed)
             self._crowd = Crowd(stage, BROKERS)
             self._stage, self._admin = stage, admin
+            self._works = ClusterWorks(stage, len(BROKERS), admin)
             with crowd.connect(self._fleet.url(1), PROBE_DEADLINE) as probing:
                 self._probing = probing
                 self._probe = Writer(stage, probing, "probe", PROBE_DEADLINE)
                 for place in lead.leaders:
                     self._probe.send(place.topic, partition=place.partition)
                 self._crowd.start()
+                self._works.start()
                 try:
                     self._strike_all()
                 finally:
                     self._crowd.stop_writing()
+                    self._works.stop_publishing()
             self._close()
         for line in self._fleet.stop():
             self.report.problem(line)
@@ -167,6 +171,8 @@ class ClusterTrial:
         self.report.entries.append(entry)
         self.report.figures["cases"] += 1
         began = self._beats.now()
+        if case.how == "stop" and case.brokers:
+            self._drain(case, undo=False)
         for name in case.victims:
             self._strike(case, name)
         if case.strikes_meta:
@@ -184,10 +190,17 @@ class ClusterTrial:
         for name in case.revived:
             self._revive(case, name, entry, others_gone=gone - {name})
             gone.discard(name)
+        if case.how == "stop" and case.brokers:
+            self._drain(case, undo=True)
         self._await_all(self._beats.now())
         if case.strikes_meta:  # a broker that is not back yet would be missed late
             time.sleep(LINK_BACK)
         self._judge_gaps(case, entry, began, self._beats.now())
+
+    def _drain(self, case: Case, *, undo: bool) -> None:
+        """Do as an operator does who takes a machine away for a while."""
+        for name in case.brokers:
+            self._admin.admin.operate("broker.drain", broker=name, undo=undo)
 
     def _strike(self, case: Case, name: str) -> None:
         process = self._fleet.processes[name]
@@ -216,6 +229,7 @@ class ClusterTrial:
             what += f" while {META} was away"
         entry.worst("writes", self._await([f"keyed {name}"], listening, what))
         entry.worst("reads", self._await([f"read {name}"], listening, what))
+        entry.worst("takes", self._await([f"taken {name}"], listening, what))
 
     def _judge_gaps(self, case: Case, entry: Entry, start: float, end: float) -> None:
         living = [name for name in BROKERS if name not in case.brokers]
@@ -223,8 +237,9 @@ class ClusterTrial:
         entry.unkeyed = beats.gap("unkeyed", start, end)
         entry.keyed = beats.longest_gap((f"keyed {name}" for name in living), start, end)
         entry.read = beats.longest_gap((f"read {name}" for name in living), start, end)
+        entry.taken = beats.longest_gap((f"taken {name}" for name in living), start, end)
         most = MOST_GAP if case.brokers else MOST_GAP_WITHOUT_META
-        for what in ("unkeyed", "keyed", "read"):
+        for what in ("unkeyed", "keyed", "read", "taken"):
             if getattr(entry, what) > most:
                 self.report.problem(
                     f"{case.name}: a gap of {getattr(entry, what):.1f} s of {what} on living "
@@ -314,7 +329,8 @@ class ClusterTrial:
 
     def _await_all(self, since: float) -> None:
         senders = [f"unkeyed {number}" for number in range(crowd.ANYWHERE)]
-        everything = [*senders, *self._crowd.streams(BROKERS), "desk"]
+        taken = [f"taken {name}" for name in BROKERS]
+        everything = [*senders, *self._crowd.streams(BROKERS), *taken, "desk"]
         self._await(everything, since, "everything runs")
 
     def _risen(self, case: Case, before: dict[str, dict[str, Any]]) -> dict[str, int]:
@@ -381,6 +397,7 @@ class ClusterTrial:
         report.figures["acknowledged"] = journal.acknowledged
         report.figures["topics"] = len(journal.topics)
         verdict.judge_calls(report, self._stage)
+        self._works.close(report)
 
     def _await_reader(self, ends: dict[Place, int]) -> None:
         deadline = self._beats.now() + BACK_WITHIN

@@ -21,12 +21,14 @@ from attrs import frozen
 
 from tinymq.errors import TinyMQError
 from tinymq.verify.court import Court
+from tinymq.verify.inspector import Inspector
 from tinymq.verify.journal import Journal
 from tinymq.verify.load import Connect, Load, Scene
 from tinymq.verify.numbered import Place
 from tinymq.verify.report import Report
 from tinymq.verify.watcher import PATIENCE as WATCHER_PATIENCE
 from tinymq.verify.watcher import Watcher
+from tinymq.verify.workers import Works
 
 #: Kills over one data folder.
 KILLS_A_FOLDER: Final = 25
@@ -37,6 +39,9 @@ _PATIENCE: Final = 30.0
 _GLANCE: Final = 0.005
 #: Seconds without a receipt after which a dead broker has nothing more to say.
 _DRAIN: Final = 0.1
+#: Seconds in which consumers of channels are back at a broker that listens again; they
+#: go on for a moment, and leave in good order. What one who is away holds is kept for it.
+_BACK: Final = 0.5
 
 
 class Broker(Protocol):
@@ -83,6 +88,7 @@ class Plan:
         producers: How many threads publish.
         seed: Chance begins here.
         patience: Seconds in which a reader must be told of a power cut.
+        channels: Whether there are consumers of channels.
     """
 
     kills: int = 20
@@ -91,6 +97,7 @@ class Plan:
     producers: int = 3
     seed: int = 0
     patience: float = WATCHER_PATIENCE
+    channels: bool = True
 
 
 @frozen(kw_only=True)
@@ -151,7 +158,7 @@ class Trial:
         broker.launch()
         broker.wait()
         court = Court(self._means.connect, self.report)
-        load = Load(self._scene(broker, court.journal), self._plan.producers)
+        load = Crew(self._scene(broker, court.journal), self._plan)
         load.start()
         try:
             for number in range(before + 1, before + kills + 1):
@@ -166,7 +173,7 @@ class Trial:
                 self.report.problem(f"the broker's exit status after SIGTERM was {status}")
             broker.launch()
             broker.wait()
-            court.close(broker.url)
+            self._inspect(load, broker, court.close(broker.url))
         finally:
             load.ask_to_stop()
             broker.kill()
@@ -205,7 +212,7 @@ class Trial:
         broker.launch()
         broker.wait()
         scene = self._scene(broker, court.journal)
-        load = Load(scene, self._plan.producers)
+        load = Crew(scene, self._plan)
         load.start()
         watcher = Watcher(scene, self._plan.patience)
         watcher.start()
@@ -220,8 +227,11 @@ class Trial:
             load.ask_to_stop()
             broker.launch()
             broker.wait()
+            time.sleep(_BACK if load.works else 0.0)
             load.join()
-            self._judge_watcher(watcher, positions, court.close(broker.url))
+            ends = court.close(broker.url)
+            self._judge_watcher(watcher, positions, ends)
+            self._inspect(load, broker, ends, after_cut=True)
         finally:
             load.ask_to_stop()
             broker.kill()
@@ -243,6 +253,18 @@ class Trial:
         if watcher.broken:
             self.report.problem(f"a reader ended with {watcher.broken}")
 
+    def _inspect(
+        self, load: Crew, broker: Broker, ends: dict[Place, int], *, after_cut: bool = False
+    ) -> None:
+        if load.works is None:
+            return
+        journal = load.works.journal
+        Inspector(load.works.books, journal, self.report).close(
+            lambda: self._means.connect(broker.url), ends, after_cut=after_cut
+        )
+        for text in journal.broken:
+            self.report.problem(text)
+
     def _scene(self, broker: Broker, journal: Journal) -> Scene:
         return Scene(broker.url, self._means.connect, journal, self._chance.getrandbits(32))
 
@@ -261,6 +283,39 @@ class Trial:
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
+
+
+class Crew:
+    """
+    All that goes on at a broker: who publishes, and who works on channels.
+
+    Args:
+        scene: The broker and the journal.
+        plan: How much.
+
+    Attributes:
+        works: The channels; None when there are none.
+    """
+
+    def __init__(self, scene: Scene, plan: Plan) -> None:
+        self._load = Load(scene, plan.producers)
+        self.works = Works(scene, plan.producers + 1) if plan.channels else None
+        self._all = [each for each in (self._load, self.works) if each is not None]
+
+    def start(self) -> None:
+        """Begin."""
+        for each in self._all:
+            each.start()
+
+    def ask_to_stop(self) -> None:
+        """Let whoever publishes end after his present call."""
+        for each in self._all:
+            each.ask_to_stop()
+
+    def join(self) -> None:
+        """Wait until every thread has ended."""
+        for each in self._all:
+            each.join()
 
 
 def _settle(journal: Journal) -> None:

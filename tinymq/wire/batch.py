@@ -363,9 +363,27 @@ def stamp(
     Returns:
         Pieces to be written in this order.
     """
-    attributes = header.attributes | APPEND_TIME
+    return stored(bytes(buffer[PAYLOAD:]), header, base_offset, leader_epoch, timestamp)
+
+
+def stored(
+    payload: bytes, header: BatchHeader, base_offset: int, leader_epoch: int, timestamp: int
+) -> list[Bytes]:
+    """
+    Put a header before the payload of a batch that is in a log.
+
+    Args:
+        payload: The columns.
+        header: What is to be said of them; length and checksum are made anew.
+        base_offset: Offset of the first record.
+        leader_epoch: The epoch in which it was appended.
+        timestamp: Append time, milliseconds since the epoch.
+
+    Returns:
+        Pieces of the batch, in this order.
+    """
     checked = _ATTRIBUTES_TO_END.pack(
-        attributes,
+        header.attributes | APPEND_TIME,
         header.last_offset_delta,
         timestamp,
         timestamp,
@@ -374,9 +392,9 @@ def stamp(
         header.base_sequence,
         header.records,
     )
-    payload = bytes(buffer[PAYLOAD:])
     crc = crc_extend(crc_value(checked), payload)
-    head = _TO_CRC.pack(base_offset, header.length, leader_epoch, MAGIC, crc) + checked
+    length = len(payload) + HEADER_SIZE - LENGTH_END
+    head = _TO_CRC.pack(base_offset, length, leader_epoch, MAGIC, crc) + checked
     return [head, payload]
 
 

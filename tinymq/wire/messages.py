@@ -279,6 +279,7 @@ class Subscribe(Message):
     credit: int = wire("w", integer(0, I32))
     create: bool = wire("c", boolean, default=False)
     start: str | int = wire("g", _start, default="earliest")
+    temporary: bool = wire("e", boolean, default=False)
 
 
 @message(MessageType.SUBSCRIBE, reply=True)

@@ -30,8 +30,7 @@ from tinymq.wire.batch import (
     build,
     checked_header,
     column_spans,
-    read_header,
-    stamp,
+    stored,
 )
 from tinymq.wire.codec import pack, unpack_column
 from tinymq.wire.frames import Bytes
@@ -217,17 +216,37 @@ class RecordBatch:
 
     def __iter__(self) -> Iterator[Record]:
         """Make the records as they are asked for, without a line of Python for each."""
+        return self.columns(self.offsets, self.values)(0, self.header.records)
+
+    def columns(
+        self, offsets: Sequence[int], values: list[bytes | None]
+    ) -> Callable[[int, int], Iterator[Record]]:
+        """
+        Open all columns, and return what makes records of a part of them.
+
+        Args:
+            offsets: Of this batch.
+            values: Of this batch.
+
+        Returns:
+            Takes the place of a first record and the one behind a last.
+        """
         times = self._column(Column.TIMES)
-        rows = zip(
-            self.offsets,
-            repeat(self.header.max_timestamp),
-            self.keys,
-            self.values,
-            self.headers,
-            times if type(times) is list else repeat(times),
-            strict=False,  # every column was found to have one item for each record
-        )
-        return map(_new_record, rows)
+        timestamp, keys, headers = self.header.max_timestamp, self.keys, self.headers
+
+        def records(low: int, high: int) -> Iterator[Record]:
+            rows = zip(
+                offsets[low:high],
+                repeat(timestamp),
+                keys[low:high],
+                values[low:high],
+                headers[low:high],
+                times[low:high] if type(times) is list else repeat(times),
+                strict=False,  # every column was found to have one item for each record
+            )
+            return map(_new_record, rows)
+
+        return records
 
     def _column(self, column: Column) -> Any:
         span = self._spans[column]
@@ -382,31 +401,41 @@ class Opened:
         """
         Make a batch of some of its records, which keep offsets and times.
 
+        Records in a row become a batch that begins with the first of them.
+
         Args:
             places: Which ones, counted from 0, rising.
 
         Returns:
             The pieces of the batch, not compressed.
         """
-        header, base = self._header, self._header.base_offset
-        deltas = [self.offsets[place] - base for place in places]
-        columns = [
-            None
-            if items is None
-            else pack(items if type(items) is int else [items[p] for p in places])
-            for items in self._columns
-        ]
-        columns[Column.DELTAS] = pack(deltas)
-        made = build(
-            pack(columns),
-            len(places),
-            header.attributes & ~_CODECS,
-            producer_id=header.producer_id,
-            producer_epoch=header.producer_epoch,
-            base_sequence=header.base_sequence,
+        header, base, offsets = self._header, self._header.base_offset, self.offsets
+        first, last = places[0], places[-1]
+        if last - first + 1 == len(places):
+            part = slice(first, last + 1)
+            columns = [
+                items if items is None or type(items) is int else items[part]
+                for items in self._columns
+            ]
+            chosen: Sequence[int] = offsets[part]
+        else:
+            columns = [
+                items if items is None or type(items) is int else [items[p] for p in places]
+                for items in self._columns
+            ]
+            chosen = [offsets[place] for place in places]
+        packed = [None if items is None else pack(items) for items in columns]
+        if chosen[-1] - chosen[0] + 1 == len(places):
+            base = chosen[0]
+        else:
+            packed[Column.DELTAS] = pack([offset - base for offset in chosen])
+        found = header._replace(
+            attributes=header.attributes & ~_CODECS,
+            last_offset_delta=chosen[-1] - base,
+            base_sequence=-1 if header.base_sequence < 0 else header.base_sequence + first,
+            records=len(places),
         )
-        found = read_header(made)._replace(last_offset_delta=deltas[-1])
-        return stamp(made, found, base, header.leader_epoch, header.max_timestamp)
+        return stored(pack(packed), found, base, header.leader_epoch, header.max_timestamp)
 
 
 #: The bits of the attributes that name a codec.

@@ -64,6 +64,7 @@ class ChannelMachine(RuleBasedStateMachine):
         self.spoken: list[tuple[str, int, int]] = []
         event(f"order {order}")
         self.said("channels " + order)
+        self.said("examples")
         self.append(keys, hide)
 
     @classmethod
@@ -591,6 +592,7 @@ class ChannelMachine(RuleBasedStateMachine):
     @invariant()
     def compare(self) -> None:
         """Each message is where it should be, and the ledger says the same."""
+        self.said("steps")
         self.written += self.channel.journal.drain()
         if self.points[-1][0] != len(self.written):
             self.points.append((len(self.written), self.model.copy()))
@@ -696,7 +698,7 @@ def where(  # noqa: C901 - one place after the other
 
 TestChannelMachine = ChannelMachine.TestCase
 TestChannelMachine.settings = settings(
-    max_examples=2000 if LONG else 40,
+    max_examples=200 if LONG else 40,
     stateful_step_count=100 if LONG else 40,
     deadline=None,
     suppress_health_check=list(HealthCheck),

@@ -9,7 +9,7 @@ as late when it settles it.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from tinymq.broker.channel.entries import BACK, FINISH, WAIT
@@ -64,21 +64,18 @@ def held(channel: Channel, offsets: Sequence[int]) -> list[tuple[Lease, int]]:
         Their leases, and the bits that they are.
     """
     wanted = sorted({*offsets})
-    return [
-        (lease, bits)
-        for lease in channel.places.leases.values()
-        for bits in [sum(1 << offset - lease.base for offset in _among(lease, wanted))]
-        if bits
-    ]
-
-
-def _among(lease: Lease, wanted: Sequence[int]) -> Iterator[int]:
-    at = bisect_left(wanted, lease.base)
-    end = lease.base + lease.bits.bit_length()
-    while at < len(wanted) and wanted[at] < end:
-        if lease.bits >> wanted[at] - lease.base & 1:
-            yield wanted[at]
-        at += 1
+    found: list[tuple[Lease, int]] = []
+    for lease in channel.places.leases.values():
+        base, bits = lease.base, 0
+        at = bisect_left(wanted, base)
+        # Most of many leases hold nothing of it.
+        while at < len(wanted) and wanted[at] < base + lease.bits.bit_length():
+            bits |= 1 << wanted[at] - base
+            at += 1
+        bits &= lease.bits
+        if bits:
+            found.append((lease, bits))
+    return found
 
 
 def act(

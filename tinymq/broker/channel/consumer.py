@@ -26,8 +26,9 @@ class Consumer:
             nothing: a message of a partition must be given out alone.
         finished: Messages that it settled for good.
         requeued: Messages that it gave back to come again.
+        rejected: Messages that it gave up.
         timed_out: Messages that it kept for too long.
-        pace: How fast it finishes.
+        pace: How fast it finishes, and is done with messages in whatever way.
     """
 
     __slots__ = (
@@ -39,6 +40,7 @@ class Consumer:
         "name",
         "pace",
         "ready",
+        "rejected",
         "requeued",
         "timed_out",
     )
@@ -52,8 +54,14 @@ class Consumer:
         self.empties: object | None = None
         self.finished = 0
         self.requeued = 0
+        self.rejected = 0
         self.timed_out = 0
         self.pace = Pace()
+
+    @property
+    def done(self) -> tuple[int, int]:
+        """How many messages it finished, and with how many it was done in whatever way."""
+        return self.finished, self.finished + self.requeued + self.rejected
 
     @property
     def room(self) -> int:

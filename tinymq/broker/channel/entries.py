@@ -29,10 +29,12 @@ PAUSE: Final = 14
 POLICY: Final = 15
 #: A FINISH of a single message, by the number of its bit: the most frequent of all.
 ONE: Final = 16
-#: What a consumer's client calls itself; changes nothing.
-NAMED: Final = 20
 REVIVE: Final = 17
 RECALL: Final = 18
+#: What a consumer's client calls itself; changes nothing.
+NAMED: Final = 20
+#: A message that was copied into the ledger; of the partition, not of a channel.
+KEEP: Final = 21
 
 #: A kind, and what belongs to it.
 Entry: TypeAlias = tuple[Any, ...]

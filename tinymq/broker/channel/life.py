@@ -9,7 +9,7 @@ holds the message, and where it is between leases.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgpack
@@ -45,6 +45,8 @@ State: TypeAlias = Literal["new", "ready", "in_flight", "waiting", "parked", "gi
 #: Happenings that are kept of one message; the latest.
 MOST_KEPT: Final = 500
 
+#: An integer in an entry has no more bits than this.
+_NARROW: Final = 64
 _UNSETTLED: Final = ("new", "ready", "in_flight", "waiting", "parked")
 _AT_REST: Final = ("new", "ready", "waiting", "parked")
 
@@ -165,9 +167,12 @@ class Life:
             of_lease, others = self._of_lease, self._others
             for entry in entries:
                 kind = entry[0]
-                if kind == LEASE and entry[2] <= offset:
-                    self._given(*entry[1:])
-                    lease_id = self._lease
+                if kind == LEASE:
+                    # Nearly all are of other messages, so this is found out at once.
+                    bits, beyond = entry[3], offset - entry[2]
+                    if beyond >= 0 and (type(bits) is bytes or beyond < max(-bits, _NARROW)):
+                        self._given(*entry[1:])
+                        lease_id = self._lease
                 elif kind in of_lease:
                     if entry[1] == lease_id:
                         of_lease[kind](*entry[1:])
@@ -336,8 +341,8 @@ class Life:
         if start <= self._offset < end and self.state in _AT_REST:
             self._settled("skipped", "it is not there, or matches no filter")
 
-    def _trimmed(self, start: int) -> None:
-        if self._offset < start and self.state in _UNSETTLED:
+    def _trimmed(self, start: int, spared: Sequence[int] = ()) -> None:
+        if self._offset < start and self._offset not in spared and self.state in _UNSETTLED:
             self._settled("removed", "retention or a purge took it from the log")
 
     def _passed(self, cursor: int) -> None:

@@ -88,6 +88,15 @@ class Holder:
         self.alone = False
 
 
+def _trimmed(base: int, bits: int, start: int, sparing: Runs) -> int:
+    """Return which bits lie below an offset and are not spared."""
+    hit = cut(base, bits, 0, start)
+    if hit and sparing:
+        for first, behind in sparing.within(base, base + hit.bit_length()):
+            hit &= ~(((1 << behind - first) - 1) << first - base)
+    return hit
+
+
 class Places:
     """
     The state of a channel on one partition.
@@ -504,12 +513,27 @@ class Places:
         self.take_out(start, end)
         self.ahead.add(max(start, self.cursor), end)
 
-    def trim(self, now: int, who: str, start: int) -> None:
-        """Settle all that lies below an offset, for it exists no more; but for what is given up."""
-        self.drop_leases(0, start)
+    def trim(self, now: int, who: str, start: int, spared: Iterable[int] = ()) -> None:
+        """
+        Settle all that lies below an offset, for it exists no more.
+
+        What is given up stays so, and what is spared stays where it is.
+        """
+        sparing = Runs((offset, offset + 1) for offset in spared)
+        for lease in list(self.leases.values()):
+            hit = _trimmed(lease.base, lease.bits, start, sparing)
+            if hit:
+                self.losses.add(lease.lease_id, self._land(lease, hit))
         if start > self.cursor:
             self.pass_to(now, who, start)
-        self.take_out(0, start)
+        self.gather()
+        for first, behind in sparing.missing(0, start):
+            self.ready.remove(first, behind)
+        for _, base, bits, _ in list(self.waiting):
+            for first, behind in runs_in(base, _trimmed(base, bits, start, sparing)):
+                self._take_waiting(first, behind)
+        if self.order is not None:
+            self.order.rebuild(self)
         if self.undo is not None:
             skipped = tuple((max(a, start), b, h) for a, b, h in self.undo.skipped if b > start)
             self.undo = self.undo._replace(skipped=skipped)

@@ -62,7 +62,7 @@ class Subscribers:
         if consumer not in self.consumers:
             self.consumers.append(consumer)
             consumer.in_flight += sum(bits.bit_count() for _, bits in held)
-            consumer.pace.note(now, (consumer.finished,))
+            consumer.pace.note(now, consumer.done)
         return held
 
     def deliver(self, now: int, end: int) -> list[Delivery]:
@@ -178,7 +178,9 @@ class Subscribers:
             now: The time.
             text: Why.
         """
-        return self._counted(consumer, self.channel.reject(consumer.name, settles, now, text))
+        settled = self._counted(consumer, self.channel.reject(consumer.name, settles, now, text))
+        consumer.rejected += settled.done
+        return settled
 
     def give_back(self, consumer: Consumer, settles: list[Settle] | None, now: int) -> Settled:
         """
@@ -282,7 +284,7 @@ class Subscribers:
         """
         self.pace.note(now, figures(self.channel, end))
         for consumer in self.consumers:
-            consumer.pace.note(now, (consumer.finished,))
+            consumer.pace.note(now, consumer.done)
 
     def counts(self, end: int) -> Counts:
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from tinymq.broker.channel.entries import (
@@ -199,13 +199,14 @@ class Steering:
         self._channel.move(now, "", (SKIP, start, end))
         self._channel.counters.skipped += end - start
 
-    def trim(self, start: int, now: int) -> list[Lost]:
+    def trim(self, start: int, now: int, spared: Sequence[int] = ()) -> list[Lost]:
         """
         Settle everything below the start of the log, even what is in flight.
 
         Args:
             start: The new start.
             now: The time.
+            spared: Offsets that are there all the same.
 
         Returns:
             Who is to be told what it lost.
@@ -216,7 +217,7 @@ class Steering:
         before = self._all_held()
         unsettled = places.unsettled + places.dooming
         ahead = sum(b - a for a, b, _ in fresh(places, start))
-        self._channel.move(now, "", (TRIM, start))
+        self._channel.move(now, "", (TRIM, start, list(spared)) if spared else (TRIM, start))
         gone = unsettled - places.unsettled - places.dooming
         self._channel.counters.skipped += gone + ahead
         return self._gone(before)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from heapq import heappop, heappush, merge
+from operator import itemgetter
 from typing import Literal, NamedTuple, TypeAlias
 
 from tinymq.broker.channel.history import History
 from tinymq.broker.channel.lease import Lease
 from tinymq.broker.channel.picking import fresh
-from tinymq.broker.channel.places import Places
+from tinymq.broker.channel.places import Doom, Places, Waiting
 from tinymq.broker.channel.runs import cut, runs_in
 
 State: TypeAlias = Literal["ready", "in_flight", "waiting", "parked", "given_up"]
@@ -37,12 +39,15 @@ class Whereabouts(NamedTuple):
     deadline: int | None = None
 
 
-def whereabouts(places: Places, start: int, end: int, now: int) -> list[Whereabouts]:
+def whereabouts(places: Places, start: int, end: int, now: int) -> Iterator[Whereabouts]:
     """
     Tell where messages are.
 
+    Whoever wants to know of a few pays for a few: of many leases only their places
+    are put in order, and those that are come to are looked into.
+
     Args:
-        places: The state of their channel.
+        places: The state of their channel; it must not change meanwhile.
         start: The first offset of interest.
         end: Offset behind the last message that is visible.
         now: The time.
@@ -50,37 +55,60 @@ def whereabouts(places: Places, start: int, end: int, now: int) -> list[Whereabo
     Returns:
         Runs in order; what is in none is settled, or will never be given out.
     """
-    found = [_of(*run, "ready") for run in places.ready.within(start, end)]
-    if places.order is not None:
-        found += (_of(*run, "parked") for run in places.order.parked.within(start, end))
-    for due, base, bits, past in places.waiting:
-        # What is due is ready, and the next who asks will find that out.
-        state: State = "waiting" if due > now else "ready"
-        for first, behind in runs_in(base, cut(base, bits, start, end)):
-            found.append(_of(first, behind, past, state, due if due > now else None))
-    for lease in places.leases.values():
-        found += _held(lease, start, end)
-    for doom in places.doomed.values():
-        for first, behind in runs_in(doom.base, cut(doom.base, doom.bits, start, end)):
-            found.append(_of(first, behind, doom.history, "given_up"))
-    for first, behind, past in fresh(places, end):
-        if behind > start:
-            found.append(_of(max(first, start), behind, past, "ready"))
-    return sorted(found)
+    parked = () if places.order is None else places.order.parked.within(start, end)
+    beyond = (
+        (max(first, start), behind, past)
+        for first, behind, past in fresh(places, end)
+        if behind > start
+    )
+    return merge(
+        (_of(*run, "ready") for run in places.ready.within(start, end)),
+        (_of(*run, "parked") for run in parked),
+        (_of(*run, "ready") for run in beyond),
+        _scattered(places, start, end, now),
+    )
 
 
 def _of(start: int, end: int, past: History, state: State, due: int | None = None) -> Whereabouts:
     return Whereabouts(start, end, state, past.deliveries, past.failures, due)
 
 
-def _held(lease: Lease, start: int, end: int) -> Iterator[Whereabouts]:
-    past = lease.history
-    for bits, deadline in deadlines(lease):
-        for first, behind in runs_in(lease.base, cut(lease.base, bits, start, end)):
-            yield Whereabouts(
-                *(first, behind, "in_flight"),
-                *(past.deliveries + 1, past.failures, None, deadline),
-            )
+def _scattered(places: Places, start: int, end: int, now: int) -> Iterator[Whereabouts]:
+    """Yield what lies in groups that are in no order, in order."""
+    groups: list[tuple[int, Lease | Doom | Waiting]] = [
+        *((each.base, each) for each in places.leases.values()),
+        *((each.base, each) for each in places.doomed.values()),
+        *((each[1], each) for each in places.waiting),
+    ]
+    groups.sort(key=itemgetter(0))
+    heap: list[Whereabouts] = []
+    for base, group in groups:
+        while heap and heap[0].start < base:
+            yield heappop(heap)
+        if base >= end:
+            break
+        for run in _runs(group, start, end, now):
+            heappush(heap, run)
+    while heap:
+        yield heappop(heap)
+
+
+def _runs(group: Lease | Doom | Waiting, start: int, end: int, now: int) -> Iterator[Whereabouts]:
+    if isinstance(group, Lease):
+        past = group.history
+        facts = (past.deliveries + 1, past.failures, None)
+        for bits, deadline in deadlines(group):
+            for first, behind in runs_in(group.base, cut(group.base, bits, start, end)):
+                yield Whereabouts(first, behind, "in_flight", *facts, deadline)
+    elif isinstance(group, Doom):
+        for first, behind in runs_in(group.base, cut(group.base, group.bits, start, end)):
+            yield _of(first, behind, group.history, "given_up")
+    else:
+        due, base, bits, past = group
+        # What is due is ready, and the next who asks will find that out.
+        state: State = "waiting" if due > now else "ready"
+        for first, behind in runs_in(base, cut(base, bits, start, end)):
+            yield _of(first, behind, past, state, due if due > now else None)
 
 
 def deadlines(lease: Lease) -> list[tuple[int, int]]:

@@ -17,19 +17,21 @@ lost on its way and is given back, and what it does not know is lost.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from enum import Enum
-from functools import partial
 from math import inf
 from typing import Any, Final, Protocol
 
-from tinymq.client.core.allowance import Allowance
+from tinymq.client.core.allowance import Allowance, Pool
+from tinymq.client.core.bundle import QueueBatch
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.connection import Connection
 from tinymq.client.core.hands import Bits, Hands
+from tinymq.client.core.held import HeldLease, Part
 from tinymq.client.core.link import Link
 from tinymq.client.core.link import Phase as LinkPhase
-from tinymq.client.core.message import QueueMessage, Slot, Standing
+from tinymq.client.core.message import QueueMessage
 from tinymq.client.core.settling import Settling
 from tinymq.errors import (
     ClientError,
@@ -80,13 +82,10 @@ class Trunk(Protocol):
     def topic(self) -> str:
         """Name of the topic."""
 
-    def make(self, branch: Branch, partition: int, record: Record, slot: Slot) -> QueueMessage:
-        """Make a message of what was delivered."""
-
     def settled(self, branch: Branch) -> None:
         """Something is to be told at the end of the turn."""
 
-    def ready(self, messages: list[QueueMessage]) -> None:
+    def ready(self, branch: Branch, leases: list[HeldLease]) -> None:
         """Messages came."""
 
     def joined(self, branch: Branch, error: TinyMQError | None, now: float) -> None:
@@ -101,28 +100,30 @@ class Branch:
         trunk: The whole subscription.
         cluster: The brokers.
         broker: The number of this one.
-        number: Of this branch, among all of the client.
+        pool: The bound for all brokers.
 
     Attributes:
         broker: The number of the broker.
-        number: Of this branch.
+        number: Of this branch, among all of the client.
         phase: Where it stands.
         allowance: How much the broker may deliver.
+        held: Messages that came and are not settled.
         late: Messages whose settle came too late, so far.
         resting: Whether it is to take no more messages.
     """
 
-    def __init__(self, trunk: Trunk, cluster: Cluster, broker: int, number: int) -> None:
+    def __init__(self, trunk: Trunk, cluster: Cluster, broker: int, pool: Pool) -> None:
         self.broker = broker
-        self.number = number
+        self.number = next(cluster.numbers)
         self.phase = Phase.AWAY
-        self.allowance = Allowance()
+        self.held = 0
+        self._hands = Hands(self)
+        self.allowance = Allowance(self._hands, pool, self.pump)
         self.late = 0
         self.resting = False
         self.settling = Settling(self._late)
         self._trunk = trunk
         self._cluster = cluster
-        self._hands = Hands()
         self._epoch = 0
         self._link: Link | None = None
         self._connection: Connection | None = None
@@ -135,16 +136,29 @@ class Branch:
         self._order = "none"
         self._lease_s = inf
         self._handler_s: float | None = None
-        self._touched: list[QueueMessage] = []
+        self._touched: list[QueueMessage | QueueBatch] = []
+        #: In an order that is kept, what came while the broker did not know of all returns,
+        #: each with their number then: it may stand behind what comes again.
+        self._kept: deque[tuple[int, list[HeldLease]]] = deque()
         self._leave_until = inf
         self._left: Callable[[float], None] | None = None
 
     @property
-    def held(self) -> int:
-        """Messages that came and are not settled."""
-        return self._hands.held
+    def topic(self) -> str:
+        """Name of the topic."""
+        return self._trunk.topic
 
-    # --- the keeper of its messages --------------------------------------------
+    # --- the holder of its leases ------------------------------------------------
+
+    def finishing(self, lease: HeldLease) -> None:
+        """
+        Tell the broker soon what was finished of a lease.
+
+        Args:
+            lease: It gathers that.
+        """
+        self.settling.finishing(lease)
+        self._trunk.settled(self)
 
     def settle(self, message: QueueMessage, verb: int, facts: dict[str, Any]) -> None:
         """
@@ -155,21 +169,57 @@ class Branch:
             verb: What became of it.
             facts: More about that.
         """
-        if self.phase is Phase.GONE:
-            message.lose()
-            return
         self.settling.add(message, verb, facts)
         self._hands.release(message)
         if verb in (REQUEUE, GIVE_BACK) and self._order != "none":
-            self._hold_back(message)
+            self._hold_back(message.record, message.partition)
         self._trunk.settled(self)
 
-    def _hold_back(self, message: QueueMessage) -> None:
+    def settle_part(self, part: Part, verb: int, facts: dict[str, Any]) -> None:
+        """
+        Tell the broker soon what became of messages that were handed out together.
+
+        Args:
+            part: The messages.
+            verb: What became of them.
+            facts: More about that.
+        """
+        again = verb in (REQUEUE, GIVE_BACK) and self._order != "none"
+        records = part.first_of_keys(by_key=self._order == "key") if again else ()
+        self.settling.add_part(part, verb, facts)
+        part.lease.release_part(part, part.bits)
+        for record in records:
+            self._hold_back(record, part.lease.partition)
+        self._trunk.settled(self)
+
+    def ended(self, lease: HeldLease) -> None:
+        """
+        Hold a lease no longer.
+
+        Args:
+            lease: Nothing of it is held any more.
+        """
+        self._hands.forget(lease)
+
+    def give_back(self, lease: HeldLease) -> None:
+        """
+        Give back what was not handed out of a lease.
+
+        Args:
+            lease: The lease.
+        """
+        bits = lease.drop(lease.fresh)
+        if bits:
+            self.settling.add_bits(lease.partition, GIVE_BACK, lease.lease_id, bits)
+            self._trunk.settled(self)
+        if lease.over:
+            self.ended(lease)
+
+    def _hold_back(self, record: Record, partition: int) -> None:
         """What stands behind a message that comes again must not overtake it."""
-        for other in self._hands.behind(message, by_key=self._order == "key"):
-            self.settling.add_bits(other.partition, GIVE_BACK, other.lease, 1 << other.bit)
-            self._hands.release(other)
-            other.lose()
+        by_key = self._order == "key"
+        for part in self._hands.hold_back(record, partition, by_key=by_key):
+            self.settling.add_bits(part.partition, GIVE_BACK, part.lease, part.bits)
 
     def touch(self, message: QueueMessage) -> None:
         """
@@ -182,9 +232,16 @@ class Branch:
         self.settling.add_bits(message.partition, TOUCH, message.lease, 1 << message.bit)
         self._trunk.settled(self)
 
-    def taken(self) -> None:
-        """Note that a message without a lease was handed out, and is not held here any more."""
-        self._hands.held -= 1
+    def touch_part(self, part: Part) -> None:
+        """
+        Renew messages soon that were handed out together.
+
+        Args:
+            part: The messages.
+        """
+        self._touched.append(part.batch)
+        self.settling.add_bits(part.lease.partition, TOUCH, part.lease.lease_id, part.bits)
+        self._trunk.settled(self)
 
     def _late(self, lease_id: int, bits: int) -> None:
         self.late += self._hands.lose(lease_id, bits)
@@ -223,6 +280,7 @@ class Branch:
         """Begin anew, with what is in the caller's hands."""
         if self.phase is not Phase.GONE:
             self.phase = Phase.AWAY
+        self.allowance.end()
         self._touch_at = inf
         self._connection = None
 
@@ -240,10 +298,10 @@ class Branch:
             return
         link.pushes[self.number] = self.pushed
         self._epoch += 1
-        credit = self.allowance.begin(self.held, self._hands.each)
+        credit = self.allowance.begin()
         # Without a deadline: what is let join after it would be joined and not know of it.
         request = self._trunk.request(self.number, credit)
-        request.create = request.create and not self._known
+        request.create = request.create and (not self._known or request.temporary)
         self._ask(request, self._answered, inf, now)
 
     def _reached(self, _link: Link, _reply: Any, error: TinyMQError | None, now: float) -> None:
@@ -279,6 +337,7 @@ class Branch:
     ) -> None:
         if reply is None:
             assert error is not None
+            self.allowance.end()
             self._later(error, now)
         else:
             self._failures = 0
@@ -313,7 +372,7 @@ class Branch:
     def _grant(self, now: float) -> None:
         """Let more be delivered, when it is worth a frame."""
         allowance = self.allowance
-        if allowance.grant(self.held, self._hands.each):
+        if allowance.grant():
             assert self._link is not None
             credit = Credit(subscription=self.number, granted=allowance.granted)
             self._post(self._link, credit, now)
@@ -340,16 +399,21 @@ class Branch:
         if self.phase in (Phase.LEAVING, Phase.GONE):
             return  # given back with all the rest
         assert self._link is not None
-        arrival = self._hands.take(
-            message, payload, self._link.limits, self._epoch, partial(self._trunk.make, self)
-        )
+        arrival = self._hands.take(message, payload, self._link.limits, self._epoch)
         for row in message.rows:
             if row[0]:
                 self._touch_at = min(self._touch_at, now + row[-1] / 1000 * _RENEW)
         for part in arrival.missing:
             self._missing(part, arrival.wrong)
         self.allowance.received += arrival.total
-        self._trunk.ready(arrival.messages)
+        self._kept.append((self.settling.returns, arrival.leases))
+        self._let_out()
+
+    def _let_out(self) -> None:
+        """Let what cannot overtake anything be handed out."""
+        known = inf if self._order == "none" else self.settling.returned
+        while self._kept and self._kept[0][0] <= known:
+            self._trunk.ready(self, self._kept.popleft()[1])
 
     def _missing(self, part: Bits, wrong: CorruptBatch | None) -> None:
         """What cannot be read failed: it comes again, or to the dead-letter topic in the end."""
@@ -362,8 +426,8 @@ class Branch:
     # --- settling --------------------------------------------------------------
 
     def _tell(self, now: float) -> None:
-        for message in self._touched:
-            message.started = now if message.standing is Standing.HELD else message.started
+        for touched in self._touched:
+            touched.started = now
         self._touched.clear()
         link = self._link
         assert link is not None
@@ -382,6 +446,7 @@ class Branch:
                     self._failures = 0
                 else:
                     self._untold(frame, error, now)
+                self._let_out()
                 self._trunk.settled(self)
 
             request = Settle(subscription=self.number, rows=frame.rows)
@@ -462,6 +527,7 @@ class Branch:
             left(now)
             return
         self.rest()
+        self.allowance.end()
         self._left = left
         self._leave_until = until
         if self.phase is Phase.JOINED:
@@ -503,6 +569,7 @@ class Branch:
         if self.phase is Phase.GONE:
             return
         self.phase = Phase.GONE
+        self.allowance.close()
         self._leave_until = inf
         self._hands.lose_all()
         count = self.settling.give_up(error)

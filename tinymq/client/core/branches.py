@@ -3,6 +3,10 @@ Which brokers take part in a subscription, and with which share of its messages.
 
 The most messages in flight are split over the brokers that lead partitions. When there
 are fewer than brokers, some brokers do not take part, and they take turns.
+
+When a broker joins, the shares of the others shrink, and what they were granted cannot be
+taken back. A common pool sees to it that all together are never promised more than there
+is; a broker that keeps more unused than its new share is left, and joins again.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from collections.abc import Callable, Iterator
 from math import inf
 from typing import Final
 
+from tinymq.client.core.allowance import Pool
 from tinymq.client.core.branch import Branch, Phase, Trunk
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import SubscriptionConfig
@@ -29,9 +34,11 @@ class Branches:
         trunk: The subscription.
         cluster: The brokers.
         config: Settings.
+        pool: The bound for all brokers, maybe of several subscriptions.
         ended: Called when a branch has ended.
 
     Attributes:
+        most: How many messages all of these branches may have in flight.
         stopped: Whether no broker begins to take part any more.
         turn_at: When `rotate` is due.
     """
@@ -41,13 +48,16 @@ class Branches:
         trunk: Trunk,
         cluster: Cluster,
         config: SubscriptionConfig,
+        pool: Pool,
         ended: Callable[[], None],
     ) -> None:
+        self.most = config.max_in_flight
         self.stopped = False
         self.turn_at = inf
         self._trunk = trunk
         self._cluster = cluster
         self._config = config
+        self._pool = pool
         self._ended = ended
         self._live: dict[int, Branch] = {}
         #: Brokers for which there is no share just now.
@@ -106,18 +116,23 @@ class Branches:
         """
         if self.stopped:
             return
-        most = self._config.max_in_flight
+        most = self.most
         while self._idle and len(self._live) < most:
             broker = self._idle.popleft()
-            number = next(self._cluster.numbers)
-            self._live[broker] = Branch(self._trunk, self._cluster, broker, number)
-        self.turn_at = min(self.turn_at, now + _TURN_S) if self._idle else inf
-        count = len(self._live)
+            self._live[broker] = Branch(self._trunk, self._cluster, broker, self._pool)
+        more = len(self._live) > most
+        self.turn_at = min(self.turn_at, now + _TURN_S) if self._idle or more else inf
+        for branch in tuple(self)[most:]:
+            branch.rest()  # its turn comes again
+        count = min(most, len(self._live))
         for place, branch in enumerate(self):
             if not branch.resting:
                 share = most // count + (place < most % count)
-                branch.allowance.allow(share, self._config.buffer_bytes * share / most)
+                size = self._config.buffer_bytes * share / self._pool.most
+                branch.allowance.allow(share, size)
                 branch.pump(now)
+        self.release(now)
+        self._pool.share_out(now)
 
     def rotate(self, now: float) -> None:
         """
@@ -141,10 +156,14 @@ class Branches:
         """
         Leave those brokers that are to rest, once nothing of them is here.
 
+        Those are to rest, too, that may still deliver more than their share is by now.
+
         Args:
             now: The time.
         """
         for broker, branch in tuple(self._live.items()):
+            if branch.allowance.over and branch.phase is Phase.JOINED:
+                branch.rest()
             if branch.resting and not branch.held and branch.settling.idle:
                 self.leave(broker, now)
 

@@ -30,6 +30,7 @@ class ChannelCalls(ABC, Generic[R]):
         config: Mapping[str, Any] | None = None,
         start: str | int | None = None,
         *,
+        temporary: bool = False,
         dry_run: bool = False,
     ) -> R:
         """
@@ -40,6 +41,7 @@ class ChannelCalls(ABC, Generic[R]):
             name: The channel's name.
             config: Settings by dotted name, such as ``lease.ms``.
             start: Where it begins: ``earliest``, ``latest`` or an offset.
+            temporary: Whether it goes when nobody subscribes to it for a while.
             dry_run: Check and change nothing.
         """
         return self.operate(
@@ -48,6 +50,7 @@ class ChannelCalls(ABC, Generic[R]):
             name=name,
             config=dict(config or {}),
             start=start,
+            temporary=temporary,
             dry_run=dry_run,
         )
 

@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from attrs import Attribute, field, frozen
 
-from tinymq.errors import ConfigError
+from tinymq.errors import ConfigError, InvalidName
 from tinymq.limits import KIB, MIB
+from tinymq.names import INSTANCE, valid_name
 from tinymq.wire.batch import Codec
 from tinymq.wire.messages import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 
@@ -262,13 +263,22 @@ class ConsumerConfig:
 
 
 def _begin(instance: Any, attribute: Attribute[Any], value: Any) -> None:
-    if value in STARTS or (type(value) is int and value >= 0):
+    if value is None or value in STARTS or (type(value) is int and value >= 0):
         return
     words = ", ".join(STARTS)
     raise ConfigError(
         f"{type(instance).__name__}.{attribute.name} must be one of {words} or an offset, "
         f"not {value!r}"
     )
+
+
+def _instance_name(instance: Any, attribute: Attribute[Any], value: Any) -> None:
+    if value is not None:
+        try:
+            valid_name(value)
+        except InvalidName as error:
+            where = f"{type(instance).__name__}.{attribute.name}"
+            raise ConfigError(f"{where}: {error.text}") from None
 
 
 @frozen(kw_only=True)
@@ -284,7 +294,12 @@ class SubscriptionConfig:
             about this much.
         create: Make the channel where there is none.
         start: Where a channel that is made begins: ``earliest``, ``latest``, or an
-            offset.
+            offset. None is ``earliest``, and ``latest`` for a temporary one.
+        temporary: A channel that is made goes when nobody subscribes to it for a
+            while (`session.grace_seconds` of the broker, and up to five more).
+        instance: Have a channel of its own within the group that is named by the
+            channel, ``CHANNEL@INSTANCE``: those with the same instance share the
+            messages, and each instance gets all of them.
         create_topics: Create the topic where there is none.
         deadline_s: Time for the first word of a broker, for those who wait for it.
         leave_s: Time for a broker to take the last settles when the subscription
@@ -294,7 +309,25 @@ class SubscriptionConfig:
     max_in_flight: int = _whole(1000, 1, 1_000_000)
     buffer_bytes: int = _whole(32 * MIB, 1, 1 << 40)
     create: bool = _flag(True)
-    start: str | int = field(default="earliest", validator=_begin)
+    start: str | int | None = field(default=None, validator=_begin)
+    temporary: bool = _flag(False)
+    instance: str | None = field(default=None, validator=_instance_name)
     create_topics: bool = _flag(False)
     deadline_s: float = _seconds(30.0)
     leave_s: float = _seconds(5.0)
+
+    @property
+    def begins(self) -> str | int:
+        """Where a channel that is made begins."""
+        if self.start is not None:
+            return self.start
+        return "latest" if self.temporary else "earliest"
+
+    def channel_of(self, group: str) -> str:
+        """
+        Return the name of the channel that is subscribed to.
+
+        Args:
+            group: What the caller calls it.
+        """
+        return group if self.instance is None else f"{group}{INSTANCE}{self.instance}"

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, nullcontext
 from tinymq.client.core.consumer import ConsumerCore
 from tinymq.client.core.producer import ProducerCore
 from tinymq.client.core.results import Account
+from tinymq.client.core.sources import Core
 from tinymq.client.core.starts import Mark
-from tinymq.client.core.subscription import SubscriptionCore
 
 
 class ProducerFace:
@@ -86,11 +86,11 @@ class ConsumerFace:
 class SubscriptionFace:
     """A subscription with its core."""
 
-    _core: SubscriptionCore
+    _core: Core
 
     @property
     def topic(self) -> str:
-        """Name of the topic."""
+        """Name of the topic; of several, with commas between them."""
         return self._core.topic
 
     @property
@@ -112,13 +112,3 @@ class SubscriptionFace:
     def late(self) -> int:
         """Messages so far whose settle or renewal came when they were lost already."""
         return self._core.late
-
-
-def reason_of(error: BaseException) -> str:
-    """
-    Say in a line why a handler failed, for the dead-letter topic.
-
-    Args:
-        error: What it raised.
-    """
-    return f"{type(error).__name__}: {error}"

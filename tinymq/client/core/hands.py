@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from tinymq.client.core.message import QueueMessage, Slot, Standing
-from tinymq.client.core.parcels import offsets_of, records_of
+from tinymq.client.core.held import HeldLease, Holder
+from tinymq.client.core.message import QueueMessage
+from tinymq.client.core.parcels import bits_of, packs_of
 from tinymq.errors import CorruptBatch
 from tinymq.limits import Limits
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import PARTITIONS, Deliver, SubscribeReply
 from tinymq.wire.records import Record
-
-#: Makes a message: partition, record, and its place in a lease.
-Make = Callable[[int, Record, Slot], QueueMessage]
 
 
 class Bits(NamedTuple):
@@ -37,91 +35,40 @@ class Arrival(NamedTuple):
     What came with one DELIVER.
 
     Attributes:
-        messages: What can be handed out.
+        leases: What can be handed out.
         total: How many messages there were.
         missing: What cannot be read.
         wrong: Why, if it is damaged.
     """
 
-    messages: list[QueueMessage]
+    leases: list[HeldLease]
     total: int
     missing: list[Bits]
     wrong: CorruptBatch | None
-
-
-class HeldLease:
-    """
-    Messages of one partition that came under one lease.
-
-    Args:
-        lease_id: What settles name.
-        partition: Number of the partition.
-        epoch: Which SUBSCRIBE it came after.
-
-    Attributes:
-        messages: What is not settled, by bit.
-    """
-
-    __slots__ = ("epoch", "lease_id", "messages", "partition")
-
-    def __init__(self, lease_id: int, partition: int, epoch: int) -> None:
-        self.lease_id = lease_id
-        self.partition = partition
-        self.epoch = epoch
-        self.messages: dict[int, QueueMessage] = {}
-
-    @property
-    def bits(self) -> int:
-        """What is not settled."""
-        found = 0
-        for bit in self.messages:
-            found |= 1 << bit
-        return found
-
-    def renewable(self, now: float, handler_s: float | None) -> int:
-        """
-        Say which messages are to be renewed.
-
-        Args:
-            now: The time.
-            handler_s: How long a handler may have a message, or None.
-
-        Returns:
-            Their bits; -1 when it is all that is left.
-        """
-        if handler_s is None:
-            return -1
-        since = now - handler_s
-        over = [
-            bit
-            for bit, message in self.messages.items()
-            if message.started is not None and message.started <= since
-        ]
-        if not over:
-            return -1
-        found = self.bits
-        for bit in over:
-            found &= ~(1 << bit)
-        return found
 
 
 class Hands:
     """
     The leases that a client holds of one broker.
 
+    Args:
+        holder: Counts the messages that came and are not settled.
+
     Attributes:
-        held: Messages that came and are not settled.
         each: Bytes of a message, about; 0 before the first.
     """
 
-    def __init__(self) -> None:
-        self.held = 0
+    def __init__(self, holder: Holder) -> None:
         self.each = 0.0
+        self._holder = holder
         self._leases: dict[int, HeldLease] = {}
 
-    def take(
-        self, deliver: Deliver, payload: Bytes, limits: Limits, epoch: int, make: Make
-    ) -> Arrival:
+    @property
+    def held(self) -> int:
+        """Messages that came and are not settled."""
+        return self._holder.held
+
+    def take(self, deliver: Deliver, payload: Bytes, limits: Limits, epoch: int) -> Arrival:
         """
         Take a delivery.
 
@@ -130,32 +77,58 @@ class Hands:
             payload: The batches that the messages are in.
             limits: Bound what a batch may inflate to.
             epoch: Which SUBSCRIBE it came after.
-            make: Makes messages.
         """
-        records, wrong = records_of(payload, limits)
-        found: list[QueueMessage] = []
+        packs, wrong = packs_of(payload, limits)
+        found: list[HeldLease] = []
         missing: list[Bits] = []
-        count = 0
-        for lease_id, base, row, size, attempt, failures, _term in deliver.rows:
-            lease = HeldLease(lease_id, deliver.partition, epoch)
-            lacks = 0
-            for bit, offset in offsets_of(base, row, size):
-                count += 1
-                record = records.get(offset)
-                if record is None:
-                    lacks |= 1 << bit
-                    continue
-                made = make(deliver.partition, record, Slot(lease_id, bit, attempt, failures))
-                found.append(made)
-                lease.messages[bit] = made
-            self.held += len(lease.messages)
-            if lease_id and lease.messages:
-                self._leases[lease_id] = lease
+        total = 0
+        for row in deliver.rows:
+            lease = HeldLease(row, deliver.partition, epoch, packs, self._holder)
+            bits = bits_of(row[2], row[3])
+            total += bits.bit_count()
+            lacks = bits ^ lease.fill(bits)
+            if lease.left:
+                found.append(lease)
+                self._holder.held += lease.left
+                if lease.lease_id:
+                    self._leases[lease.lease_id] = lease
             if lacks:
-                missing.append(Bits(deliver.partition, lease_id, lacks))
-        each = len(payload) / max(1, count)
+                missing.append(Bits(deliver.partition, lease.lease_id, lacks))
+        each = len(payload) / max(1, total)
         self.each = each if not self.each else self.each + (each - self.each) / 8
-        return Arrival(found, count, missing, wrong)
+        return Arrival(found, total, missing, wrong)
+
+    def forget(self, lease: HeldLease) -> None:
+        """
+        Hold a lease no longer, of which nothing is left.
+
+        Args:
+            lease: The lease.
+        """
+        self._leases.pop(lease.lease_id, None)
+
+    def hold_back(self, record: Record, partition: int, *, by_key: bool) -> list[Bits]:
+        """
+        Hand out no more what stands behind a message.
+
+        Args:
+            record: The message.
+            partition: Number of its partition.
+            by_key: Whether only messages of its key do.
+
+        Returns:
+            What that was.
+        """
+        found: list[Bits] = []
+        for lease in tuple(self._leases.values()):
+            if lease.partition == partition and lease.left:
+                bits = lease.behind(record.offset, record.key, by_key=by_key)
+                if bits:
+                    lease.drop(bits)
+                    found.append(Bits(lease.partition, lease.lease_id, bits))
+                    if lease.over:
+                        self.forget(lease)
+        return found
 
     def release(self, message: QueueMessage) -> None:
         """
@@ -164,29 +137,7 @@ class Hands:
         Args:
             message: The message, which has a lease.
         """
-        lease = self._leases[message.lease]
-        del lease.messages[message.bit]
-        if not lease.messages:
-            del self._leases[message.lease]
-        self.held -= 1
-
-    def behind(self, message: QueueMessage, *, by_key: bool) -> list[QueueMessage]:
-        """
-        Find what was not handed out and stands behind a message.
-
-        Args:
-            message: The message.
-            by_key: Whether only messages of its key do.
-        """
-        return [
-            other
-            for lease in self._leases.values()
-            if lease.partition == message.partition
-            for other in lease.messages.values()
-            if other.standing is Standing.READY
-            and other.offset > message.offset
-            and (not by_key or other.key == message.key)
-        ]
+        self._leases[message.lease].release(message)
 
     def lose(self, lease_id: int, bits: int) -> int:
         """
@@ -200,18 +151,12 @@ class Hands:
             How many were held.
         """
         lease = self._leases.get(lease_id)
-        messages = () if lease is None else tuple(lease.messages.items())
-        lost = [message for bit, message in messages if bits >> bit & 1]
-        for message in lost:
-            self.release(message)
-        for message in lost:
-            message.lose()
-        return len(lost)
+        return 0 if lease is None else lease.lose(bits)
 
     def lose_all(self) -> None:
         """Hold nothing any longer."""
         for lease in tuple(self._leases.values()):
-            self.lose(lease.lease_id, lease.bits)
+            lease.lose(lease.bits)
 
     def compare(
         self, reply: SubscribeReply, epoch: int, settled: Callable[[int], int]
@@ -250,6 +195,6 @@ class Hands:
             handler_s: How long a handler may have a message, or None.
         """
         for lease in self._leases.values():
-            bits = lease.renewable(now, handler_s)
+            bits = 0 if lease.over else lease.renewable(now, handler_s)
             if bits:
                 yield Bits(lease.partition, lease.lease_id, bits)

@@ -308,7 +308,9 @@ class Link:
     @property
     def wake_at(self) -> float:
         """When `tick` has something to do."""
-        at = min((one.deadline for one in self._waiting.values()), default=inf)
+        at = inf
+        if self._waiting:
+            at = min(one.deadline for one in self._waiting.values())
         if self.phase is Phase.DOWN:
             if self._waiting:
                 return min(at, self._retry_at)

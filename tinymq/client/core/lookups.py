@@ -140,7 +140,9 @@ class Lookups:
             return -inf
         if self._closed:
             return inf
-        at = min((one.deadline for many in self._wanted.values() for one in many), default=inf)
+        at = inf
+        if self._wanted:
+            at = min((one.deadline for many in self._wanted.values() for one in many), default=inf)
         if self._asking:
             return at
         ask = -inf if self._wanted else self._refresh_at

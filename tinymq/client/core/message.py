@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from typing_extensions import override
 
@@ -12,6 +12,8 @@ from tinymq.errors import LeaseLost, TinyMQError, UsageError
 from tinymq.wire.messages import FINISH, GIVE_BACK, REJECT, REQUEUE
 from tinymq.wire.records import Headers, Record
 
+#: Stands for the delay that the channel's back-off has, as None does.
+DEFAULT_DELAY: Final = -1
 #: Most characters of a reason that travels.
 _REASON: Final = 1000
 
@@ -19,8 +21,6 @@ _REASON: Final = 1000
 class Standing(Enum):
     """Where a message stands."""
 
-    #: Not handed out yet.
-    READY = "ready"
     #: In the hands of the caller.
     HELD = "held"
     #: The caller said what became of it.
@@ -31,34 +31,48 @@ class Standing(Enum):
     LOST = "lost"
 
 
-class Slot(NamedTuple):
-    """
-    The place of a message in a lease.
+#: Looked up once: members of an enumeration are slow to find.
+_HELD, _SETTLED, _CONFIRMED, _LOST = Standing
 
-    Attributes:
-        lease: The lease; 0 when the broker has settled the message already.
-        bit: Which message of the lease.
-        attempt: The number of this delivery, from 1.
-        failures: How often the message failed before.
-    """
-
-    lease: int
-    bit: int
-    attempt: int
-    failures: int
+#: Told that what became of a message is written down, or why it is not.
+Confirmed = Callable[[TinyMQError | None], None]
 
 
 class Keeper(Protocol):
-    """Who keeps the lease that a message is in."""
+    """The lease that a message is in."""
+
+    @property
+    def topic(self) -> str:
+        """Name of the topic."""
+
+    @property
+    def partition(self) -> int:
+        """Number of the partition."""
+
+    @property
+    def lease_id(self) -> int:
+        """Its number; 0 when the broker has settled the message already."""
+
+    @property
+    def base(self) -> int:
+        """The offset of its first bit."""
+
+    @property
+    def attempt(self) -> int:
+        """The number of this delivery."""
+
+    @property
+    def failures(self) -> int:
+        """How often its messages failed before."""
+
+    def finish(self, message: QueueMessage) -> None:
+        """Settle a message for good."""
 
     def settle(self, message: QueueMessage, verb: int, facts: dict[str, Any]) -> None:
         """Tell the broker soon what became of a message."""
 
     def touch(self, message: QueueMessage) -> None:
         """Renew a message soon."""
-
-    def taken(self) -> None:
-        """A message without a lease was handed out."""
 
 
 class QueueMessage:
@@ -70,53 +84,26 @@ class QueueMessage:
     all messages of a turn travels in one frame.
 
     Args:
-        topic: Name of the topic.
-        partition: Number of the partition.
         record: What was published.
-        slot: Its place in a lease.
-        keeper: Who keeps the lease.
+        keeper: The lease that it is in.
+        now: The time.
 
     Attributes:
-        topic: Name of the topic.
-        partition: Number of the partition.
         record: What was published.
-        attempt: The number of this delivery, from 1.
-        failures: How often it failed before.
-        lease: The lease that it is in.
-        bit: Which message of the lease.
         standing: Where it stands.
-        started: When it was handed out or touched, on the client's clock; None before.
+        started: When it was handed out or touched, on the client's clock.
     """
 
-    __slots__ = (
-        "_confirmed",
-        "_error",
-        "_keeper",
-        "_lost",
-        "attempt",
-        "bit",
-        "failures",
-        "lease",
-        "partition",
-        "record",
-        "standing",
-        "started",
-        "topic",
-    )
+    __slots__ = ("_confirmed", "_error", "_keeper", "_lost", "record", "standing", "started")
 
-    def __init__(
-        self, topic: str, partition: int, record: Record, slot: Slot, keeper: Keeper
-    ) -> None:
-        self.topic = topic
-        self.partition = partition
+    def __init__(self, record: Record, keeper: Keeper, now: float) -> None:
         self.record = record
-        self.lease, self.bit, self.attempt, self.failures = slot
-        self.standing = Standing.READY
-        self.started: float | None = None
+        self.standing = _HELD
+        self.started = now
         self._keeper = keeper
         self._error: TinyMQError | None = None
         self._lost: list[Callable[[], None]] | None = None
-        self._confirmed: list[Callable[[TinyMQError | None], None]] | None = None
+        self._confirmed: list[Confirmed] | None = None
 
     @override
     def __repr__(self) -> str:
@@ -126,6 +113,36 @@ class QueueMessage:
         )
 
     # --- what it says ----------------------------------------------------------
+
+    @property
+    def topic(self) -> str:
+        """Name of the topic."""
+        return self._keeper.topic
+
+    @property
+    def partition(self) -> int:
+        """Number of the partition."""
+        return self._keeper.partition
+
+    @property
+    def attempt(self) -> int:
+        """The number of this delivery, from 1."""
+        return self._keeper.attempt
+
+    @property
+    def failures(self) -> int:
+        """How often it failed before."""
+        return self._keeper.failures
+
+    @property
+    def lease(self) -> int:
+        """The lease that it is in; 0 when the broker has settled it already."""
+        return self._keeper.lease_id
+
+    @property
+    def bit(self) -> int:
+        """Which message of the lease it is."""
+        return self.record.offset - self._keeper.base
 
     @property
     def value(self) -> bytes | None:
@@ -155,12 +172,12 @@ class QueueMessage:
     @property
     def held(self) -> bool:
         """Whether it is still yours and not settled."""
-        return self.standing in (Standing.READY, Standing.HELD)
+        return self.standing is _HELD
 
     @property
     def is_lost(self) -> bool:
         """Whether its lease was lost, so that somebody else may have it."""
-        return self.standing is Standing.LOST
+        return self.standing is _LOST
 
     # --- what becomes of it ----------------------------------------------------
 
@@ -172,7 +189,14 @@ class QueueMessage:
             LeaseLost: It is not yours any more.
             UsageError: It was settled before.
         """
-        self._settle(FINISH, {})
+        if self.standing is not _HELD:
+            self._check()
+        keeper = self._keeper
+        if keeper.lease_id:
+            self.standing = _SETTLED
+            keeper.finish(self)
+        else:
+            self.confirm(None)
 
     def requeue(
         self, delay_s: float | None = None, reason: str = "", *, failure: bool = True
@@ -181,8 +205,8 @@ class QueueMessage:
         Let it come again, as after an error.
 
         Args:
-            delay_s: When; None means as the channel's back-off says, or at once if
-                it did not fail.
+            delay_s: When; None, or -1, means as the channel's back-off says, or at
+                once if it did not fail.
             reason: What went wrong, for the dead-letter topic.
             failure: Whether it failed, of which the channel allows so many.
 
@@ -190,16 +214,7 @@ class QueueMessage:
             LeaseLost: It is not yours any more.
             UsageError: It was settled before, or the delay is negative.
         """
-        facts: dict[str, Any] = {}
-        if delay_s is not None:
-            if delay_s < 0:
-                raise UsageError(f"a delay cannot be negative: {delay_s!r}")
-            facts["d"] = round(delay_s * 1000)
-        if reason:
-            facts["x"] = reason[:_REASON]
-        if not failure:
-            facts["f"] = False
-        self._settle(REQUEUE, facts)
+        self.settle(REQUEUE, facts_of(delay_s, reason, failure=failure))
 
     def reject(self, reason: str = "") -> None:
         """
@@ -212,7 +227,7 @@ class QueueMessage:
             LeaseLost: It is not yours any more.
             UsageError: It was settled before.
         """
-        self._settle(REJECT, {"x": reason[:_REASON]} if reason else {})
+        self.settle(REJECT, facts_of(None, reason, failure=True))
 
     def give_back(self) -> None:
         """
@@ -222,7 +237,7 @@ class QueueMessage:
             LeaseLost: It is not yours any more.
             UsageError: It was settled before.
         """
-        self._settle(GIVE_BACK, {})
+        self.settle(GIVE_BACK, {})
 
     def touch(self) -> None:
         """
@@ -233,7 +248,7 @@ class QueueMessage:
             UsageError: It was settled before.
         """
         self._check()
-        if self.lease:
+        if self._keeper.lease_id:
             self._keeper.touch(self)
 
     def when_lost(self, call: Callable[[], None]) -> None:
@@ -243,7 +258,7 @@ class QueueMessage:
         Args:
             call: What to call; at once if that has happened already.
         """
-        if self.standing is Standing.LOST:
+        if self.standing is _LOST:
             call()
         elif self._lost is None:
             self._lost = [call]
@@ -257,32 +272,58 @@ class QueueMessage:
         Args:
             call: Told None, or why it did not take that, such as `LeaseLost`.
         """
-        if self._error is not None or self.standing is Standing.CONFIRMED:
+        if self._error is not None or self.standing is _CONFIRMED:
             call(self._error)
-        elif self.standing is Standing.LOST:
+        elif self.standing is _LOST:
             call(lost())
         elif self._confirmed is None:
             self._confirmed = [call]
         else:
             self._confirmed.append(call)
 
-    # --- told by its keeper ----------------------------------------------------
-
-    def hand_out(self, now: float) -> None:
+    def settle(self, verb: int, facts: dict[str, Any]) -> None:
         """
-        Note that it is in the caller's hands.
+        Say what became of it.
 
         Args:
-            now: The time.
+            verb: A verb of SETTLE.
+            facts: More about that.
+
+        Raises:
+            LeaseLost: It is not yours any more.
+            UsageError: It was settled before.
         """
-        self.standing = Standing.HELD
-        self.started = now
-        if not self.lease:
-            self._keeper.taken()
+        if verb == FINISH:
+            self.finish()
+            return
+        self._check()
+        if self._keeper.lease_id:
+            self.standing = _SETTLED
+            self._keeper.settle(self, verb, facts)
+            return
+        if verb in (REQUEUE, REJECT):
+            raise UsageError("the channel delivers at most once: the message was settled before")
+        self.confirm(None)
+
+    # --- told by its keeper ----------------------------------------------------
+
+    def keep_by(self, wrap: Callable[[Keeper], Keeper]) -> None:
+        """
+        Have it kept by somebody else.
+
+        Args:
+            wrap: Makes the new keeper of the old one.
+        """
+        self._keeper = wrap(self._keeper)
+
+    @property
+    def confirming(self) -> bool:
+        """Whether somebody waits for its confirmation."""
+        return self._confirmed is not None
 
     def lose(self) -> None:
         """Note that it is not held any more."""
-        self.standing = Standing.LOST
+        self.standing = _LOST
         calls, self._lost = self._lost, None
         for call in calls or ():
             call()
@@ -295,9 +336,10 @@ class QueueMessage:
         Args:
             error: Why it did not take what became of it, or None.
         """
-        self.standing = Standing.CONFIRMED if error is None else Standing.LOST
+        self.standing = _CONFIRMED if error is None else _LOST
         self._error = error
-        self._tell(error)
+        if self._confirmed is not None:
+            self._tell(error)
 
     # --- inside ----------------------------------------------------------------
 
@@ -307,20 +349,34 @@ class QueueMessage:
             call(error)
 
     def _check(self) -> None:
-        if self.standing is Standing.LOST:
+        if self.standing is _LOST:
             raise lost()
-        if not self.held:
+        if self.standing is not _HELD:
             raise UsageError("the message was settled before")
 
-    def _settle(self, verb: int, facts: dict[str, Any]) -> None:
-        self._check()
-        if self.lease:
-            self.standing = Standing.SETTLED
-            self._keeper.settle(self, verb, facts)
-            return
-        if verb in (REQUEUE, REJECT):
-            raise UsageError("the channel delivers at most once: the message was settled before")
-        self.confirm(None)
+
+def facts_of(delay_s: float | None, reason: str, *, failure: bool) -> dict[str, Any]:
+    """
+    Write down how a message is settled.
+
+    Args:
+        delay_s: When it comes again; None, or `DEFAULT_DELAY`, as the channel says.
+        reason: What went wrong.
+        failure: Whether it failed.
+
+    Raises:
+        UsageError: The delay is negative.
+    """
+    facts: dict[str, Any] = {}
+    if delay_s is not None and delay_s != DEFAULT_DELAY:
+        if delay_s < 0:
+            raise UsageError(f"a delay cannot be negative: {delay_s!r}")
+        facts["d"] = round(delay_s * 1000)
+    if reason:
+        facts["x"] = reason[:_REASON]
+    if not failure:
+        facts["f"] = False
+    return facts
 
 
 def lost() -> LeaseLost:

@@ -13,10 +13,13 @@ from typing import Any, Final
 
 from attrs import define
 
-from tinymq.client.core.message import QueueMessage, lost
+from tinymq.client.core.bundle import QueueBatch
+from tinymq.client.core.held import HeldLease, Part
+from tinymq.client.core.message import QueueMessage, Standing, lost
 from tinymq.errors import TinyMQError
-from tinymq.wire.messages import TOUCH, SettleReply, SettleRow
+from tinymq.wire.messages import FINISH, GIVE_BACK, REQUEUE, TOUCH, SettleReply, SettleRow
 
+_CONFIRMED: Final = Standing.CONFIRMED
 #: All that is left of a lease.
 WHOLE: Final = -1
 #: Most leases and most rows of a frame.
@@ -33,11 +36,58 @@ _Key = tuple[int, int, int | None, str, bool]
 class _Share:
     """The messages of one lease that have the same fate."""
 
-    __slots__ = ("bits", "messages")
+    __slots__ = ("bits", "messages", "parts")
 
     def __init__(self) -> None:
         self.bits = 0
         self.messages: list[QueueMessage] = []
+        #: Messages that were handed out together, and their bits.
+        self.parts: list[tuple[QueueBatch, int]] = []
+
+    def taken(self) -> None:
+        """The broker took it as it was told."""
+        for message in self.messages:
+            message.standing = _CONFIRMED
+            if message.confirming:
+                message.confirm(None)
+        for batch, _ in self.parts:
+            batch.confirm(None)
+
+    def late(self, gone: int) -> int:
+        """
+        The broker took it but for some messages.
+
+        Args:
+            gone: Which ones, and perhaps others.
+
+        Returns:
+            How many that were.
+        """
+        count = 0
+        for message in self.messages:
+            was = gone >> message.bit & 1
+            message.confirm(lost() if was else None)
+            count += was
+        for batch, bits in self.parts:
+            batch.confirm(lost() if bits & gone else None)
+            count += (bits & gone).bit_count()
+        return count
+
+    def refused(self, error: TinyMQError) -> int:
+        """
+        The broker will never take it.
+
+        Args:
+            error: Why.
+
+        Returns:
+            How many messages that concerns.
+        """
+        for message in self.messages:
+            message.confirm(error)
+        for batch, _ in self.parts:
+            batch.confirm(error)
+        return len(self.messages) + sum(bits.bit_count() for _, bits in self.parts)
 
 
 @define(eq=False)
@@ -47,9 +97,11 @@ class SettleFrame:
 
     Attributes:
         shares: What is in it.
+        first: The number of the first return that may be in it; see `Settling.returned`.
     """
 
     shares: dict[_Key, dict[int, _Share]]
+    first: int
 
     @property
     def rows(self) -> list[SettleRow]:
@@ -65,11 +117,10 @@ class SettleFrame:
         ]
 
     @property
-    def messages(self) -> Iterable[QueueMessage]:
-        """The messages in it."""
+    def leases(self) -> Iterable[tuple[int, _Share]]:
+        """The leases in it, with what is said of them."""
         for leases in self.shares.values():
-            for share in leases.values():
-                yield from share.messages
+            yield from leases.items()
 
 
 class Settling:
@@ -78,22 +129,60 @@ class Settling:
 
     Args:
         late: Called with a lease and bits that the broker says are not held.
+
+    Attributes:
+        returns: How often something was said that makes messages come again.
     """
 
     def __init__(self, late: Callable[[int, int], None]) -> None:
         self._late = late
+        self.returns = 0
+        #: The number of the first return that may be among what was not sent.
+        self._first = 1
         self._pending: dict[_Key, dict[int, _Share]] = {}
         self._flying: set[SettleFrame] = set()
+        #: Leases of which something was finished since the last frame.
+        self._finishing: list[HeldLease] = []
 
     @property
     def pending(self) -> bool:
         """Whether something was not sent."""
-        return bool(self._pending)
+        return bool(self._pending or self._finishing)
 
     @property
     def idle(self) -> bool:
         """Whether everything was confirmed."""
-        return not self._pending and not self._flying
+        return not (self._pending or self._finishing or self._flying)
+
+    def finishing(self, lease: HeldLease) -> None:
+        """
+        Take what is finished of a lease up to the end of the turn.
+
+        Args:
+            lease: The lease.
+        """
+        self._finishing.append(lease)
+
+    def _gather(self) -> None:
+        leases, self._finishing = self._finishing, []
+        for lease in leases:
+            bits, messages = lease.gather()
+            key = (lease.partition, FINISH, None, "", True)
+            share = self._share(self._pending, key, lease.lease_id)
+            share.bits |= bits
+            share.messages += messages
+
+    @property
+    def returned(self) -> int:
+        """
+        How many returns, from the first on, the broker knows of.
+
+        What it delivered before it knew may stand behind what comes again.
+        """
+        firsts = [frame.first for frame in self._flying]
+        return (
+            min([self._first, *firsts] if self._pending else firsts, default=self.returns + 1) - 1
+        )
 
     def add(self, message: QueueMessage, verb: int, facts: dict[str, Any]) -> None:
         """
@@ -104,11 +193,27 @@ class Settling:
             verb: What became of it.
             facts: More about that.
         """
-        reason, failure = facts.get("x", ""), facts.get("f", True)
-        key = (message.partition, verb, facts.get("d"), reason, failure)
+        key = _key(message.partition, verb, facts)
+        self._note(verb)
         share = self._share(self._pending, key, message.lease)
         share.bits |= 1 << message.bit
         share.messages.append(message)
+
+    def add_part(self, part: Part, verb: int, facts: dict[str, Any]) -> None:
+        """
+        Take what became of messages that were handed out together.
+
+        Args:
+            part: The messages.
+            verb: What became of them.
+            facts: More about that.
+        """
+        lease, bits = part.lease, part.bits
+        key = _key(lease.partition, verb, facts)
+        self._note(verb)
+        share = self._share(self._pending, key, lease.lease_id)
+        share.bits |= bits
+        share.parts.append((part.batch, bits))
 
     def add_bits(self, partition: int, verb: int, lease: int, bits: int) -> None:
         """
@@ -120,6 +225,7 @@ class Settling:
             lease: The lease.
             bits: Which of its messages, or `WHOLE`.
         """
+        self._note(verb)
         share = self._share(self._pending, (partition, verb, None, "", True), lease)
         share.bits |= bits
 
@@ -130,6 +236,7 @@ class Settling:
         Args:
             lease: The lease.
         """
+        self._gather()
         found = 0
         for shares in (self._pending, *(frame.shares for frame in self._flying)):
             for key, leases in shares.items():
@@ -139,7 +246,9 @@ class Settling:
 
     def take(self) -> list[SettleFrame]:
         """Take the frames to be sent, at least one; each must come back to one of the next."""
+        self._gather()
         pending, self._pending = self._pending, {}
+        first, self._first = self._first, self.returns + 1
         frames: list[SettleFrame] = []
         shares: dict[_Key, dict[int, _Share]] = {}
         count = size = 0
@@ -149,13 +258,13 @@ class Settling:
                 needed = _LEASE + share.bits.bit_length() // 8
                 needed += (_ROW + 4 * len(key[3])) if fresh else 0
                 if count >= _MOST or (count and size + needed > _BYTES):
-                    frames.append(SettleFrame(shares))
+                    frames.append(SettleFrame(shares, first))
                     shares, count, size = {}, 0, 0
                 shares.setdefault(key, {})[lease] = share
                 count += 1
                 size += needed
         if shares or not frames:
-            frames.append(SettleFrame(shares))
+            frames.append(SettleFrame(shares, first))
         self._flying.update(frames)
         return frames
 
@@ -171,12 +280,16 @@ class Settling:
             How many messages were settled too late.
         """
         self._flying.discard(frame)
-        late = {lease: int.from_bytes(bits, "little") for _, lease, bits in reply.late}
+        late: dict[int, int] = {}
+        for _, lease, row in reply.late:
+            # Messages of one lease may have had several fates, with a row for each.
+            late[lease] = late.get(lease, 0) | int.from_bytes(row, "little")
         count = 0
-        for message in frame.messages:
-            gone = late and late.get(message.lease, 0) >> message.bit & 1
-            message.confirm(lost() if gone else None)
-            count += 1 if gone else 0
+        for lease, share in frame.leases:
+            if lease in late:
+                count += share.late(late[lease])
+            else:
+                share.taken()
         for lease, bits in late.items():
             self._late(lease, bits)
         return count
@@ -189,6 +302,7 @@ class Settling:
             frame: From `take`.
         """
         self._flying.discard(frame)
+        self._first = min(self._first, frame.first)
         for key, leases in frame.shares.items():
             if key[1] == TOUCH:
                 continue  # the next ones say the same
@@ -196,6 +310,7 @@ class Settling:
                 known = self._share(self._pending, key, lease)
                 known.bits |= share.bits
                 known.messages += share.messages
+                known.parts += share.parts
 
     def refused(self, frame: SettleFrame, error: TinyMQError) -> None:
         """
@@ -206,8 +321,8 @@ class Settling:
             error: Why.
         """
         self._flying.discard(frame)
-        for message in frame.messages:
-            message.confirm(error)
+        for _, share in frame.leases:
+            share.refused(error)
 
     def give_up(self, error: TinyMQError) -> int:
         """
@@ -219,14 +334,14 @@ class Settling:
         Returns:
             How many messages that concerned.
         """
-        frames = [SettleFrame(self._pending), *self._flying]
+        self._gather()
+        frames = [SettleFrame(self._pending, self._first), *self._flying]
         self._pending, self._flying = {}, set()
-        count = 0
-        for frame in frames:
-            for message in frame.messages:
-                message.confirm(error)
-                count += 1
-        return count
+        return sum(share.refused(error) for frame in frames for _, share in frame.leases)
+
+    def _note(self, verb: int) -> None:
+        if verb in (REQUEUE, GIVE_BACK):
+            self.returns += 1
 
     def _share(self, shares: dict[_Key, dict[int, _Share]], key: _Key, lease: int) -> _Share:
         leases = shares.get(key)
@@ -246,6 +361,10 @@ def as_bytes(bits: int) -> bytes | None:
         bits: The bits, or `WHOLE`.
     """
     return None if bits < 0 else bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+
+
+def _key(partition: int, verb: int, facts: dict[str, Any]) -> _Key:
+    return (partition, verb, facts.get("d"), facts.get("x", ""), facts.get("f", True))
 
 
 def _facts(delay: int | None, reason: str, *, failure: bool) -> dict[str, Any]:

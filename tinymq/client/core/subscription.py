@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 
+from tinymq.client.core.allowance import Pool
 from tinymq.client.core.branch import Branch
 from tinymq.client.core.branches import Branches
+from tinymq.client.core.bundle import QueueBatch
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import SubscriptionConfig
-from tinymq.client.core.message import QueueMessage, Slot, Standing
+from tinymq.client.core.held import BatchMaker, HeldLease, Maker, Part
+from tinymq.client.core.message import QueueMessage
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.errors import (
     ClientError,
@@ -23,17 +26,30 @@ from tinymq.errors import (
     UnknownTopicId,
 )
 from tinymq.wire.messages import Subscribe
-from tinymq.wire.records import Record
 
 #: Told that something which was asked for is done, or failed.
 Told = Callable[[TinyMQError | None], None]
-#: Makes a message: what `QueueMessage` takes.
-Maker = Callable[[str, int, Record, Slot, Branch], QueueMessage]
-
 #: Seconds between looks for partitions without a leader.
 _LOOK_S: Final = 1.0
 #: Errors that a topic made anew explains.
 _MOVED: Final = (UnknownTopic, UnknownTopicId)
+
+
+class Face(NamedTuple):
+    """
+    What a subscription needs of its face.
+
+    Attributes:
+        make: Makes messages, of a subclass of `QueueMessage`.
+        wake: Called when `take` may have something, or an error.
+        soon: Called when `pump` is wanted at the end of the turn.
+        batch: Makes batches, of a subclass of `QueueBatch`.
+    """
+
+    make: Maker
+    wake: Callable[[], None]
+    soon: Callable[[], None]
+    batch: BatchMaker = QueueBatch
 
 
 class SubscriptionCore:
@@ -44,9 +60,8 @@ class SubscriptionCore:
         cluster: The brokers.
         source: Names of topic and channel.
         config: Settings.
-        make: Makes messages, a subclass of `QueueMessage`.
-        wake: Called when `take` may have something, or an error.
-        soon: Called when `pump` is wanted at the end of the turn.
+        face: Makes messages, and is told of them.
+        pool: What it shares with other subscriptions; its own if there are none.
 
     Attributes:
         topic: Name of the topic.
@@ -63,23 +78,23 @@ class SubscriptionCore:
         cluster: Cluster,
         source: tuple[str, str],
         config: SubscriptionConfig,
-        make: Maker,
-        wake: Callable[[], None],
-        soon: Callable[[], None],
+        face: Face,
+        pool: Pool | None = None,
     ) -> None:
-        self.topic, self.channel = source
+        self.topic, channel = source
+        self.channel = config.channel_of(channel)
         self.config = config
         self.closed = False
         self.failed: TinyMQError | None = None
         self.draining = False
         self.delivered = 0
         self._cluster = cluster
-        self._make = make
-        self._wake = wake
-        self._soon = soon
+        self._make, self._wake, self._soon, self._make_batch = face
         self._info: TopicInfo | None = None
-        self._branches = Branches(self, cluster, config, self._ended)
-        self._line: deque[QueueMessage] = deque()
+        self._pool = pool or Pool(config.max_in_flight)
+        self._branches = Branches(self, cluster, config, self._pool, self._ended)
+        #: Leases of which something was not handed out, with who holds them.
+        self._line: deque[tuple[Branch, HeldLease]] = deque()
         self._dirty: set[Branch] = set()
         self._waiting: list[tuple[float, Told]] = []
         self._look_at = inf
@@ -130,11 +145,58 @@ class SubscriptionCore:
             raise ClosedError("the subscription was closed")
         line = self._line
         while line:
-            message = line.popleft()
-            if message.standing is Standing.READY:
-                message.hand_out(now)
-                return message
+            lease = line[0][1]
+            left = lease.left
+            if left < 2:
+                line.popleft()
+            if left:
+                return lease.next(self._make, now)
         return None
+
+    @property
+    def most(self) -> int:
+        """How many messages may be in flight, of what `Pool` allows."""
+        return self._branches.most
+
+    @most.setter
+    def most(self, most: int) -> None:
+        self._branches.most = most
+
+    def resize(self, now: float) -> None:
+        """
+        Follow a new `most`.
+
+        Args:
+            now: The time.
+        """
+        self._branches.fill(now)
+
+    def take_many(self, most: int, now: float) -> QueueBatch | None:
+        """
+        Take the next messages together, if some are ready.
+
+        Args:
+            most: How many at most.
+            now: The time.
+
+        Raises:
+            TinyMQError: The subscription ended.
+        """
+        if self.failed is not None:
+            raise self.failed
+        if self.closed:
+            raise ClosedError("the subscription was closed")
+        parts: list[Part] = []
+        line = self._line
+        while line and most:
+            lease = line[0][1]
+            left = lease.left
+            if left <= most:
+                line.popleft()
+            if left:
+                parts.append(lease.part(most))
+                most -= min(left, most)
+        return self._make_batch(parts, self._make, now) if parts else None
 
     def more(self, now: float) -> None:
         """
@@ -207,7 +269,8 @@ class SubscriptionCore:
             channel=self.channel,
             credit=credit,
             create=self.config.create,
-            start=self.config.start,
+            start=self.config.begins,
+            temporary=self.config.temporary,
         )
 
     def _arrange(self, now: float) -> None:
@@ -218,31 +281,20 @@ class SubscriptionCore:
 
     # --- told by branches ------------------------------------------------------
 
-    def make(self, branch: Branch, partition: int, record: Record, slot: Slot) -> QueueMessage:
-        """
-        Make a message of what was delivered.
-
-        Args:
-            branch: Where it came from.
-            partition: Number of the partition.
-            record: What was published.
-            slot: Its place in a lease.
-        """
-        return self._make(self.topic, partition, record, slot, branch)
-
-    def ready(self, messages: list[QueueMessage]) -> None:
+    def ready(self, branch: Branch, leases: list[HeldLease]) -> None:
         """
         Take messages that came.
 
         Args:
-            messages: The messages.
+            branch: Where they came from.
+            leases: The messages.
         """
-        self.delivered += len(messages)
-        for message in messages:
-            if self.draining and message.lease:
-                message.give_back()
+        for lease in leases:
+            self.delivered += lease.left
+            if self.draining and lease.lease_id:
+                branch.give_back(lease)
             else:
-                self._line.append(message)
+                self._line.append((branch, lease))
         self._wake()
 
     def settled(self, branch: Branch) -> None:
@@ -304,6 +356,7 @@ class SubscriptionCore:
         for branch in dirty:
             branch.pump(now)
         self._branches.release(now)
+        self._pool.share_out(now)
         if self._drained and self.settled_all:
             calls, self._drained = self._drained, []
             for call in calls:
@@ -402,11 +455,11 @@ class SubscriptionCore:
         """
         self.draining = self._branches.stopped = True
         line, self._line = self._line, deque()
-        for message in line:
-            if message.standing is Standing.READY and message.lease:
-                message.give_back()
-            elif message.standing is Standing.READY:
-                self._line.append(message)
+        for branch, lease in line:
+            if lease.lease_id:
+                branch.give_back(lease)
+            else:
+                self._line.append((branch, lease))
         self._branches.rest()
         self.pump(now)
 
@@ -436,9 +489,7 @@ class SubscriptionCore:
         """Tell those who wait; messages that have no lease cannot be given back."""
         self.draining = self._branches.stopped = True
         self._look_at = self._branches.turn_at = inf
-        lost = sum(
-            message.standing is Standing.READY and not message.lease for message in self._line
-        )
+        lost = sum(lease.left for _, lease in self._line if not lease.lease_id)
         if lost:
             self._cluster.say(f"{self.topic}/{self.channel}: {lost} messages were not handed out")
         self._line.clear()

@@ -1,0 +1,377 @@
+"""The lives of one broker with channels: random acts, kills, power cuts, and what was promised."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from typing_extensions import override
+
+from tests.fakes.broker import Answers, BrokerFixture, HeldSyncer, batch
+from tests.fakes.taking import Taken, Taker
+from tinymq.broker.partition import Appended
+from tinymq.storage.disk import Disk, RecordingDisk
+from tinymq.storage.powerloss import replay
+from tinymq.storage.sync import sync_group
+from tinymq.wire.header import REPLY
+from tinymq.wire.messages import FINISH, GIVE_BACK, REJECT, REQUEUE, TOUCH, SettleReply
+
+PARTITIONS = 2
+KEYS = 3
+#: The name of the channel that delivers at most once.
+ONCE = "once"
+#: More than anybody is given.
+CREDIT = 100_000
+
+
+class LateSyncer(HeldSyncer):
+    """A syncer that syncs when it is told to."""
+
+    def __init__(self, disk: Disk) -> None:
+        super().__init__()
+        self._disk = disk
+
+    @override
+    def release(self, error: OSError | None = None) -> None:
+        tickets, done = self.groups.pop(0)
+        done(sync_group(self._disk, tickets))
+
+
+class Lives:
+    """
+    All lives of a broker.
+
+    Args:
+        home: Where everything lies.
+        rng: What happens.
+        order: Which order the channel keeps.
+
+    Attributes:
+        done: What was tried, and how often.
+    """
+
+    def __init__(self, home: Path, rng: Random, order: str = "none") -> None:
+        self.home = home
+        self.rng = rng
+        self.order = order
+        self.done: Counter[str] = Counter()
+        self.published: dict[bytes, Answers] = {}
+        #: Values that were finished or rejected, confirmed or not; and those confirmed.
+        self.tried: set[bytes] = set()
+        self.finished: set[bytes] = set()
+        self.rejected: set[bytes] = set()
+        self.failures: Counter[bytes] = Counter()
+        #: What was delivered at most once.
+        self.once: Counter[bytes] = Counter()
+        self.seen: set[bytes] = set()
+        self.last: dict[tuple[int, int], int] = {}
+        self.waiting: dict[tuple[Taker, int], Callable[[SettleReply], None]] = {}
+        self.held: list[tuple[Taker, Taken]] = []
+        self.start(home / "data")
+
+    def start(self, path: Path) -> None:
+        """Start a broker and subscribe."""
+        self.path = path
+        disk = RecordingDisk(str(self.home / "journal"), str(path), real=False)
+        self.syncer = LateSyncer(disk)
+        self.broker = BrokerFixture(path, disk=disk, syncer=self.syncer)
+        if "t" not in self.broker.meta.registry.by_name:
+            self.broker.topic("t", PARTITIONS)
+            policy: dict[str, str | int | list[str]] = {
+                "attempts": 1000,
+                "backoff": ["0s"],
+                "lease.ms": 8000,
+                "order": self.order,
+            }
+            self.broker.meta.create_channel("t", "c", policy)
+            self.broker.meta.create_channel("t", ONCE, {"delivery": "at_most_once"})
+        self.connect()
+
+    def connect(self) -> None:
+        """Subscribe on new connections."""
+        self.takers = [Taker(self.broker) for _ in range(3)]
+        self.waiting.clear()
+        self.held.clear()
+        self._turn()
+        for taker in self.takers[:2]:
+            taker.subscribe_soon(credit=CREDIT)
+        self.takers[2].subscribe_soon(ONCE, credit=CREDIT)
+        self._turn()
+        self.listen()
+
+    def _turn(self) -> None:
+        for _ in range(4):
+            self.broker.clock.advance(0)
+            self.sync()
+
+    def sync(self) -> None:
+        """Let what is on its way to the disk arrive there."""
+        while self.syncer.groups:
+            self.syncer.release()
+
+    def listen(self) -> None:
+        """Let the broker do what it does, and read what came."""
+        self.broker.clock.advance(0)
+        for taker in self.takers:
+            taker.run()
+        self._hear()
+
+    def _hear(self) -> None:
+        """Judge what was delivered, and then keep what was confirmed."""
+        for taker in self.takers[:2]:
+            for taken in taker.take():
+                self._check(taken)
+                self.held.append((taker, taken))
+        self.once.update(taken.value or b"" for taken in self.takers[2].take())
+        for (taker, number), promised in tuple(self.waiting.items()):
+            frame = taker.replies.pop(number, None)
+            if frame is not None:
+                del self.waiting[taker, number]
+                if frame.type & REPLY and frame.type != 0xFF:
+                    promised(SettleReply.from_meta(frame.split()[0]))
+
+    def _check(self, taken: Taken) -> None:
+        value = taken.value or b""
+        assert value not in self.finished | self.rejected, f"{taken} was settled"
+        assert taken.failures >= self.failures[value]
+        assert taken.attempt > self.failures[value]
+        self.done["deliveries"] += 1
+        if value in self.seen or self.order == "none":
+            return
+        self.seen.add(value)
+        line = (taken.partition, int(value) % KEYS if self.order == "key" else 0)
+        assert taken.offset > self.last.get(line, -1), f"{taken} comes behind {self.last[line]}"
+        self.last[line] = taken.offset
+
+    # --- what may happen ---------------------------------------------------------------
+
+    def publish(self) -> None:
+        """Publish some batches."""
+        for _ in range(self.rng.randint(1, 3)):
+            first = len(self.published)
+            numbers = range(first, first + self.rng.randint(1, 5))
+            values = [b"%d" % number for number in numbers]
+            data = batch(*values, keys=[b"%d" % (number % KEYS) for number in numbers])
+            answers: Answers = []
+            topic = self.broker.meta.describe("t").id
+            self.broker.broker.produce(topic, self.rng.randrange(2), data, answers.append)
+            self.published.update(dict.fromkeys(values, answers))
+            self.done["messages"] += len(values)
+
+    def _some(self) -> tuple[Taker, dict[bytes, Taken]]:
+        """Take some of what one consumer holds."""
+        taker = self.rng.choice(self.takers[:2])
+        mine = [each for each in self.held if each[0] is taker]
+        some = self.rng.sample(mine, self.rng.randint(0, min(10, len(mine))))
+        self.held = [each for each in self.held if each not in some]
+        return taker, {taken.value or b"": taken for _, taken in some}
+
+    def finish(self) -> None:
+        """Finish some messages."""
+        self._settle(FINISH, self.finished)
+
+    def reject(self) -> None:
+        """Reject a few messages."""
+        if self.rng.randrange(4) == 0:
+            self._settle(REJECT, self.rejected)
+
+    def _settle(self, verb: int, confirmed: set[bytes]) -> None:
+        taker, some = self._some()
+        self.tried |= some.keys()
+        number = taker.post(verb, *some.values())
+        self._promise(taker, number, confirmed.update, some)
+
+    def requeue(self) -> None:
+        """Let some messages come again."""
+        taker, some = self._some()
+        number = taker.post(REQUEUE, *some.values(), d=self.rng.choice((0, 0, 3000)))
+        self._promise(taker, number, self.failures.update, some)
+
+    def give_back(self) -> None:
+        """Let somebody else have some messages."""
+        taker, some = self._some()
+        taker.post(GIVE_BACK, *some.values())
+
+    def act(self) -> None:
+        """Let people finish or requeue messages that consumers hold, or once held."""
+        index, act = self.rng.randrange(PARTITIONS), self.rng.choice(("finish", "requeue"))
+        _, held = self._some()
+        some = {each.offset: value for value, each in held.items() if each.partition == index}
+        if not some:
+            return
+        if act == "finish":
+            self.tried |= {*some.values()}
+        given = {"partition": index, "offsets": list(some), "act": act}
+        told = self.broker.operations.run("inflight.settle", {"topic": "t", "name": "c", **given})
+
+        def promised(result: dict[str, Any]) -> None:
+            if act == "finish":
+                self.finished.update(some[offset] for offset in result["done"])
+
+        Deferred.fromCoroutine(told).addCallback(promised)
+
+    def touch(self) -> None:
+        """Go on with all that is held."""
+        for taker in self.takers[:2]:
+            taker.post(TOUCH, *(taken for each, taken in self.held if each is taker))
+
+    def _promise(
+        self,
+        taker: Taker,
+        number: int,
+        keep: Callable[[set[bytes]], None],
+        some: dict[bytes, Taken],
+    ) -> None:
+        """Keep what the answer confirms: all but what was late."""
+
+        def promised(reply: SettleReply) -> None:
+            late: Counter[int] = Counter()
+            for _, lease, bits in reply.late:
+                late[lease] |= int.from_bytes(bits, "little")
+            keep(
+                {
+                    value
+                    for value, taken in some.items()
+                    if not late[taken.lease] >> taken.offset - taken.base & 1
+                }
+            )
+            self.done["settles confirmed"] += reply.done
+
+        self.waiting[taker, number] = promised
+
+    def reconnect(self) -> None:
+        """Lose all links."""
+        for taker in self.takers:
+            taker.connection.lose()
+        self.connect()
+
+    def checkpoint(self) -> None:
+        """Keep the next recovery short."""
+        self.broker.housekeeping.checkpoint()
+
+    def fold(self) -> None:
+        """Let the next batch of the ledger be a snapshot."""
+        for hosted in self.broker.broker.channels.hosted_of(self.broker.meta.describe("t").id):
+            hosted.ledger.behind = True
+
+    def pause(self) -> None:
+        """Give nothing out, or go on."""
+        self.broker.meta.pause_channel("t", "c", undo=self.rng.randrange(3) > 0)
+
+    def wait(self) -> None:
+        """Let time pass, for some longer than leases last."""
+        seconds = self.rng.choice((0.1, 3, 5, 9, 15))
+        for taker in self.takers:
+            taker.run(seconds / len(self.takers))
+        self._hear()
+
+    def live(self, most: int = 40) -> None:
+        """Do this and that."""
+        acts = (
+            *[self.publish] * 2,
+            *[self.finish] * 4,
+            *[self.requeue] * 2,
+            *[self.listen] * 6,
+            self.act,
+            *[self.sync] * 4,
+            *(self.reject, self.give_back, self.touch, self.wait),
+            *(self.checkpoint, self.fold, self.pause, self.reconnect),
+        )
+        for _ in range(self.rng.randint(5, most)):
+            self.rng.choice(acts)()
+            self.done["steps"] += 1
+
+    # --- the end -------------------------------------------------------------------------
+
+    def crash(self, *, power: bool) -> None:
+        """Kill the broker, or cut its power, and start it again."""
+        for taker in self.takers:
+            taker.read()
+        self._hear()
+        self.broker.kill()
+        path = self.path
+        self.done["power cuts" if power else "kills"] += 1
+        if power:
+            path = Path(tempfile.mkdtemp(dir=self.home)) / "after"
+            replay(str(self.home / "journal"), str(path), self.rng)
+            for each in self.path.glob("meta.sqlite*"):
+                shutil.copy(each, path)
+        self.start(path)
+
+    def rest(self) -> set[bytes]:
+        """Finish everything that is left, and return what that was."""
+        self.broker.meta.pause_channel("t", "c", undo=True)
+        found: set[bytes] = set()
+        quiet = 0
+        while quiet < 2:
+            for taker in self.takers:
+                taker.run(0 if self.held else 7)
+            self.sync()
+            self.listen()
+            quiet = 0 if self.held else quiet + 1
+            for taker in self.takers[:2]:
+                mine = [taken for each, taken in self.held if each is taker]
+                found |= {taken.value or b"" for taken in mine}
+                taker.post(FINISH, *mine)
+            self.held.clear()
+            self._turn()
+        return found
+
+    def judge(self) -> None:
+        """Let everything be finished, and see that no promise was broken."""
+        found = self.rest()
+        stored = {
+            value
+            for value, answers in self.published.items()
+            if answers and isinstance(answers[0], Appended)
+        }
+        letters = Counter(self.letters())
+        channel = self.broker.operate("channel.info", topic="t", name="c")["channel"]
+        assert (channel["lag"], channel["given_up"]) == (0, 0)
+        assert stored - self.tried <= found, "something was lost"
+        assert self.rejected <= letters.keys(), "a dead letter was lost"
+        assert max(letters.values(), default=0) <= 1, "a dead letter is there twice"
+        assert letters.keys() <= self.tried - self.finished
+        assert max(self.once.values(), default=0) <= 1, "at most once was twice"
+        self.done["dead letters"] += len(letters)
+
+    def letters(self) -> list[bytes]:
+        """The values of all dead letters."""
+        if "t.c.dead" not in self.broker.meta.registry.by_name:
+            return []
+        partitions = self.broker.meta.describe("t.c.dead").partitions
+        found = (self.broker.values("t.c.dead", index) for index in range(partitions))
+        return [value or b"" for values in found for value in values]
+
+
+def play(seed: int, *, order: str, power: bool, crashes: int = 2, most: int = 40) -> Counter[str]:
+    """
+    Live and die some times, and judge.
+
+    Args:
+        seed: Decides what happens.
+        order: Which order the channel keeps.
+        power: Whether the last death is a power cut.
+        crashes: How often.
+        most: Most acts of one life.
+
+    Returns:
+        What was done.
+    """
+    home = Path(tempfile.mkdtemp())
+    try:
+        lives = Lives(home, Random(seed), order)
+        for left in reversed(range(crashes)):
+            lives.live(most)
+            lives.crash(power=power and left == 0)
+        lives.judge()
+        lives.broker.kill()
+    finally:
+        shutil.rmtree(home)
+    return lives.done

@@ -1,0 +1,48 @@
+"""`tinymq message`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.cli.conftest import Run
+from tests.fakes.memory_broker import MemoryBroker
+
+LIFE: dict[str, Any] = {
+    "events": [
+        {
+            "channel": "work",
+            "time_ms": 1,
+            "what": "delivered",
+            "attempt": 1,
+            "client_id": "mailer",
+            "text": "",
+        },
+        {
+            "channel": "work",
+            "time_ms": 2,
+            "what": "skipped",
+            "attempt": 0,
+            "client_id": None,
+            "text": "the channel was sent to offset 9",
+        },
+    ],
+    "channels": [{"channel": "work", "state": "settled"}],
+    "since_ms": 5,
+    "more": True,
+}
+
+
+def test_life(broker: MemoryBroker, run: Run) -> None:
+    """What happened is listed in order; what is not known is said beside it."""
+    broker.answers["message.life"] = [LIFE, LIFE]
+    result = run("message", "life", "orders", "2", "7")
+    lines = result.stdout.splitlines()
+
+    assert broker.calls[0][1] == {"topic": "orders", "partition": 2, "offset": 7}
+    assert lines[1].split()[1:] == ["work", "delivered", "1", "mailer", "-"]
+    assert lines[2].endswith("the channel was sent to offset 9")
+    assert "work: settled" in result.stderr
+    assert "forgotten" in result.stderr
+    assert "more" in result.stderr
+    assert json.loads(run("message", "life", "orders", "2", "7", "-o", "json").stdout) == LIFE
