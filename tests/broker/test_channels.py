@@ -110,9 +110,9 @@ def test_a_sign_of_life_stirs_nothing(broker: BrokerFixture) -> None:
     taker = takes(broker)
     turns: list[Hosted] = []
     mark = broker.broker.channels.mark
-    broker.broker.channels.mark = turns.append  # type: ignore[method-assign]
+    broker.broker.channels.mark = turns.append  # type: ignore[method-assign,assignment]
     reply = taker.finish()
-    broker.broker.channels.mark = mark  # type: ignore[method-assign,assignment]
+    broker.broker.channels.mark = mark  # type: ignore[method-assign]
 
     assert (reply.done, turns) == (0, [])
 
