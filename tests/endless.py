@@ -10,6 +10,11 @@ from time import monotonic
 
 import pytest
 
+from tests.conftest import LONG
+
+#: Marks a test of the long form: only `make long` runs it, whatever else is chosen.
+long_form = pytest.mark.skipif(not LONG, reason="only `make long` runs it")
+
 #: Seconds of each of them in the long form.
 LONG_SECONDS = float(os.environ.get("TINYMQ_LONG_SECONDS", "600"))
 #: Where seeds begin; by default anywhere.

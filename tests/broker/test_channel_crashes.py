@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.broker.lives import play
-from tests.endless import LONG_SECONDS, aloud, endless
+from tests.endless import LONG_SECONDS, aloud, endless, long_form
 from tinymq.broker.channel.places import Places
 from tinymq.broker.channel.runs import Runs
 from tinymq.broker.channel.surviving import cut_back
@@ -25,6 +25,7 @@ def test_what_was_confirmed_stays_and_all_else_comes(order: str, power: bool, se
 
 
 @pytest.mark.long
+@long_form
 def test_lives_without_end(capsys: pytest.CaptureFixture[str]) -> None:
     """For minutes, with longer lives and more crashes."""
     endless(

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.broker.channel.test_channel_machine import ChannelMachine
-from tests.endless import LONG_SECONDS, aloud, endless
+from tests.endless import LONG_SECONDS, aloud, endless, long_form
 
 #: What is tried with one seed.
 ROUND = settings(
@@ -35,6 +35,7 @@ def machine(number: int, config: settings = ROUND) -> Counter[str]:
 
 
 @pytest.mark.long
+@long_form
 def test_the_machine_without_end(capsys: pytest.CaptureFixture[str]) -> None:
     """For minutes a channel is what a list of messages would be, whatever happens to it."""
     done = endless("channel machine", LONG_SECONDS, machine, aloud(capsys))
