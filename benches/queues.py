@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -78,22 +78,33 @@ def consume(bench: Bench) -> Runs:
     """Take a backlog and settle all of it."""
     (plain,) = (each for each in DEFERRED if each.sync == "os")
     for size in SIZES:
-        with _filled(bench, plain, size) as topic:
-            read = partial(_read, bench, plain, topic, size)
-            yield Run("tinymq log, columns", size, read, "none: offsets are the reader's")
+        share = _share(size)
+        yield from _over(bench, plain, size, 1.0, ())
         for subject in QUEUE:
-            with _filled(bench, subject, size) as topic:
-                yield _run(bench, subject, _WHOLE, topic, size)
-            with _filled(bench, subject, size, _share(size)) as topic:
-                for way in _EACH:
-                    yield _run(bench, subject, way, topic, size, _share(size))
+            yield from _over(bench, subject, size, 1.0, (_WHOLE,))
+            yield from _over(bench, subject, size, share, _EACH)
         for subject in bench.running(*REDIS):
-            with _filled(bench, subject, size) as topic:
-                yield _run(bench, subject, _OF_REDIS, topic, size)
+            yield from _over(bench, subject, size, 1.0, (_OF_REDIS,))
         for subject in bench.running(*RABBIT):
             for way in _OF_RABBIT:
-                with _filled(bench, subject, size) as topic:
-                    yield _run(bench, subject, way, topic, size)
+                yield from _over(bench, subject, size, 1.0, (way,))
+
+
+def _over(bench: Bench, subject: Subject, size: int, share: float, ways: Sequence[Way]) -> Runs:
+    """Take what was published in some ways, or read it as a log; others go on if that fails."""
+    try:
+        with _filled(bench, subject, size, share) as topic:
+            for way in ways:
+                yield _run(bench, subject, way, topic, size, share)
+            if not ways:
+                read = partial(_read, bench, subject, topic, size)
+                yield Run("tinymq log, columns", size, read, "none: offsets are the reader's")
+    except Failed as error:
+        yield Run(subject.name, size, partial(_fail, error), subject.meaning)
+
+
+def _fail(error: Failed) -> Figures:
+    raise error
 
 
 def _share(size: int) -> float:
