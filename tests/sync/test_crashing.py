@@ -29,24 +29,22 @@ import os, sys
 from tinymq.sync import Client
 
 with Client(sys.argv[1]) as client, client.subscription("t", "c") as subscription:
-    while (message := subscription.next(1.0)) is not None:
+    while (message := subscription.next(2.0)) is not None:
         if message.value == b"bad":
             os._exit(7)
         message.finish()
 """
 
 
-def test_a_message_that_kills_its_workers(
-    real: RealReactor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_message_that_kills_its_workers(real: RealReactor, tmp_path: Path) -> None:
     """It ends as a dead letter after as many deaths as it may fail; all others are done."""
-    monkeypatch.setattr("tinymq.broker.hosted.GRACE_MS", 200)
     data = tmp_path / "data"
     config = DEFAULT_CONFIG.changed(
         {
             "storage.data": str(data),
             "network.listen": ("tcp:0:interface=127.0.0.1",),
             "web.listen": None,
+            "session.grace_seconds": 1,
         }
     )
     deaths: list[int] = []
