@@ -44,7 +44,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rows", default="", help=f"some of: {names}; otherwise all")
     parser.add_argument("--rounds", type=int, default=3, help="default 3")
     parser.add_argument("--scale", type=float, default=1.0, help="factor for numbers of messages")
-    parser.add_argument("--minutes", type=float, default=12, help="begin no row after them")
+    parser.add_argument("--minutes", type=float, default=20, help="begin no row after them")
     parser.add_argument(
         "--peers", default="redis,beanstalkd,rabbitmq", help="some of these, or none"
     )

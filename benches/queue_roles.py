@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+import psutil
 from twisted.internet import reactor as any_reactor
 from twisted.internet.defer import Deferred
 
@@ -139,3 +140,64 @@ def ranges(task: Task, gate: Gate) -> Figures:
         return throughput(task, gate, began)
 
     return run_client(body, task)
+
+
+def channels(task: Task, gate: Gate) -> Figures:
+    """Make channels of many topics, up to a window on their way."""
+
+    async def body(client: Client) -> Figures:
+        topics = task.options["topics"]
+        for number in range(topics):
+            await client.producer().send(f"idle-{number}", b"one")
+        waiting: deque[Deferred[Any]] = deque()
+        began = gate.ready()
+        for number in range(task.count):
+            if len(waiting) >= task.options["window"]:
+                await waiting.popleft()
+            made = client.admin.operate(
+                "channel.create",
+                topic=f"idle-{number % topics}",
+                name=f"channel-{number // topics}",
+                start="latest",
+            )
+            waiting.append(made)
+        for each in waiting:
+            await each
+        return throughput(task, gate, began)
+
+    return run_client(body, task)
+
+
+def hold(task: Task, gate: Gate) -> Figures:
+    """Take messages with a window for all of them, and keep them until told to stop."""
+
+    async def body(client: Client) -> Figures:
+        subscription = _subscribe(client, task)
+        await subscription.ready()
+        gate.ready()
+        before = _resident()
+        while subscription.in_flight < task.count:
+            await _later(0.0)
+        waiting = _resident()
+        held: list[Message | None] = []
+        while len(held) < task.count:
+            held.append(await subscription.next())
+        found = {
+            "waiting_bytes": (waiting - before) / task.count,
+            "held_bytes": (_resident() - before) / task.count,
+        }
+        while not gate.stopped():
+            await _later(0.05)
+        return found
+
+    return run_client(body, task)
+
+
+def _resident() -> int:
+    return int(psutil.Process().memory_info().rss)
+
+
+def _later(seconds: float) -> Deferred[None]:
+    later: Deferred[None] = Deferred()
+    _reactor.callLater(seconds, later.callback, None)
+    return later

@@ -13,7 +13,7 @@ from benches.tasks import Figures
 from benches.workers import Failed
 
 #: Messages in flight: of batches, and where each is settled alone.
-BATCHES, ALONE = 10_000, 200
+BATCHES, ALONE = 20_000, 200
 #: Messages a second where latency is measured, and for how many seconds.
 RATE, SECONDS = 1000, 3
 

@@ -38,6 +38,9 @@ _UNITS: Final[tuple[tuple[str, str, Callable[[float], str]], ...]] = (
     ("_ms", "ms", number),
     ("_s", "s", number),
     ("_mib", "MiB", number),
+    ("_kib", "KiB", number),
+    ("_bytes", "B", number),
+    ("_percent", "%", number),
 )
 _HEADINGS: Final = {
     "server_us": "server CPU µs/msg",

@@ -8,7 +8,7 @@ from functools import partial
 
 from attrs import frozen
 
-from benches import clusters, queues, trials
+from benches import clusters, idle, queues, trials
 from benches.bench import BLOCKING, DEFERRED, PEERS, SIZES, TINYMQ, Bench, Run, Runs, Subject
 from benches.tasks import Figures
 
@@ -260,6 +260,24 @@ ROWS = (
         queues.latency,
         ("p50_us", "p99_us", "cores"),
         "From before the publish call to the handler's hands, each settled at once.",
+    ),
+    Row(
+        "queue-idle",
+        "10 000 channels and 1000 connections in which nothing happens",
+        idle.idle,
+        ("create_s", "core_percent", "channel_kib"),
+        f"{idle.TOPICS} topics of {idle.CHANNELS // idle.TOPICS} channels; each connection has a "
+        f"subscription. core: of the broker, over {idle.SECONDS:.0f} s. channel: its memory.",
+        once=True,
+    ),
+    Row(
+        "queue-memory",
+        "Memory of a message in flight",
+        idle.memory,
+        ("broker_bytes", "client_waiting_bytes", "client_held_bytes"),
+        "60 000 messages of 100 B that are delivered and not settled; waiting: not handed out "
+        "by the client; held: an object each in the caller's hands.",
+        once=True,
     ),
     Row(
         "frame",

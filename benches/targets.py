@@ -96,6 +96,7 @@ TARGETS: Final = (
     Target("queue", "tinymq always, each alone, coroutine", 100, "per_s", 120e3),
     Target("queue", "tinymq always, each alone, coroutine", 1024, "per_s", 100e3),
     Target("queue", "tinymq always, each alone, 8 a turn", 100, "per_s", 120e3),
+    Target("queue-idle", "10000 channels", 3, "core_percent", 1, most=True),
     Target("turns", _ALWAYS, 100, "late_ms", 10, most=True),
     Target("topics", "10000 topics", 3, "start_s", 10, most=True),
     Target("topics", "10000 topics", 3, "killed_start_s", 10, most=True),

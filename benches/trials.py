@@ -26,7 +26,7 @@ _DEAF, _REQUESTS = 10, 100
 
 
 @contextmanager
-def _own_broker(bench: Bench) -> Iterator[TinyMQ]:
+def own_broker(bench: Bench) -> Iterator[TinyMQ]:
     """Start a broker for one run, with data that go with it."""
     folder = bench.folder / bench.unused("broker")
     server = TinyMQ(folder)
@@ -113,7 +113,7 @@ def turns(bench: Bench) -> Runs:
 
 
 def _turns(bench: Bench, subject: Subject) -> Figures:
-    with _own_broker(bench) as server:
+    with own_broker(bench) as server:
         loaded = Bench(bench.folder, {"tinymq": server}, bench.environment, bench.scale)
         count = loaded.scaled(4 * subject.amount)
         with loaded.topic(subject) as topic:
@@ -161,7 +161,7 @@ def deaf(bench: Bench) -> Runs:
 
 
 def _deaf(bench: Bench) -> Figures:
-    with _own_broker(bench) as server:
+    with own_broker(bench) as server:
         alone = Bench(bench.folder, {"tinymq": server}, bench.environment, bench.scale)
         count = alone.scaled(300_000)
         with alone.topic(_OS) as topic:
@@ -211,7 +211,7 @@ def topics(bench: Bench) -> Runs:
 
 def _topics(bench: Bench) -> Figures:
     count = bench.scaled(10_000)
-    with _own_broker(bench) as server:
+    with own_broker(bench) as server:
         task = Task(
             client="deferred",
             role="topics",

@@ -11,6 +11,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from tests.fakes.broker import BEGIN_MS, BrokerFixture, HeldSyncer, refused
+from tests.fakes.channels import FakeChannels
 from tinymq.client.core.partitioners import key_partition
 from tinymq.console import BrokerConsole
 from tinymq.errors import (
@@ -25,7 +26,7 @@ from tinymq.errors import (
     ValueTooLarge,
 )
 from tinymq.node import records
-from tinymq.web.port import At, ClientQuery, Newest, Oldest, Page, Since, TopicQuery
+from tinymq.web.port import At, ChannelQuery, ClientQuery, Newest, Oldest, Page, Since, TopicQuery
 from tinymq.wire.batch import NATIVE, build
 from tinymq.wire.codec import pack
 
@@ -398,3 +399,48 @@ class TestPeople:
         assert done(fixture, console.drain(number, undo=False, dry_run=False)).applied
         with pytest.raises(UnknownBroker):
             done(fixture, console.drain(99, undo=False, dry_run=True))
+
+
+class TestWork:
+    """Channels in any order, and added up."""
+
+    def _channels(self, fixture: BrokerFixture, topics: int, *names: str) -> None:
+        fixture.node.channel_host = FakeChannels(fixture.broker)
+        for index in range(topics):
+            fixture.topic(f"t{index}")
+            fixture.produce(*[b"x"] * (index + 1), topic=f"t{index}")
+            for name in names:
+                fixture.operate("channel.create", topic=f"t{index}", name=name)
+
+    def test_lists(self, fixture: BrokerFixture, console: BrokerConsole) -> None:
+        """By name and by lag, of all topics and of one; the page is counted."""
+        self._channels(fixture, 3, "a", "b")
+        found = done(fixture, console.channels(ChannelQuery(sort="lag", reverse=True)))
+        assert [row["topic"] for row in found.items][:2] == ["t2", "t2"]
+        found = done(fixture, console.channels(ChannelQuery(name="T1/B", page_size=1)))
+        assert [(row["topic"], row["name"]) for row in found.items] == [("t1", "b")]
+        found = done(fixture, console.channels(ChannelQuery(topic="t0")))
+        assert (found.filtered_count, found.total_count, found.page_count) == (2, 2, 1)
+        assert console.cluster().channels == 6
+        with pytest.raises(UnknownTopic):
+            done(fixture, console.channels(ChannelQuery(topic="none")))
+
+    def test_many(
+        self, fixture: BrokerFixture, console: BrokerConsole, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Where there are very many, a page by name asks only for its own rows."""
+        self._channels(fixture, 3, "a", "b")
+        monkeypatch.setattr("tinymq.figures.queues.AT_ONCE", 2)
+        assert not console.queues.few
+        query = ChannelQuery(page=2, page_size=2, reverse=True)
+        found = done(fixture, console.channels(query))
+        assert [(row["topic"], row["name"]) for row in found.items] == [("t1", "b"), ("t1", "a")]
+        assert found.items[0]["lag"] == 2
+        assert (found.page_count, found.total_count) == (3, 6)
+
+    def test_sums(self, fixture: BrokerFixture, console: BrokerConsole) -> None:
+        """What all channels hold."""
+        self._channels(fixture, 2, "a", "b")
+        backlog = done(fixture, console.backlog())
+        assert (backlog.channels, backlog.ready) == (4, 6)
+        assert backlog.worst[0]["topic"] == "t1"

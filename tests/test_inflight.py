@@ -16,6 +16,7 @@ from tests.fakes.taking import Taker
 from tinymq.catalog import PUBLIC
 from tinymq.catalog.shapes import shape
 from tinymq.errors import InvalidRequest, StateError, UnknownPartition
+from tinymq.node.hosting import Hosting
 from tinymq.wire.batch import split
 from tinymq.wire.header import MessageType
 from tinymq.wire.records import RecordBatch
@@ -177,6 +178,26 @@ class TestActs:
         taker.run()
         (member,) = run(broker, "channel.members", **ONE)["members"]
         assert (member["in_flight"], member["credit"]) == (0, 0)
+
+    def test_the_life_of_a_message_tells_it(self, broker: BrokerFixture) -> None:
+        """What people did to a message stands in its life, with their reason."""
+        broker.produce(b"a", b"b", b"c", b"d")
+        taker = takes(broker)
+        settle(broker, "finish", 0)
+        settle(broker, "requeue", 1, reason="hangs")
+        settle(broker, "requeue", 2, delay_ms=5000, reason="later")
+        settle(broker, "dead_letter", 3, reason="not ours")
+        taker.run()
+
+        def life(offset: int) -> list[tuple[str, str]]:
+            given = {"topic": "t", "partition": 0, "offset": offset}
+            found = broker.operate("message.life", **given)["events"]
+            return [(each["what"], each["text"]) for each in found if each["channel"] == "c"]
+
+        assert life(0)[1:] == [("finished", "by people, while its holder had it")]
+        assert life(1)[1] == ("requeued", "hangs")
+        assert life(2)[1] == ("requeued", "later; comes again in 5 s")
+        assert ("given_up", "operator: not ours") in life(3)
 
     def test_it_survives_a_kill(self, broker: BrokerFixture) -> None:
         """What was answered holds after a kill, even without the holder's knowledge."""
@@ -591,3 +612,56 @@ def test_members_of_nothing(broker: BrokerFixture) -> None:
     broker.broker.channels.hosted_of(topic.id)[0].close_channel("c")
     with pytest.raises(StateError, match="is not open on partition 0"):
         settle(broker, "finish", 0)
+
+
+class Slow:
+    """A clock on which every look takes a while, so that nothing is done in one turn."""
+
+    def __init__(self, broker: BrokerFixture) -> None:
+        self._clock = broker.clock
+        self.late = 0.0
+
+    def seconds(self) -> float:
+        """Each time it is later."""
+        self.late += 1
+        return self._clock.seconds() + self.late
+
+    def callLater(self, *call: Any) -> Any:  # noqa: N802 - Twisted's name
+        """Call later, as the real one."""
+        return self._clock.callLater(*call)
+
+
+def test_long_lists_take_turns(broker: BrokerFixture) -> None:
+    """Where looking takes long, others have their turn in between, and nothing is missed."""
+    for index in (0, 1):
+        broker.produce(b"x", partition=index)
+    takes(broker)
+    usual = broker.broker.scheduler
+    for name, given in (("inflight.list", {}), ("channel.peek", ONE)):
+        broker.broker.scheduler = Slow(broker)
+        told: list[Any] = []
+        Deferred.fromCoroutine(broker.operations.run(name, dict(given))).addBoth(told.append)
+        assert told == []
+        for _ in range(4):
+            broker.clock.advance(0)
+        broker.broker.scheduler = usual
+        assert [row["partition"] for row in told[0]["messages"]] == [0, 1]
+
+
+def test_the_age_of_many_is_not_waited_for(broker: BrokerFixture) -> None:
+    """Where logs would be looked into for too long, ages are told as they were known."""
+    broker.meta.create_channel("t", "c")
+    broker.produce(b"x")
+    broker.produce(b"x", partition=1)
+    assert info(broker)["lag_ms"] == 0
+    for index in (0, 1):
+        broker.produce(b"x", partition=index)
+    taker = takes(broker)
+    taker.finish(*[each for each in taker.take() if each.offset == 0])
+    broker.wall.now_ms += 7000
+    host = broker.node.channel_host
+    assert isinstance(host, Hosting)
+    host._aging_until = broker.clock.seconds() - 0.01
+    assert info(broker)["lag_ms"] == 7000
+    broker.clock.advance(1)
+    assert info(broker)["lag_ms"] == 7000

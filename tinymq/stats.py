@@ -9,7 +9,8 @@ bytes, rates are per second. What is not known is ``None``; 0 is a real 0.
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NamedTuple
 
 from attrs import frozen
 
@@ -431,6 +432,41 @@ class ClientSnapshot:
 
 
 @frozen(kw_only=True)
+class Backlog:
+    """
+    All channels added up, from one look.
+
+    Attributes:
+        taken_ms: When the look was taken.
+        channels: How many there are.
+        ready: Messages that can be given out.
+        in_flight: Messages in the hands of consumers.
+        waiting: Messages that wait for their next attempt.
+        given_up: Messages on their way to a dead-letter topic.
+        dead_letters: Messages that are kept as dead letters; None when unknown.
+        dead_queues: Dead-letter topics that have some, at most five, the fullest first.
+        worst: Up to five channels by lag, as operations describe them.
+        troubled: Channels that are stuck or that nobody consumes while messages wait, at
+            most twenty of them, the largest lag first.
+        troubled_count: How many are.
+        silent: Names of the brokers whose part is missing.
+    """
+
+    taken_ms: int
+    channels: int = 0
+    ready: int = 0
+    in_flight: int = 0
+    waiting: int = 0
+    given_up: int = 0
+    dead_letters: int | None = None
+    dead_queues: tuple[tuple[str, int], ...] = ()
+    worst: tuple[Mapping[str, Any], ...] = ()
+    troubled: tuple[Mapping[str, Any], ...] = ()
+    troubled_count: int = 0
+    silent: tuple[str, ...] = ()
+
+
+@frozen(kw_only=True)
 class ClusterSnapshot:
     """
     Everything that the overview needs, from one look.
@@ -453,6 +489,7 @@ class ClusterSnapshot:
         rates: Of all brokers.
         recent: Ten minutes; None when unknown.
         long: Six hours; None when unknown.
+        channels: How many channels the topics have.
     """
 
     name: str
@@ -472,6 +509,7 @@ class ClusterSnapshot:
     rates: Rates = IDLE
     recent: Trail | None = None
     long: Trail | None = None
+    channels: int = 0
 
     @property
     def clients(self) -> int:

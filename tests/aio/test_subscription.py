@@ -299,3 +299,30 @@ async def test_at_most_once() -> None:
         found = [(await take(subscription)).value for _ in range(3)]
 
         assert found == [b"a", b"b", b"c"]
+
+
+@in_loop
+async def test_batches() -> None:
+    """Messages are handed out and settled together; what is lost is told."""
+    async with Scene() as scene:
+        subscription = await scene.begin()
+        waiting = asyncio.create_task(subscription.next_batch(2))
+        await turns()
+        await scene.put(b"a", b"b", b"c")
+        batch = await waiting
+        rest = await subscription.next_batch(timeout=1.0)
+        assert batch is not None
+        assert rest is not None
+        batch.finish()
+        await batch.confirmed()
+        losing = asyncio.create_task(rest.lost())
+        await turns()
+        scene.puppet.lose(back=False)
+        scene.answer()
+        await losing
+        await subscription.settled()
+
+        assert batch.values == [b"a", b"b"]
+        assert scene.channel.offsets() == [0, 1]
+        with pytest.raises(UsageError, match="at least 1"):
+            await subscription.next_batch(0)

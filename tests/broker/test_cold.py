@@ -126,6 +126,18 @@ def test_a_consumer_that_goes_meanwhile(tmp_path: Path) -> None:
     assert found == [*range(10)]
 
 
+def test_a_broker_that_stops_meanwhile(tmp_path: Path) -> None:
+    """What comes from the disk too late is sent to nobody, and does no harm."""
+    scene = Scene(tmp_path)
+    scene.taker.run(1.1)
+    waiting = len(scene.background.waiting)
+    scene.broker.stop()
+    scene.fetch()
+
+    assert waiting
+    assert scene.taker.take() == []
+
+
 def test_a_memory_that_keeps_nothing_is_no_end(tmp_path: Path) -> None:
     """What is gone from memory as fast as it comes is waited for in the end."""
     scene = Scene(tmp_path)

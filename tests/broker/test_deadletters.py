@@ -218,6 +218,7 @@ def test_names_of_dead_letter_topics_are_names(topic: str, channel: str) -> None
     assert valid_name(dead_letter_topic(topic, channel, ""))
     assert valid_name(parking_topic(topic))
     assert dead_letter_topic(topic, channel, "") != dead_letter_topic(topic, f"{channel}2", "")
+    assert dead_letter_topic(topic, channel, "") == dead_letter_topic(topic, f"{channel}@2", "")
 
 
 # --- where they go -----------------------------------------------------------------------------

@@ -13,6 +13,8 @@ from tinymq.broker import holding as holdings
 from tinymq.broker.hosted import Hosted
 from tinymq.broker.partition import Appended
 from tinymq.errors import Overloaded, WireError
+from tinymq.meta.registry import channel_key
+from tinymq.meta.store import Store
 from tinymq.storage.disk import Space
 
 HOUR = 3_600_000
@@ -279,3 +281,47 @@ def test_an_overflow_is_buried_without_any_consumer(tmp_path: Path) -> None:
     taker = Taker(broker)
     taker.subscribe()
     assert taker.values == [b"7", b"8", b"9"]
+
+
+def test_a_temporary_channel_holds_nothing(tmp_path: Path) -> None:
+    """It goes on with what is there."""
+    broker = make(tmp_path)
+    broker.meta.create_channel("t", "c", {}, "earliest", temporary=True)
+    fill(broker)
+    taker = Taker(broker)
+    taker.subscribe(credit=0)
+    age(broker)
+    broker.produce(b"new")
+    taker.credit(10)
+
+    assert start_of(broker) == 10
+    assert taker.values == [b"new"]
+    assert counts(broker).skipped == 10
+
+
+def test_a_channel_that_the_store_lost_holds_what_it_needs(tmp_path: Path) -> None:
+    """It may come back with its messages; nothing of them is given up, but they age as others."""
+    broker = make(tmp_path, hold_max_ms=3 * HOUR)
+    fill(broker)
+    taker = Taker(broker)
+    taker.subscribe()
+    taker.finish(*taker.take()[:4])
+    key = channel_key(broker.meta.describe("t").id, "c")
+    broker.stop()
+    store = Store(tmp_path / "meta.sqlite")
+    assert store.delete(key)
+    store.close()
+    again = broker.again()
+    again.meta.create_channel("t", "other", {"dead.letter": "x"})
+    again.clock.pump([0] * 6)
+    other = Taker(again)
+    other.subscribe(channel="other")
+    other.finish(*other.take())
+    age(again)
+    held = start_of(again)
+    row = again.operate("topic.info", name="t")["topic"]["partitions"][0]["held"]
+    age(again, 4 * HOUR)
+
+    assert 0 < held <= 4
+    assert row["channel"] == "c"
+    assert start_of(again) == 10

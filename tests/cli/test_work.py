@@ -97,6 +97,31 @@ class TestAck:
         assert {verb for verb, _ in settles(filled).values()} == {"give_back"}
 
 
+class TestSeveralTopics:
+    """Channels of the same name on several topics."""
+
+    def test_the_first_goes_before(self, filled: MemoryBroker, run: Run) -> None:
+        """While something of the first topic is there, nothing of the second is taken."""
+        filled.append("orders", b"urgent")
+        result = run("consume", "orders", "audit", "-c", "c", "--ack", "-n", "3")
+        assert (result.exit_code, result.stdout) == (0, "urgent\n0\n1\n")
+        # Enough of each is here for one to go before the other.
+        assert subscription(filled).config.max_in_flight == 12
+        rest = run("consume", "orders", "audit", "-c", "c", "--ack", "--exit")
+        assert rest.stdout == "2\n3\n4\n"
+
+    def test_logs_are_read_one_by_one(self, filled: MemoryBroker, run: Run) -> None:
+        """Without a channel there is no order among topics."""
+        assert run("consume", "orders", "audit", "-e").exit_code == 2
+
+
+def test_a_temporary_channel(filled: MemoryBroker, run: Run) -> None:
+    """A channel that shall go again begins with what comes from now on."""
+    filled.idle.append(partial(filled.append, "audit", b"new"))  # type: ignore[arg-type]
+    assert work(run, "--ack", "--temporary", "-n", "1").stdout == "new\n"
+    assert subscription(filled).config.temporary
+
+
 class TestBeginning:
     """Where a channel begins, and whether it is made."""
 
@@ -125,8 +150,8 @@ class TestBeginning:
     def test_a_pause_is_an_end(self, filled: MemoryBroker, run: Run) -> None:
         """With --exit a channel that is paused is not waited for."""
         paused = {"since_ms": NOW_MS, "until_ms": None, "reason": ""}
-        filled.channels.make("audit", "c", cursor=5, paused=paused)
-        assert "audit/c is paused with 0 left to do" in work(run, "--ack", "-e").stderr
+        filled.channels.make("audit", "c", cursor=3, paused=paused)
+        assert "audit/c is paused with 2 left to do" in work(run, "--ack", "-e").stderr
 
     def test_silence(self, filled: MemoryBroker, run: Run) -> None:
         """With --exit a broker that is silent for too long is an error, with status 3."""
@@ -153,6 +178,7 @@ class TestBeginning:
         ["--ack"],
         ["--exec", "true"],
         ["--no-create"],
+        ["--temporary"],
     ],
 )
 def test_what_does_not_go_together(filled: MemoryBroker, run: Run, words: list[str]) -> None:

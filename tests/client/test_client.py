@@ -387,6 +387,7 @@ def test_admin() -> None:
     for name in OPERATIONS:
         stage.puppet.operations[name] = partial(note, name)
     settings = {"sync": "os"}
+    letters = {"target": "t.c.dead", "limit": 100}
     admin = stage.client.admin
     for call in (
         admin.create_topic("t", 2, {"sync": "os"}),
@@ -403,6 +404,11 @@ def test_admin() -> None:
         admin.client_info("b", 7),
         admin.kick_client(2, 7, "too loud"),
         admin.watch(5, wait_ms=0),
+        admin.list_dead_letters("t", "*.dead"),
+        admin.dead_letters("t.c.dead", reason="rejected", limit=5),
+        admin.redrive("t.c.dead", ["0:7"], dry_run=True),
+        admin.drop_dead_letters("t.c.dead", channel="c", after="0:8"),
+        admin.message_life("t", 0, 7),
         admin.find_nodes("t"),
         admin.list_announced(),
     ):
@@ -427,6 +433,17 @@ def test_admin() -> None:
         ("client.info", {"broker": "b", "id": 7}),
         ("client.kick", {"broker": "2", "id": 7, "reason": "too loud", "dry_run": False}),
         ("cluster.watch", {"revision": 5, "wait_ms": 0}),
+        ("dlq.list", {"topic": "t", "filter": "*.dead", "after": "", "limit": 100}),
+        (
+            "dlq.messages",
+            {"target": "t.c.dead", "after": "", "limit": 5, "reason": "rejected"},
+        ),
+        (
+            "dlq.redrive",
+            {**letters, "offsets": ["0:7"], "to": "origin", "after": "", "dry_run": True},
+        ),
+        ("dlq.drop", {**letters, "after": "0:8", "dry_run": False, "channel": "c"}),
+        ("message.life", {"topic": "t", "partition": 0, "offset": 7}),
         ("lookup.find", {"name": "t"}),
         ("lookup.list", {"after": "", "limit": 100}),
         ("broker.info", {}),
@@ -471,7 +488,13 @@ def test_channel_admin() -> None:
     assert calls == [
         (
             "channel.create",
-            {**one, "config": {"attempts": 3}, "start": "latest", "dry_run": False},
+            {
+                **one,
+                "config": {"attempts": 3},
+                "start": "latest",
+                "temporary": False,
+                "dry_run": False,
+            },
         ),
         ("channel.alter", {**one, "config": {"attempts": None}, "dry_run": True}),
         ("channel.delete", {**one, "dry_run": False}),

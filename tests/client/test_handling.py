@@ -15,7 +15,8 @@ from zope.interface import implementer
 
 from tests.client.test_subscription import Scene, Work, logged
 from tinymq.client import Message, Reject, Requeue
-from tinymq.client.core.handling import Plan, ThreadKeeper
+from tinymq.client.core.fate import Fate
+from tinymq.client.core.handling import Plan
 from tinymq.client.core.handling import Work as InHand
 from tinymq.client.core.message import QueueMessage
 from tinymq.client.handling import Run
@@ -255,15 +256,17 @@ class Keeper:
         self.said: list[tuple[int, int]] = []
         self.threads: set[int] = set()
 
-    def settle(self, message: QueueMessage, verb: int, facts: dict[str, Any]) -> None:
-        """Note it."""
+    def settle(self, message: QueueMessage, verb: int, facts: dict[str, Any]) -> Fate:
+        """Note it, and take it."""
         self.said.append((message.offset, verb))
         self.threads.add(threading.get_ident())
-        message.confirm(None)
+        fate = Fate(1 << message.bit)
+        fate.tell(0, None)
+        return fate
 
-    def finish(self, message: QueueMessage) -> None:
-        """Note it."""
-        self.settle(message, FINISH, {})
+    def finish(self, message: QueueMessage) -> Fate:
+        """Note it, and take it."""
+        return self.settle(message, FINISH, {})
 
     def touch(self, message: QueueMessage) -> None:
         """Note it."""
@@ -415,14 +418,18 @@ class TestThreads:
         """A message that was lost before the reactor's thread heard of it is left alone."""
         shelf, calls = Shelf(b"a"), list[Any]()
         message = shelf.messages[0]
-        message.keep_by(lambda keeper: ThreadKeeper(keeper, calls.append))
+        told: list[Any] = []
+        InHand([message], Plan()).from_thread(calls.append)
         message.touch()
         message.finish()
+        message.when_confirmed(told.append)
         message.lose()
         for call in calls:
             call()
 
         assert shelf.keeper.said == []
+        assert message.is_lost
+        assert [type(error) for error in told] == [LeaseLost]
 
 
 class TestPlans:

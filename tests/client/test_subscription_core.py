@@ -12,7 +12,8 @@ from tests.client.queueing import FleetQueuePuppet, PuppetLease, QueuePuppet
 from tinymq.client.core.address import Address
 from tinymq.client.core.config import SubscriptionConfig
 from tinymq.client.core.message import QueueMessage
-from tinymq.client.core.subscription import Face, SubscriptionCore
+from tinymq.client.core.subscription import SubscriptionCore
+from tinymq.client.core.taking import Face
 from tinymq.errors import (
     ClosedError,
     ConfigError,

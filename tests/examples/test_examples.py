@@ -184,7 +184,7 @@ def test_mail_worker() -> None:
         "sent to ann@here.example in attempt 1",
         "sent to bob@grey.example in attempt 2",
     ]
-    assert lines[4:] == ["1 sent back", "sent to dora@down.example in attempt 1"]
+    assert sorted(lines[4:]) == ["1 sent back", "sent to dora@down.example in attempt 1"]
 
 
 def test_thumbnails(url: str) -> None:

@@ -441,9 +441,11 @@ class MemoryClient:
         """Make a consumer."""
         return MemoryConsumer(self.broker)
 
-    def subscription(self, topic: str, channel: str, config: Any) -> MemorySubscription:
+    def subscription(
+        self, topics: str | Sequence[str], channel: str, config: Any
+    ) -> MemorySubscription:
         """Take messages of a channel."""
-        made = MemorySubscription(self.broker, topic, channel, config)
+        made = MemorySubscription(self.broker, topics, channel, config)
         made.lost = self.broker.losing
         self.broker.subscriptions.append(made)
         return made

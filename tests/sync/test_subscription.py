@@ -262,3 +262,28 @@ def test_the_thread_ends_with_the_last_subscription(scene: Scene) -> None:
     keepers = [one for one in threading.enumerate() if one.name == "tinymq-keeper"]
 
     assert all(map(ended, keepers))
+
+
+def test_batches(scene: Scene) -> None:
+    """Messages are handed out and settled together; some may be settled by themselves."""
+    with scene.begin() as subscription:
+        assert subscription.next_batch(timeout=0.001) is None
+        scene.put(b"a", b"b", b"c")
+        batch = subscription.next_batch(2, PATIENCE)
+        rest = subscription.next_batch(timeout=PATIENCE)
+        assert batch is not None
+        assert rest is not None
+        batch.touch()
+        batch.messages[1].reject("no")
+        batch.finish()
+        batch.confirmed(PATIENCE)
+        scene.do(lambda: scene.puppet.lose(back=False))
+        assert rest.lost(PATIENCE)
+        with pytest.raises(LeaseLost):
+            rest.finish()
+        with pytest.raises(UsageError, match="at least 1"):
+            subscription.next_batch(0)
+
+    assert batch.values == [b"a", b"b"]
+    assert scene.channel.offsets() == [0]
+    assert scene.channel.offsets("reject") == [1]

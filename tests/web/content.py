@@ -9,6 +9,7 @@ from attrs import evolve
 
 from tests.web.fakes import GB, NOW, FakeConsole, FakePartition, FakeRecord, FakeTopic
 from tests.web.fleet import connected, silenced, slowed, three
+from tests.web.queues import hostile_work, work
 
 ORDER = b"""{"order_id":"ord_48210377","placed_at":"2026-11-29T14:26:31.417Z",\
 "customer_ref":9223372036854775807,"currency":"EUR","total":1249.00,"lines":[\
@@ -111,6 +112,7 @@ def lively() -> FakeConsole:
     console.broker, *others = three()
     console.others = tuple(others)
     console.connected = connected(console.brokers)
+    console.queue = work()
     return console
 
 
@@ -185,4 +187,5 @@ def hostile() -> FakeConsole:
         )
         for one, text in zip(connected([first]), HOSTILE, strict=False)
     ]
+    console.queue = hostile_work(HOSTILE)
     return console

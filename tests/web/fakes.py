@@ -9,10 +9,12 @@ from typing import Any
 
 from attrs import Factory, define, evolve, field
 
+from tests.web.queues import FakeQueue
 from tinymq import errors
 from tinymq.caller import Caller
 from tinymq.catalog import PUBLIC
 from tinymq.stats import (
+    Backlog,
     BrokerSnapshot,
     ClientSnapshot,
     ClusterSnapshot,
@@ -29,6 +31,8 @@ from tinymq.stats import (
 )
 from tinymq.web.port import (
     At,
+    ChannelPage,
+    ChannelQuery,
     ClientPage,
     ClientQuery,
     DrainPlan,
@@ -175,6 +179,7 @@ class FakeConsole:
         self.silent: tuple[SilentBroker, ...] = ()
         self.connected: list[ClientSnapshot] = []
         self.label = "production"
+        self.queue = FakeQueue([])
 
     def _find(self, name: str) -> FakeTopic:
         if self.failure is not None:
@@ -283,6 +288,7 @@ class FakeConsole:
             rates=rates,
             recent=trail(1, rates),
             long=trail(5, rates, 360, 60_000),
+            channels=len(self.queue.channels),
         )
 
     def topics(self, query: TopicQuery) -> TopicPage:
@@ -532,9 +538,23 @@ class FakeConsole:
         operation = PUBLIC[name]
         operation.permit(caller.role)
         checked = operation.arguments(arguments)
+        whole = dict(arguments) if operation.changes else checked
+        answer = self.queue.answer(name, whole) if self.queue.active(name) else None
+        if answer is not None:
+            return answer
         if operation.changes and not checked["dry_run"]:
             self.calls.append((name, checked))
         return {"did": name, "arguments": checked}
+
+    async def channels(self, query: ChannelQuery) -> ChannelPage:
+        """List channels."""
+        if query.topic is not None:
+            self._find(query.topic)
+        return self.queue.page(query)
+
+    async def backlog(self) -> Backlog:
+        """Add up all channels."""
+        return self.queue.backlog()
 
     async def clients(self, query: ClientQuery) -> ClientPage:
         """List the clients of the brokers that answer."""

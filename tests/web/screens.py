@@ -28,6 +28,19 @@ PAGES: Final = {
     "purge": "/topics/orders.created/purge",
     "delete": "/topics/orders.created/delete",
     "new-topic": "/new-topic",
+    "channels": "/channels",
+    "topic-channels": "/topics/orders.created/channels",
+    "new-channel": "/topics/orders.created/new-channel",
+    "channel": "/topics/orders.created/channels/billing",
+    "channel-peek": "/topics/orders.created/channels/billing/messages",
+    "channel-settings": "/topics/orders.created/channels/billing/settings",
+    "channel-danger": "/topics/orders.created/channels/billing/danger",
+    "seek": "/topics/orders.created/channels/billing/seek?to=latest",
+    "pause": "/topics/orders.created/channels/billing/pause",
+    "inflight": "/inflight",
+    "inflight-one": "/inflight?topic=orders.created&channel=billing",
+    "deadletters": "/dead-letters",
+    "deadletter": "/dead-letters/orders.created.billing.dead",
     "brokers": "/brokers",
     "broker": "/brokers/2",
     "drain": "/brokers/2/drain",
@@ -43,6 +56,11 @@ PAGES: Final = {
     "hex": "/topics/demo.formats/messages/0/3",
     "empty": "/topics/empty.topic/messages",
 }
+#: Pages of the work queue: all are looked at dark and wide, and light and narrow.
+QUEUE: Final = frozenset(
+    {"channels", "topic-channels", "new-channel", "channel", "channel-peek", "channel-settings"}
+    | {"channel-danger", "seek", "pause", "inflight", "inflight-one", "deadletters", "deadletter"}
+)
 LOOKS: Final = (("light", 1440), ("dark", 1440), ("light", 390), ("dark", 390))
 
 

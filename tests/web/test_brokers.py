@@ -10,7 +10,7 @@ from attrs import evolve
 from tests.web.content import lively, troubled
 from tests.web.fakes import NOW
 from tests.web.fleet import silenced, slowed, three
-from tinymq.stats import BrokerSnapshot, ClusterSnapshot, SilentBroker
+from tinymq.stats import Backlog, BrokerSnapshot, ClusterSnapshot, SilentBroker
 from tinymq.web.brokers import BROKER_SORTS, Order, rows, silence, versions
 from tinymq.web.format import Times
 from tinymq.web.placement import led_here, placement, ranges, reasons
@@ -231,3 +231,34 @@ def test_ranges_are_short() -> None:
     assert ranges(range(0, 40, 2), most=2) == "0, 2, …"
     assert ranges([]) == ""
     assert led_here((1, 2, 1, 1), 1) == "0, 2-3"
+
+
+def test_channels_in_trouble_are_problems() -> None:
+    """Those that are stuck come first, with why; many are counted; dead letters are a problem."""
+    stuck = {
+        "topic": "t",
+        "name": "c",
+        "state": "stuck",
+        "lag": 5,
+        "lag_ms": 61_000,
+        "why": [{"cause": "poison", "text": "message 0@3 has failed 9 times"}],
+    }
+    idle = {**stuck, "name": "d", "state": "no_consumers", "lag_ms": None, "why": []}
+    backlog = Backlog(
+        taken_ms=NOW,
+        troubled=(idle, stuck, idle, idle),
+        troubled_count=9,
+        dead_letters=3,
+        dead_queues=(("t.c.dead", 3),),
+    )
+
+    found = problems(cluster_of(*three()), backlog)
+
+    assert [problem.level for problem in found] == ["bad", "warn", "warn", "warn", "warn"]
+    assert found[0].title == "Channel c of topic t is stuck"
+    assert found[0].detail == (
+        "5 messages wait, the oldest for 1 m 01 s. Message 0@3 has failed 9 times."
+    )
+    assert found[1].detail == "5 messages wait."
+    assert found[3].title == "6 more channels stuck or without consumers"
+    assert (found[4].title, found[4].link) == ("3 dead letters", "/dead-letters/t.c.dead")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.web.chromium import Chromium, Tab, find_chromium
 from tests.web.content import HOSTILE
-from tests.web.screens import LOOKS, PAGES, serving
+from tests.web.screens import LOOKS, PAGES, QUEUE, serving
 
 AXE: Final = Path(__file__).parent / "vendor" / "axe-4.14.1.min.js"
 
@@ -56,8 +56,16 @@ def pages(tab: Tab) -> int:
     return sum("/static/" not in url for url in tab.requests)
 
 
-@pytest.mark.parametrize(("theme", "width"), LOOKS)
-@pytest.mark.parametrize("name", PAGES)
+#: Every page in every look; those of the work queue in half of them.
+SEEN: Final = [
+    (name, *look)
+    for name in PAGES
+    for look in LOOKS
+    if name not in QUEUE or look in {("dark", 1440), ("light", 390)}
+]
+
+
+@pytest.mark.parametrize(("name", "theme", "width"), SEEN)
 def test_page_fits_and_is_quiet(tab: Tab, address: str, name: str, theme: str, width: int) -> None:
     """No sideways overflow, no error, no foreign request, right theme, no accessibility fault."""
     tab.look(width, 900, theme)
@@ -122,6 +130,11 @@ def test_hostile_content_runs_nowhere(browser: Chromium) -> None:
                 path = f"/topics/{item['name']}{look}"
                 encoded = tab.run(f"encodeURIComponent({json.dumps(item['name'])})")
                 paths.append(path.replace(item["name"], encoded, 1))
+        for item in names[:4]:
+            name = tab.run(f"encodeURIComponent({json.dumps(item['name'])})")
+            base = f"/topics/{name}/channels/{name}"
+            paths += [base, f"{base}/messages", f"{base}/seek?to=latest", f"/dead-letters/{name}"]
+        paths += ["/channels", "/inflight", "/dead-letters"]
         paths += ["/brokers", "/clients", "/brokers/77", "/brokers/3/drain"]
         paths += [f"/brokers/{i + 1}" for i, _ in enumerate(HOSTILE)]
         paths += [f"/clients/1/{1000 + i}{k}" for i, _ in enumerate(HOSTILE) for k in ("", "/kick")]
@@ -414,3 +427,66 @@ def test_charts_come_alive_and_survive_a_refresh(tab: Tab, address: str) -> None
     tab.wait("window.settled > 0")
     assert tab.run("document.querySelector('.plot canvas').dataset.mark") == "same"
     assert_quiet(tab, address)
+
+
+def test_messages_in_flight_are_chosen_and_decided(tab: Tab, address: str) -> None:
+    """Rows are chosen by keyboard and by the box in the head; refresh waits; the plan decides."""
+    tab.open(address + "/inflight?client=billing-7")
+    assert tab.run("document.querySelector('.bulk button').disabled")
+    tab.click("th.pick input")
+    assert tab.run("document.querySelector('[data-count]').innerText") == "11 chosen"
+    assert not tab.run("document.querySelector('.bulk button').disabled")
+    before = pages(tab)
+    tab.run("htmx.trigger('#live', 'every')")
+    tab.run("document.querySelectorAll('tbody tr a')[4].focus()")
+    tab.key("x")
+    assert tab.run("document.querySelector('[data-count]').innerText") == "10 chosen"
+    assert pages(tab) == before
+    tab.loading(lambda: tab.click("button[value=requeue]"))
+    assert "Requeue 10 messages" in tab.run("document.querySelector('h1').innerText")
+    tab.loading(lambda: tab.click("form.form .btn.pri"))
+    assert "10 messages requeued" in tab.run("document.querySelector('.flash').innerText")
+    assert_quiet(tab, address)
+
+
+def test_dead_letters_go_step_by_step(tab: Tab, address: str) -> None:
+    """With scripts the steps follow by themselves to the end."""
+    tab.open(address + "/dead-letters/orders.created.billing.dead?reason=lost")
+    tab.run("document.querySelector('[name=all]').click()")
+    tab.loading(lambda: tab.click("button[value=redrive]"))
+    tab.type("#f-rate", "30")
+    tab.loading(lambda: tab.click("form.form .btn.pri"))
+    assert "30" in tab.run("document.querySelector('.figs').innerText")
+    tab.wait("document.querySelector('main').innerText.includes('Finished')")
+    assert "68" in tab.run("document.querySelector('.figs').innerText")
+    assert_quiet(tab, address)
+
+
+def test_dead_letters_without_scripts(tab: Tab, address: str) -> None:
+    """Each step is a button, and stopping is a link."""
+    tab.look(1440, 900, "light", scripts=False)
+    tab.open(address + "/dead-letters/orders.created.billing.dead?reason=rejected")
+    tab.click("[name=all]")
+    tab.loading(lambda: tab.click("button[value=redrive]"))
+    tab.type("#f-rate", "20")
+    tab.loading(lambda: tab.click("form.form .btn.pri"))
+    tab.loading(lambda: tab.click("#next .btn.pri"))
+    assert "40" in tab.run("document.querySelector('.figs').innerText")
+    tab.loading(lambda: tab.click("#next a.btn"))
+    assert tab.run("location.pathname.startsWith('/dead-letters/')")
+
+
+def test_channel_is_paused_and_moved_without_scripts(tab: Tab, address: str) -> None:
+    """From the list to the plan to the change and back: links and forms alone."""
+    tab.look(1440, 900, "light", scripts=False)
+    tab.open(address + "/channels?name=smtp")
+    tab.loading(lambda: tab.click("main tbody th a"))
+    tab.loading(lambda: tab.click(".head .row > a.btn:nth-of-type(3)"))
+    tab.type("#f-reason", "maintenance")
+    tab.loading(lambda: tab.click("form.form .btn.pri"))
+    assert "maintenance" in tab.run("document.querySelector('.flash.warn').innerText")
+    tab.open(address + "/topics/mail.outbound/channels/smtp/seek?to=earliest")
+    tab.type("#f-typed", "smtp")
+    tab.loading(lambda: tab.click("form.form .btn.dan"))
+    tab.loading(lambda: tab.click("form.flash .btn"))
+    assert "taken back" in tab.run("document.querySelector('.flash').innerText")

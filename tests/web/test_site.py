@@ -206,6 +206,7 @@ def test_refresh_is_small() -> None:
 def test_own_files_keep_their_size() -> None:
     """Style and script stay small enough to be read."""
     assert (FOLDER / "ui.css").stat().st_size < 16 * 1024
+    assert (FOLDER / "work.css").stat().st_size < 8 * 1024
     assert len((FOLDER / "ui.js").read_text().splitlines()) <= 150
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from tinymq.aio.client import Admin, Client
 from tinymq.aio.consumer import Consumer
 from tinymq.aio.producer import Producer
-from tinymq.aio.subscription import Message, Subscription
+from tinymq.aio.subscription import Message, MessageBatch, Subscription
 from tinymq.client.core.address import DEFAULT_URL
 from tinymq.client.core.config import (
     Backoff,
@@ -43,6 +43,7 @@ __all__ = [
     "Failed",
     "Mark",
     "Message",
+    "MessageBatch",
     "PartlySent",
     "Position",
     "Producer",

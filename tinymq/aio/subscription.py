@@ -6,16 +6,17 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tinymq.aio.handling import Handler, Run
 from tinymq.aio.network import LoopNetwork, give, refuse
+from tinymq.client.core.bundle import QueueBatch
 from tinymq.client.core.config import SubscriptionConfig
 from tinymq.client.core.faces import SubscriptionFace
 from tinymq.client.core.handling import Plan, Work
 from tinymq.client.core.message import QueueMessage
 from tinymq.client.core.sources import Topics, core_of
-from tinymq.client.core.subscription import Face
+from tinymq.client.core.taking import Face
 from tinymq.errors import ClosedError, TinyMQError, UsageError
 
 
@@ -36,6 +37,31 @@ class Message(QueueMessage):
 
         Raises:
             LeaseLost: The message was lost before.
+            ConnectionLost: Or `DeadlineExceeded`, `ClosedError`: the subscription
+                ended, and nobody knows.
+        """
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.when_confirmed(lambda error: _told(waiting, error))
+        await waiting
+
+
+class MessageBatch(QueueBatch):
+    """Messages of a channel that are settled together; see `QueueBatch`."""
+
+    __slots__ = ()
+
+    async def lost(self) -> None:
+        """Return when some of it is not yours any more without your doing."""
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.when_lost(lambda: give(waiting, None))
+        await waiting
+
+    async def confirmed(self) -> None:
+        """
+        Wait until the brokers have written down what became of all messages.
+
+        Raises:
+            LeaseLost: Some messages were lost before.
             ConnectionLost: Or `DeadlineExceeded`, `ClosedError`: the subscription
                 ended, and nobody knows.
         """
@@ -82,7 +108,9 @@ class Subscription(SubscriptionFace):
         self._line: deque[asyncio.Future[None]] = deque()
         self._run: Run | None = None
         self._closing: asyncio.Task[None] | None = None
-        self._core = core_of(network.cluster, source, config, Face(Message, self._wake, self._soon))
+        self._core = core_of(
+            network.cluster, source, config, Face(Message, self._wake, self._soon, MessageBatch)
+        )
         self._core.begin(network.seconds())
         network.stir()
 
@@ -138,11 +166,46 @@ class Subscription(SubscriptionFace):
             UsageError: This is not the client's loop; `ForkedError` in another
                 process.
         """
+        found = await self._next(None, timeout)
+        assert found is None or isinstance(found, Message)
+        return found
+
+    async def next_batch(
+        self,
+        most: int = 1000,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> MessageBatch | None:
+        """
+        Get the next messages together: the fast way.
+
+        Args:
+            most: How many at most; as many as are here, but at least one.
+            timeout: Seconds to wait for one; None waits for ever.
+
+        Returns:
+            The messages, which are yours until you settle them, or None when `timeout`
+            has passed.
+
+        Raises:
+            UsageError: `most` is less than 1, or this is not the client's loop.
+            TinyMQError: As `next`.
+        """
+        if most < 1:
+            raise UsageError(f"a batch has at least 1 message, not {most!r}")
+        found = await self._next(most, timeout)
+        assert found is None or isinstance(found, MessageBatch)
+        return found
+
+    async def _next(
+        self,
+        most: int | None,
+        timeout: float | None,  # noqa: ASYNC109
+    ) -> Message | MessageBatch | None:
         self._network.check()
         if not self._line:
-            message = self.take()
-            if message is not None:
-                return message
+            found = self._take(most)
+            if found is not None:
+                return found
         loop = self._network.loop
         until = None if timeout is None else loop.time() + max(0.0, timeout)
         waiting: asyncio.Future[None] = loop.create_future()
@@ -156,9 +219,9 @@ class Subscription(SubscriptionFace):
                     if timer is not None:
                         timer.cancel()
                 if self._line[0] is waiting:
-                    message = self.take()
-                    if message is not None:
-                        return message
+                    found = self._take(most)
+                    if found is not None:
+                        return found
                 if until is not None and loop.time() >= until:
                     return None
                 fresh: asyncio.Future[None] = loop.create_future()
@@ -298,15 +361,17 @@ class Subscription(SubscriptionFace):
         Raises:
             TinyMQError: The subscription ended.
         """
+        found = self._take(None)
+        assert found is None or isinstance(found, Message)
+        return found
+
+    def _take(self, most: int | None) -> Message | MessageBatch | None:
         now = self._network.seconds()
-        message = self._core.take(now)
-        if message is None:
-            return None
-        assert isinstance(message, Message)
-        if not message.lease:
+        found: Any = self._core.take(now) if most is None else self._core.take_many(most, now)
+        if found is not None and not found.lease:
             self._core.more(now)
             self._network.stir()
-        return message
+        return found  # type: ignore[no-any-return]
 
     def _wake(self) -> None:
         """Let the first of those who wait look, if there is something to see."""

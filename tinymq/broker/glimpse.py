@@ -62,11 +62,12 @@ class Glimpses:
             if self._left <= 0:
                 break
             self._left -= len(data)
-            batch = RecordBatch(data, header, partition.limits.inflated)
             try:
+                batch = RecordBatch(data, header, partition.limits.inflated)
                 there, keys, values = batch.offsets, batch.keys, batch.values
             except CorruptBatch:
-                self._left -= partition.limits.inflated
+                if header.codec != Codec.NONE:
+                    self._left -= partition.limits.inflated
                 continue
             if header.codec != Codec.NONE:
                 self._left -= sum(len(value or b"") for value in values)

@@ -96,6 +96,11 @@ class Holding:
             ((lowest(one.channel.places), name) for name, one in self.holders()), default=None
         )
 
+    def _unknown(self) -> tuple[int, str] | None:
+        """Likewise of those that may come back; nothing of theirs can be given up."""
+        lowest = self._hosted.stragglers.lowest
+        return min(((lowest(each), name) for name, each in self._hosted.unknown), default=None)
+
     def apply(self, now: int) -> int:
         """
         Let go of what the topic no longer keeps and no channel needs.
@@ -109,12 +114,17 @@ class Holding:
         partition = self._hosted.partition
         log, config = partition.log, partition.topic.config
         limits = config.retention_ms, config.retention_bytes
-        floor = self._floor()
-        if floor is None:
+        floor, unknown = self._floor(), self._unknown()
+        if floor is None and unknown is None:
             self._free()
             self.held = None
             return log.expire(now, *limits)
-        offset, channel = floor
+        offset, channel = floor or (log.end_offset, "")
+        if unknown is not None and unknown[0] < offset:
+            rows = [row for row in log.due(now, *limits) if row.end > unknown[0]]
+            allowed = max(unknown[0], self._too_much(rows, now))
+            if allowed < offset:
+                offset, channel = allowed, unknown[1]
         removed = log.remove_below(offset) if config.retention_mode == "settled" else 0
         removed += log.expire(now, *limits, below=offset)
         rows = [row for row in log.due(now, *limits) if row.end > offset]

@@ -221,6 +221,11 @@ class Hosted:
         self.mark()
         return gone
 
+    @property
+    def unknown(self) -> list[tuple[str, Places]]:
+        """The channels of the ledger that the MetaServer may know again, and their states."""
+        return [(key.decode().rpartition("@")[0], each) for key, each in self._kept.items()]
+
     def _pause(self, now: int) -> None:
         """Give nothing out where the MetaServer says so; some pauses end by themselves."""
         for name, info in self.infos.items():
@@ -234,6 +239,7 @@ class Hosted:
             for key in kept:
                 del self._kept[key]
             self.ledger.behind = True  # it has another key by now
+            self._start = -1  # it did not hear what went meanwhile
             self._log.info("{hosted}: channel {name} is back", hosted=self, name=info.name)
             return
         start = info.start

@@ -307,7 +307,7 @@ def stripped(headers: Headers) -> list[tuple[str, bytes]]:
 
 def dead_letter_topic(topic: str, channel: str, given: str) -> str:
     """
-    Return the name of a channel's dead-letter topic.
+    Return the name of a channel's dead-letter topic; all instances of a group have one.
 
     Args:
         topic: The topic's name.

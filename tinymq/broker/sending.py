@@ -116,6 +116,9 @@ class Sending:
 
     def _fetched(self, one: Subscribers, offset: int, tries: int) -> None:
         """Send what waited, as far as it is there now."""
+        if self._hosted.partition.closed is not None:
+            del self._late[one]
+            return
         waiting = self._late[one]
         while waiting:
             subscription = waiting[0].subscription

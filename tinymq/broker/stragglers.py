@@ -101,6 +101,7 @@ class Stragglers:
     def _prune(self) -> None:
         """Keep only what a channel still needs."""
         channels = [one.channel.places for one in self._hosted.queue.channels.values()]
+        channels += (places for _, places in self._hosted.unknown)
         for offset in self.offsets:
             if not any(_needs(places, offset) for places in channels):
                 del self.kept[offset]
@@ -131,6 +132,7 @@ class Stragglers:
     def _little(self) -> tuple[list[int], int]:
         """Return the oldest messages that are needed, and how far these are all there are."""
         channels = [one.channel.places for _, one in self._hosted.holding.holders()]
+        channels += (places for _, places in self._hosted.unknown)
         beyond = min((places.cursor for places in channels), default=0)
         if any(places.undo is not None for places in channels):
             return [], 0  # that would have to be copied, too, and is over soon

@@ -35,6 +35,7 @@ class Chosen:
         jobs: How many commands run at once.
         grace: Seconds that running commands have when we are asked to stop.
         no_create: Refuse when there is no such channel.
+        temporary: Let one that is made go when nobody takes its messages.
     """
 
     channel: str | None
@@ -44,6 +45,7 @@ class Chosen:
     jobs: int | None
     grace: float | None
     no_create: bool
+    temporary: bool
 
     def __attrs_post_init__(self) -> None:
         given = {
@@ -53,6 +55,7 @@ class Chosen:
             "--jobs": self.jobs is not None,
             "--grace": self.grace is not None,
             "--no-create": self.no_create,
+            "--temporary": self.temporary,
         }
         options = [name for name, there in given.items() if there]
         if self.channel is None and options:
@@ -65,12 +68,14 @@ class Chosen:
         if not given["--exec"] and set(options) & {"--shell", "--jobs", "--grace"}:
             raise click.UsageError("--shell, --jobs and --grace go with --exec")
 
-    def work(self, topic: str, start: Position | None, most: int | None, *, stop: bool) -> Work:
+    def work(
+        self, topics: tuple[str, ...], start: Position | None, most: int | None, *, stop: bool
+    ) -> Work:
         """
         Say which messages are worked on.
 
         Args:
-            topic: Name of the topic.
+            topics: Names of the topics.
             start: Where a channel that is made begins, if that was said.
             most: Stop after so many.
             stop: Stop when nothing is left to be given out.
@@ -85,10 +90,11 @@ class Chosen:
                 )
             begin = start.value if start.kind == "offset" else start.kind
         return Work(
-            topic=topic,
+            topics=topics,
             channel=self.channel,
             start=begin,
             create=not self.no_create,
+            temporary=self.temporary,
             most=most,
             stop=stop,
         )
@@ -103,6 +109,11 @@ def channel_options(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args, how=Chosen(**{name: kwargs.pop(name) for name in names}), **kwargs)
 
     for option in (
+        click.option(
+            "--temporary",
+            is_flag=True,
+            help="One that is made begins with new messages, and goes when nobody takes them.",
+        ),
         click.option("--no-create", is_flag=True, help="Refuse when there is no such channel."),
         click.option(
             "--grace",

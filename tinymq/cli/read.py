@@ -143,7 +143,7 @@ def _position(text: str) -> Position:
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True)
 @click.option(
     "--from",
     "start",
@@ -165,7 +165,7 @@ def _position(text: str) -> Position:
 @until_interrupted
 def consume(
     session: Session,
-    topic: str,
+    topics: tuple[str, ...],
     start: Position | None,
     most: int | None,
     stop: bool,
@@ -176,7 +176,8 @@ def consume(
     Write the values of a topic to stdout, and go on as new ones come.
 
     Nothing is acknowledged and nothing is removed, but with --channel: then messages are taken
-    from a work queue, and it is to be said what becomes of them.
+    from a work queue, or from those of several topics, of which the first go before, and it is to
+    be said what becomes of them.
 
     --ack writes each and finishes it. --exec runs a command for each, with its value on stdin
     and TINYMQ_TOPIC, _CHANNEL, _PARTITION, _OFFSET, _TIME, _ATTEMPT, _FAILURES, _KEY, _HEADERS
@@ -187,7 +188,7 @@ def consume(
     """
     sink = _sink(safe_value_line if on_terminal() else value_line, options)
     if how.channel is not None:
-        work = how.work(topic, start, most, stop=stop)
+        work = how.work(topics, start, most, stop=stop)
         if options["partitions"] or options["grep"]:
             raise click.UsageError("--partition and --grep do not go with --channel")
         if how.ack:
@@ -196,8 +197,10 @@ def consume(
         if options["format"]:
             raise click.UsageError("--format does not go with --exec")
         return run_commands(session, work, how, as_json=options["output"] != "text")
-    parts = parts_of(session, Wanted(topic, options["partitions"], start or EARLIEST))
-    _copy(session, topic, parts, sink, _Amount(most, stop))
+    if len(topics) > 1:
+        raise click.UsageError("several topics go with --channel")
+    parts = parts_of(session, Wanted(topics[0], options["partitions"], start or EARLIEST))
+    _copy(session, topics[0], parts, sink, _Amount(most, stop))
     return None
 
 

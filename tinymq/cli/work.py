@@ -30,20 +30,34 @@ class Work:
     Which messages are worked on.
 
     Attributes:
-        topic: Name of the topic.
-        channel: Name of the channel.
-        start: Where the channel begins if it is made now; None is at the first message.
+        topics: Names of the topics; of several, those named first go before.
+        channel: Name of the channel, the same on each.
+        start: Where the channel begins if it is made now; None is as the client does.
         create: Whether it may be made.
+        temporary: Whether one that is made goes when nobody takes its messages.
         most: Stop after so many; None goes on.
         stop: Whether to stop when nothing is left to be given out.
     """
 
-    topic: str
+    topics: tuple[str, ...]
     channel: str
     start: str | int | None = None
     create: bool = True
+    temporary: bool = False
     most: int | None = None
     stop: bool = False
+
+    def held(self, most: int) -> int:
+        """
+        Bound what is held at once.
+
+        Of several topics some messages of each must be here, or none would go before.
+
+        Args:
+            most: Messages that are worked on at once.
+        """
+        few = most if self.most is None else min(most, self.most)
+        return few if len(self.topics) == 1 else 2 * few * len(self.topics)
 
 
 class Stop:
@@ -79,41 +93,44 @@ def subscribed(session: Session, work: Work, most: int) -> Iterator[Subscription
     Args:
         session: Where the broker is.
         work: Which channel.
-        most: Messages that are held at most.
+        most: Messages that are worked on at once.
     """
     from tinymq.sync import SubscriptionConfig  # noqa: PLC0415 - not needed for --help
 
     if work.start is not None:
         _tell_where_it_begins(session, work)
     config = SubscriptionConfig(
-        max_in_flight=most if work.most is None else min(most, work.most),
+        max_in_flight=work.held(most),
         create=work.create,
-        start="earliest" if work.start is None else work.start,
+        start=work.start,
+        temporary=work.temporary,
         deadline_s=session.timeout,
     )
-    with session.client.subscription(work.topic, work.channel, config) as subscription:
+    topics = work.topics[0] if len(work.topics) == 1 else work.topics
+    with session.client.subscription(topics, work.channel, config) as subscription:
         subscription.ready()
         yield subscription
 
 
 def _tell_where_it_begins(session: Session, work: Work) -> None:
     """Say so when the start that was asked for means nothing."""
-    with contextlib.suppress(UnknownChannel):
-        session.operate("channel.info", topic=work.topic, name=work.channel)
-        note(
-            f"{work.topic}/{work.channel} exists, and goes on where it is; --from is for one that "
-            "is made now (`tinymq channel seek` moves it)"
-        )
+    for topic in work.topics:
+        with contextlib.suppress(UnknownChannel):
+            session.operate("channel.info", topic=topic, name=work.channel)
+            note(
+                f"{topic}/{work.channel} exists, and goes on where it is; --from is for one that "
+                "is made now (`tinymq channel seek` moves it)"
+            )
 
 
 @define
 class Rest:
     """
-    Finds out whether a channel has nothing left to give out.
+    Finds out whether channels have nothing left to give out.
 
     Attributes:
         session: Where to ask.
-        work: Which channel.
+        work: Which channels.
     """
 
     session: Session
@@ -127,24 +144,32 @@ class Rest:
         Raises:
             Failed: Some broker is silent for too long to know.
         """
-        name = f"{self.work.topic}/{self.work.channel}"
-        reply = self.session.operate("channel.info", topic=self.work.topic, name=self.work.channel)
-        found = reply["channel"]
-        if found["silent"]:
-            now = self.session.clock()
-            since = self._silent_since = now if self._silent_since is None else self._silent_since
-            if now - since < self.session.timeout:
-                return False
+        channel = self.work.channel
+        found = [
+            self.session.operate("channel.info", topic=topic, name=channel)["channel"]
+            for topic in self.work.topics
+        ]
+        silent = {name: None for each in found for name in each["silent"]}
+        if silent:
+            self._bear(", ".join(silent))
+            return False
+        self._silent_since = None
+        left = [each for each in found if each["ready"]]
+        if not all(each["paused"] for each in left):
+            return False
+        for each in left:
+            note(f"{each['topic']}/{channel} is paused with {each['lag']} left to do")
+        return True
+
+    def _bear(self, silent: str) -> None:
+        now = self.session.clock()
+        self._silent_since = now if self._silent_since is None else self._silent_since
+        if now - self._silent_since >= self.session.timeout:
             raise Failed(
-                f"what {name} holds is not known: {', '.join(found['silent'])} does not answer",
+                f"what {self.work.channel} holds is not known: {silent} does not answer",
                 "without --exit the broker is waited for",
                 UNREACHABLE,
             )
-        self._silent_since = None
-        if found["paused"]:
-            note(f"{name} is paused with {found['lag']} left to do")
-            return True
-        return bool(found["ready"] == 0)
 
 
 def placed(message: Message) -> Placed:

@@ -29,7 +29,8 @@ from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.parts import LinkWatch
 from tinymq.client.core.results import Result
 from tinymq.client.core.sources import Topics, core_of
-from tinymq.client.core.subscription import Face, SubscriptionCore
+from tinymq.client.core.subscription import SubscriptionCore
+from tinymq.client.core.taking import Face
 from tinymq.client.line import pass_to
 from tinymq.client.network import EndpointFor, TwistedNetwork
 from tinymq.client.producer import Producer

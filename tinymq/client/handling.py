@@ -14,14 +14,13 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from tinymq.client.core.handling import Plan, Work, call_in_thread
-from tinymq.client.core.message import QueueMessage, Standing
-from tinymq.client.core.sources import Core
+from tinymq.client.core.message import QueueMessage
+from tinymq.client.core.taking import Core
 from tinymq.client.stepping import begun
 from tinymq.errors import ClosedError, TinyMQError, UsageError
 
 #: Seconds of handlers in one turn of the reactor.
 _SLICE_S: Final = 0.01
-_HELD: Final = Standing.HELD
 
 #: Takes a message, or a list; may return a Deferred or be a coroutine function.
 Handler = Callable[[Any], Deferred[Any] | Coroutine[Any, Any, Any] | object]
@@ -160,7 +159,7 @@ class Run:
         finally:
             self._feeding = False
 
-    def _feed(self, now: float) -> None:
+    def _feed(self, now: float) -> None:  # noqa: C901 - the hot loop in one piece
         until = now + _SLICE_S
         seconds, core, plan = self._source.seconds, self._core, self._plan
         alone = plan.batch is None and not plan.threads
@@ -177,12 +176,14 @@ class Run:
             else:
                 try:
                     result = handler(message)
+                    if result is not None and iscoroutine(result):
+                        result = begun(result)
                 except Exception:  # noqa: BLE001 - anything may come out of it
                     self._failed(Failure(), Work([message], plan))  # type: ignore[no-untyped-call]
                 else:
                     if result is not None:
                         self._go_on(Work([message], plan), result)
-                    elif message.standing is _HELD and not plan.manual:
+                    elif message.held and not plan.manual:
                         message.finish()
             now = seconds()
             if now >= until:

@@ -13,7 +13,8 @@ from tinymq.client.core.directory import Node
 from tinymq.client.core.fork import Home
 from tinymq.client.core.held import HeldLease
 from tinymq.client.core.sources import Sources
-from tinymq.client.core.subscription import Face, SubscriptionCore
+from tinymq.client.core.subscription import SubscriptionCore
+from tinymq.client.core.taking import Face
 from tinymq.client.lookup_readers import Reader, Readers
 from tinymq.client.subscription import Message, MessageBatch, Subscription
 from tinymq.wire.records import Record

@@ -16,8 +16,7 @@ from tinymq.client.core.faces import SubscriptionFace
 from tinymq.client.core.fork import Home
 from tinymq.client.core.handling import Plan
 from tinymq.client.core.message import QueueMessage
-from tinymq.client.core.sources import Core
-from tinymq.client.core.subscription import Face
+from tinymq.client.core.taking import Core, Face
 from tinymq.client.handling import Handler, Run
 from tinymq.client.line import Line, fire, pass_to, teller
 from tinymq.errors import ClosedError, TinyMQError, UsageError

@@ -11,6 +11,7 @@ from tinymq.errors import BrokerSilent, ClientError
 from tinymq.figures.board import Board
 from tinymq.figures.feeds import LocalFeed, Poller, deadline
 from tinymq.figures.listing import Listing
+from tinymq.figures.queues import Queues
 from tinymq.figures.sampling import Sampler
 from tinymq.meta.registry import Registry
 from tinymq.node import Node
@@ -34,6 +35,7 @@ class Base:
 
     Attributes:
         board: What all brokers reported.
+        queues: The channels of all brokers.
     """
 
     def __init__(self, broker: Broker, operations: Operations, node: Node, nodes: Nodes) -> None:
@@ -48,6 +50,7 @@ class Base:
         self._listing = Listing(
             self.board, self._sampler, self._registry, broker.scheduler, broker.wall
         )
+        self.queues = Queues(self._registry, operations.channel_rows, broker.scheduler, broker.wall)
         self._next = 0
 
     def _registry(self) -> Registry:
@@ -73,6 +76,7 @@ class Base:
         self._poller.stop()
         self._sampler.stop()
         self._listing.stop()
+        self.queues.stop()
 
     async def _ask(self, broker_id: int, operation: str, arguments: dict[str, Any]) -> Result:
         """

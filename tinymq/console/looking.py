@@ -55,6 +55,7 @@ class Looking(Base):
             rates=history.rates(WHOLE, now),
             recent=history.trail(WHOLE, now),
             long=history.trail(WHOLE, now, "long"),
+            channels=len(self.queues.places()),
         )
 
     def _brokers(self, now: int) -> Iterator[BrokerSnapshot]:

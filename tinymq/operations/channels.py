@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Any, Final
 
 from tinymq.broker.letters import dead_letter_topic
@@ -148,27 +149,48 @@ class Channels(Leaders):
         places = self._places_of(topic, filter)
         first = bisect_right(places, _place(after))
         page = places[first : first + limit]
-        owners = {name: self.find(name) for name, _ in page}
-        leaders = {leader for owner in owners.values() for leader in owner.leaders}
-        ids = [owner.id.hex() for owner in owners.values()]
-        answers = await self._ask(leaders, "node.channel_totals", {"ids": ids, "filter": filter})
-        sums = _summed(answers)
-        rows = []
-        for name, channel in page:
-            owner = owners[name]
-            info = self._registry.channels_of(owner.id).get(channel)
-            if info is not None:  # nobody deleted it in the meantime
-                told = sum_up(sums.get((owner.id.hex(), channel), ()))
-                offline = self._offline(owner, answers)
-                rows.append(self._whole(self._facts(owner, info), told, offline))
+        rows, silent = await self.channel_rows(page, filter)
         more = len(places) > first + limit
         return {
             "channels": rows,
             "more": more,
             "after": "/".join(page[-1]) if more else None,
             "total": len(places),
-            "silent": self._silence(answers),
+            "silent": silent,
         }
+
+    async def channel_rows(
+        self, page: Sequence[_Place], pattern: str = ""
+    ) -> tuple[list[Result], list[str]]:
+        """
+        Describe channels, each in one row.
+
+        Args:
+            page: Their topics and names, of at most 500 topics.
+            pattern: Which names the brokers need to look at.
+
+        Returns:
+            The rows of those that still are, and the names of the silent brokers.
+        """
+        owners = self._owners(page)
+        leaders = {leader for owner in owners.values() for leader in owner.leaders}
+        ids = [owner.id.hex() for owner in owners.values()]
+        answers = await self._ask(leaders, "node.channel_totals", {"ids": ids, "filter": pattern})
+        sums = _summed(answers)
+        rows = []
+        for name, channel in page:
+            owner = owners.get(name)
+            info = None if owner is None else self._registry.channels_of(owner.id).get(channel)
+            if owner is not None and info is not None:  # nobody deleted it in the meantime
+                told = sum_up(sums.get((owner.id.hex(), channel), ()))
+                offline = self._offline(owner, answers)
+                rows.append(self._whole(self._facts(owner, info), told, offline))
+        return rows, self._silence(answers)
+
+    def _owners(self, page: Sequence[_Place]) -> dict[str, Topic]:
+        """Find the topics of channels, as far as they still are."""
+        topics = self._registry.by_name
+        return {name: topics[name] for name, _ in page if name in topics}
 
     def _places_of(self, topic: str | None, pattern: str) -> list[_Place]:
         """Say where the channels are that match a pattern, in order."""

@@ -26,7 +26,7 @@ from tinymq.client.core.starts import EARLIEST, LATEST, At, Mark
 from tinymq.sync.client import Admin, Client
 from tinymq.sync.consumer import Consumer
 from tinymq.sync.producer import Producer
-from tinymq.sync.subscription import Message, Subscription
+from tinymq.sync.subscription import Message, MessageBatch, Subscription
 
 __all__ = [
     "DEFAULT_URL",
@@ -44,6 +44,7 @@ __all__ = [
     "Failed",
     "Mark",
     "Message",
+    "MessageBatch",
     "PartlySent",
     "Position",
     "Producer",

@@ -10,13 +10,14 @@ from typing import Any, Final, Self
 
 from typing_extensions import override
 
+from tinymq.client.core.bundle import QueueBatch
 from tinymq.client.core.config import SubscriptionConfig
 from tinymq.client.core.faces import SubscriptionFace
 from tinymq.client.core.handling import Plan, Work
-from tinymq.client.core.held import HeldLease
+from tinymq.client.core.held import HeldLease, Maker, Part
 from tinymq.client.core.message import QueueMessage
 from tinymq.client.core.sources import Topics, core_of
-from tinymq.client.core.subscription import Face
+from tinymq.client.core.taking import Face
 from tinymq.errors import ClosedError, DeadlineExceeded, TinyMQError, UsageError
 from tinymq.sync.handling import Handler, Run
 from tinymq.sync.keeper import Keeper
@@ -59,19 +60,7 @@ class Message(QueueMessage):
             DeadlineExceeded: The time has passed.
             ConnectionLost: Or `ClosedError`: the subscription ended, and nobody knows.
         """
-        event, found = Event(), list[TinyMQError]()
-
-        def told(error: TinyMQError | None) -> None:
-            if error is not None:
-                found.append(error)
-            event.set()
-
-        with self._lock:
-            self.when_confirmed(told)
-        if not event.wait(timeout):
-            raise DeadlineExceeded("the broker has not confirmed it in time")
-        if found:
-            raise found[0]
+        _wait(self, timeout)
 
     @override
     def touch(self) -> None:
@@ -87,6 +76,75 @@ class Message(QueueMessage):
     def settle(self, verb: int, facts: dict[str, Any]) -> None:
         with self._lock:
             super().settle(verb, facts)
+
+
+class MessageBatch(QueueBatch):
+    """Messages of a channel that are settled together; every thread may settle it."""
+
+    __slots__ = ("_lock",)
+    _lock: RLock
+
+    def lost(self, timeout: float | None = None) -> bool:
+        """
+        Wait until some of it is not yours any more without your doing.
+
+        Args:
+            timeout: Seconds to wait; None waits for ever.
+
+        Returns:
+            Whether that has happened.
+        """
+        event = Event()
+        with self._lock:
+            self.when_lost(event.set)
+        return event.wait(timeout)
+
+    def confirmed(self, timeout: float | None = None) -> None:
+        """
+        Wait until the brokers have written down what became of all messages.
+
+        Args:
+            timeout: Seconds to wait; None waits until they have, or the subscription ended.
+
+        Raises:
+            LeaseLost: Some messages were lost before.
+            DeadlineExceeded: The time has passed.
+            ConnectionLost: Or `ClosedError`: the subscription ended, and nobody knows.
+        """
+        _wait(self, timeout)
+
+    @property
+    @override
+    def messages(self) -> list[QueueMessage]:
+        with self._lock:
+            return super().messages
+
+    @override
+    def touch(self) -> None:
+        with self._lock:
+            super().touch()
+
+    @override
+    def _settle(self, verb: int, facts: dict[str, Any]) -> None:
+        with self._lock:
+            super()._settle(verb, facts)
+
+
+def _wait(what: Message | MessageBatch, timeout: float | None) -> None:
+    """Wait until it is confirmed."""
+    event, found = Event(), list[TinyMQError]()
+
+    def told(error: TinyMQError | None) -> None:
+        if error is not None:
+            found.append(error)
+        event.set()
+
+    with what._lock:  # noqa: SLF001 - classes of this module
+        what.when_confirmed(told)
+    if not event.wait(timeout):
+        raise DeadlineExceeded("the broker has not confirmed it in time")
+    if found:
+        raise found[0]
 
 
 class Subscription(SubscriptionFace):
@@ -130,7 +188,7 @@ class Subscription(SubscriptionFace):
             self._loop.cluster,
             source,
             config,
-            Face(self._make, self._arrived.set, self._keeper.ring),
+            Face(self._make, self._arrived.set, self._keeper.ring, self._make_batch),
         )
         self._keeper.start()
         self._core.begin(self._loop.now())
@@ -192,13 +250,40 @@ class Subscription(SubscriptionFace):
             ClosedError: The subscription was closed.
             ForkedError: This is another process.
         """
+        found = self._next(None, timeout)
+        assert found is None or isinstance(found, Message)
+        return found
+
+    def next_batch(self, most: int = 1000, timeout: float | None = None) -> MessageBatch | None:
+        """
+        Get the next messages together: the fast way.
+
+        Args:
+            most: How many at most; as many as are here, but at least one.
+            timeout: Seconds to wait for one; None waits for ever.
+
+        Returns:
+            The messages, which are yours until you settle them, or None when `timeout`
+            has passed.
+
+        Raises:
+            UsageError: `most` is less than 1.
+            TinyMQError: As `next`.
+        """
+        if most < 1:
+            raise UsageError(f"a batch has at least 1 message, not {most!r}")
+        found = self._next(most, timeout)
+        assert found is None or isinstance(found, MessageBatch)
+        return found
+
+    def _next(self, most: int | None, timeout: float | None) -> Message | MessageBatch | None:
         until = None if timeout is None else monotonic() + timeout
         while True:
             with self._loop.lock:
                 self._loop.check()
-                message = self._take()
-                if message is not None:
-                    return message
+                found = self._take(most)
+                if found is not None:
+                    return found
                 self._arrived.clear()
             left = None if until is None else until - monotonic()
             if (left is not None and left <= 0) or not self._arrived.wait(left):
@@ -324,12 +409,14 @@ class Subscription(SubscriptionFace):
         message._lock = self._loop.lock  # noqa: SLF001 - its own class
         return message
 
-    def _take(self) -> Message | None:
+    def _make_batch(self, parts: list[Part], make: Maker, now: float) -> MessageBatch:
+        batch = MessageBatch(parts, make, now)
+        batch._lock = self._loop.lock  # noqa: SLF001 - its own class
+        return batch
+
+    def _take(self, most: int | None) -> Message | MessageBatch | None:
         now = self._loop.now()
-        message = self._core.take(now)
-        if message is None:
-            return None
-        assert isinstance(message, Message)
-        if not message.lease:
+        found: Any = self._core.take(now) if most is None else self._core.take_many(most, now)
+        if found is not None and not found.lease:
             self._core.more(now)
-        return message
+        return found  # type: ignore[no-any-return]

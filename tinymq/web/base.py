@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import urlencode
 
 from klein import Klein
@@ -168,6 +168,19 @@ class Base:
         if not token_fits(request, form.pop("token", ""), self._config):
             raise Refused("Nothing was changed: this form is out of date. Open its page again.")
         return form
+
+    async def _operate(
+        self, request: Request, operation: str, /, **arguments: Any
+    ) -> dict[str, Any]:
+        """
+        Carry out an operation for who asks.
+
+        Args:
+            request: Whose role counts.
+            operation: Its name.
+            **arguments: By name.
+        """
+        return await self._console.operate(operation, arguments, self._config.caller(request))
 
     @app.handle_errors(Exception)
     def failed(self, request: IRequest, failure: Failure) -> bytes:

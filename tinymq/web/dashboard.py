@@ -5,10 +5,23 @@ from __future__ import annotations
 from tinymq.web.actions import Actions
 from tinymq.web.api_page import ApiPage
 from tinymq.web.broker_pages import BrokerPages
+from tinymq.web.channel_actions import ChannelActions
 from tinymq.web.client_pages import ClientPages
+from tinymq.web.deadletter_pages import DeadLetterPages
 from tinymq.web.finding import Finding
+from tinymq.web.inflight_pages import InFlightPages
 from tinymq.web.pages import Pages
 
 
-class Dashboard(Pages, BrokerPages, ClientPages, Finding, ApiPage, Actions):
+class Dashboard(
+    Pages,
+    BrokerPages,
+    ClientPages,
+    ChannelActions,
+    InFlightPages,
+    DeadLetterPages,
+    Finding,
+    ApiPage,
+    Actions,
+):
     """All pages. Its `app` finds the method that an address belongs to."""

@@ -25,6 +25,7 @@ from tinymq.web.brokers import Row
 from tinymq.web.format import Times
 from tinymq.web.plaintext import is_text
 from tinymq.web.port import (
+    ChannelPage,
     ClientPage,
     Headers,
     MessageView,
@@ -196,6 +197,21 @@ def topic_page(one: TopicPage) -> Json:
         "item_count": len(one.items),
         "filtered_count": one.filtered_count,
         "total_count": one.total_count,
+        "partial": bool(one.silent),
+        "silent": list(one.silent),
+    }
+
+
+def channel_page(one: ChannelPage) -> Json:
+    """Write a list of channels in its envelope; the rows are those of the operation."""
+    return {
+        "items": [dict(row) for row in one.items],
+        "page": one.page,
+        "page_count": one.page_count,
+        "item_count": len(one.items),
+        "filtered_count": one.filtered_count,
+        "total_count": one.total_count,
+        "states": dict(one.states),
         "partial": bool(one.silent),
         "silent": list(one.silent),
     }

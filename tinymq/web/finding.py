@@ -1,4 +1,4 @@
-"""The search box: a message's address, or names of topics, brokers and clients."""
+"""The search box: a message's address, or names of topics, channels, brokers and clients."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from twisted.web.http import Request
 
 from tinymq.web.base import Base, redirect
 from tinymq.web.brokers import MISSING, rows
+from tinymq.web.channels import WORDS
 from tinymq.web.input import query_of, text
-from tinymq.web.port import ClientQuery, TopicQuery
+from tinymq.web.port import ChannelQuery, ClientQuery, TopicQuery
 from tinymq.web.render import segment, view_of
 
 _ADDRESS: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)/(?P<partition>\d+)/(?P<offset>[\d,]+)")
@@ -41,12 +42,18 @@ class Finding(Base):
         clients = await self._console.clients(ClientQuery(name=asked, page_size=_ROWS, own=True))
         wanted = asked.lower()
         brokers = [row for row in rows(cluster, times) if wanted in row.broker.name.lower()]
-        if not brokers and not clients.items:
+        channels = await self._console.channels(ChannelQuery(name=asked, page_size=_ROWS))
+        # A topic's name is a part of the names of its channels: those alone are no other find.
+        named = [row for row in channels.items if wanted not in row["topic"].lower()]
+        if not brokers and not clients.items and not named:
             return redirect(request, "/topics", {"name": asked})
+        if not topics.items and not brokers and not clients.items:
+            return redirect(request, "/channels", {"name": asked})
         own = {"own": "true"} if any(one.own for one in clients.items) else {}
-        if not topics.items and not brokers:
+        others = topics.items or named
+        if not others and not brokers:
             return redirect(request, "/clients", {"name": asked, **own})
-        if not topics.items and not clients.items and len(brokers) == 1:
+        if not others and not clients.items and len(brokers) == 1:
             return redirect(request, f"/brokers/{brokers[0].broker.id}")
         return self._renderer.page(
             request,
@@ -58,6 +65,8 @@ class Finding(Base):
             query={"q": asked},
             asked=asked,
             topics=topics,
+            channels=channels,
+            words=WORDS,
             brokers=brokers[:_ROWS],
             broker_count=len(brokers),
             clients=clients,

@@ -103,7 +103,7 @@ def select(
     if query.broker is not None:
         found = [row for row in found if query.broker in row.leaders]
     ordered = sorted(found, key=_sort_key(query.sort), reverse=query.reverse)
-    items, page, count = _cut(ordered, query.page, query.page_size)
+    items, page, count = cut(ordered, query.page, query.page_size)
     return TopicPage(
         items=tuple(map(enrich, items)),
         page=page,
@@ -113,7 +113,7 @@ def select(
     )
 
 
-def _cut(ordered: Sequence[Row], page: int, page_size: int) -> tuple[Sequence[Row], int, int]:
+def cut(ordered: Sequence[Row], page: int, page_size: int) -> tuple[Sequence[Row], int, int]:
     """Cut one page out of rows: the rows, the page's number, and how many there are."""
     size = min(max(page_size, 1), MAX_PAGE_SIZE)
     count = max(1, -(-len(ordered) // size))
@@ -210,7 +210,7 @@ def select_clients(
         and (not wanted or wanted in _words(one))
     ]
     ordered = sorted(found, key=_client_key(query.sort), reverse=query.reverse)
-    items, page, count = _cut(ordered, query.page, query.page_size)
+    items, page, count = cut(ordered, query.page, query.page_size)
     return ClientPage(
         items=tuple(items),
         page=page,

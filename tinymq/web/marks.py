@@ -56,6 +56,9 @@ ICONS: Final = {
         '<path d="M5 4.800h.01M5 11.300h.01"/>'
     ),
     "client": '<rect x="2.5" y="3" width="11" height="8" rx="1"/><path d="M6 13.500h4"/>',
+    "channel": '<path d="M2.5 8h4M6.5 8l3-4h4M6.5 8l3 4h4"/>',
+    "dead": ('<path d="M2.5 9.500l2-6h7l2 6V13h-11zM2.5 9.500H6l1 1.500h2l1-1.500h3.500"/>'),
+    "seek": '<path d="M3 3.500v9M13 3.500L6 8l7 4.500z"/>',
     "x": '<path d="M4 4l8 8M12 4l-8 8"/>',
 }
 

@@ -7,6 +7,7 @@ from twisted.web.http import Request
 from tinymq.web import describe
 from tinymq.web.broker_pages import find_row, order_of
 from tinymq.web.brokers import rows
+from tinymq.web.channel_pages import channel_query
 from tinymq.web.client_pages import client_query
 from tinymq.web.format import Times
 from tinymq.web.input import MOST_BROKER, MOST_OFFSET, BadInput, integer, query_of
@@ -44,6 +45,12 @@ class PageApi(Serving):
     def topic(self, request: Request, name: str) -> bytes:
         """One topic."""
         return answer_json(request, describe.topic(self._console.topic(name)))
+
+    @serve(ROUTES["pages.channels"])
+    async def channels(self, request: Request) -> bytes:
+        """A page of channels."""
+        asked = channel_query(query_of(request))
+        return answer_json(request, describe.channel_page(await self._console.channels(asked)))
 
     @serve(ROUTES["pages.brokers"])
     def brokers(self, request: Request) -> bytes:

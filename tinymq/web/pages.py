@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 
 from twisted.web.http import Request
 
+from tinymq.errors import ClientError, WireError
 from tinymq.limits import MAX_VALUE_CEILING
 from tinymq.stats import ClusterSnapshot, Trail
 from tinymq.web import charts
@@ -15,6 +16,7 @@ from tinymq.web import format as write
 from tinymq.web.base import Base
 from tinymq.web.brokers import Order, rows
 from tinymq.web.browsing import KINDS, MOST_BYTES, WHERES, coverage, neighbours, preview, wanted
+from tinymq.web.channels import WORDS
 from tinymq.web.input import (
     MOST_BROKER,
     MOST_OFFSET,
@@ -25,6 +27,7 @@ from tinymq.web.input import (
     text,
     truth,
 )
+from tinymq.web.life import lanes_of
 from tinymq.web.lists import MAX_PAGE_SIZE, SORT_FIELDS, TopicQuery
 from tinymq.web.placement import placement
 from tinymq.web.port import MessageView
@@ -99,9 +102,9 @@ class Pages(Base):
         return view_of(request, self._config, cluster.taken_ms).times
 
     @Base.app.route("/", methods=["GET"])
-    def overview(self, request: Request) -> bytes:
+    async def overview(self, request: Request) -> bytes:
         """The verdict, then the figures, then the evidence."""
-        cluster = self._console.cluster()
+        cluster, backlog = self._console.cluster(), await self._console.backlog()
         query = query_of(request)
         span = choice(query, "span", tuple(_SPANS), "10m")
         span_ms, span_title = _SPANS[span]
@@ -116,7 +119,9 @@ class Pages(Base):
             current="overview",
             query=query,
             silent=None,
-            problems=problems(cluster),
+            problems=problems(cluster, backlog),
+            backlog=backlog,
+            words=WORDS,
             draining=draining(cluster),
             tightest=tightest(cluster),
             rows=listed if len(listed) <= _FEW_BROKERS else Order().of(listed)[:_FEW_BROKERS],
@@ -207,6 +212,17 @@ class Pages(Base):
             raise BadInput("offset", "there is no message with such an offset", 404)
         return await self._console.message(name, partition, offset, skip, length)
 
+    async def _life(
+        self, request: Request, name: str, partition: int, offset: int
+    ) -> dict[str, Any]:
+        """Tell what channels did with a message; a page without that is better than none."""
+        try:
+            return await self._operate(
+                request, "message.life", topic=name, partition=partition, offset=offset
+            )
+        except (WireError, ClientError) as error:
+            return {"events": [], "channels": [], "since_ms": None, "more": False, "why": error}
+
     @Base.app.route("/topics/<name>/messages/<int:partition>/<int:offset>", methods=["GET"])
     async def message(self, request: Request, name: str, partition: int, offset: int) -> bytes:
         """One message: what it says about itself, then its body."""
@@ -222,11 +238,14 @@ class Pages(Base):
         else:
             kind = next(one for one in VIEWS if one == asked)
         window = value[: window_of(kind)]
+        life = await self._life(request, name, partition, offset)
         return self._renderer.page(
             request,
             "message.html",
             self._console.cluster(),
             current="topics",
+            lanes=lanes_of(life, message.time_ms),
+            life=life,
             query=query,
             message=message,
             shown=show(window, kind, skip),

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from tinymq.caller import Caller
-from tinymq.stats import ClientSnapshot, ClusterSnapshot, TopicSnapshot
+from tinymq.stats import Backlog, ClientSnapshot, ClusterSnapshot, TopicSnapshot
+from tinymq.web.channels import ChannelPage, ChannelQuery
 from tinymq.web.lists import (
     ClientPage,
     ClientQuery,
@@ -42,6 +43,8 @@ from tinymq.web.values import (
 
 __all__ = [
     "At",
+    "ChannelPage",
+    "ChannelQuery",
     "ClientPage",
     "ClientQuery",
     "Console",
@@ -207,6 +210,20 @@ class Console(Protocol):
             InvalidRequest: An argument is wrong; `data["field"]` names it.
             WireError: What the operation itself can fail with.
         """
+
+    async def channels(self, query: ChannelQuery) -> ChannelPage:
+        """
+        List channels in any order.
+
+        The rows of the page are as fresh as a look can be; where there are very many
+        channels, their order may be that of some seconds ago.
+
+        Raises:
+            UnknownTopic: There is none of the name that is asked for.
+        """
+
+    async def backlog(self) -> Backlog:
+        """Add up all channels; may be some seconds old where there are very many."""
 
     async def clients(self, query: ClientQuery) -> ClientPage:
         """

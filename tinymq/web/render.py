@@ -7,6 +7,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from base64 import b64decode
 from collections.abc import Iterable
 from functools import cache
 from hashlib import sha256
@@ -134,11 +135,24 @@ def _settings_json(plan: Plan) -> str:
     return json.dumps({"config": {each.name: each.after for each in plan.changes}})
 
 
-def _shell_quoted(text: str) -> str:
+def shell_quoted(text: str) -> str:
     """Quote text for a POSIX shell, where it needs that."""
     if _PLAIN.fullmatch(text):
         return text
     return "'" + text.replace("'", "'\\''") + "'"
+
+
+def one_text(text: str, encoding: str = "string", most: int = 120) -> str:
+    """
+    Write on one line what an operation tells of a key or a value.
+
+    Args:
+        text: As it is told.
+        encoding: ``string``, or ``base64`` where it is no text.
+        most: Most characters.
+    """
+    raw = text.encode("utf-8", "replace")
+    return one_line(b64decode(raw) if encoding == "base64" else raw, most)
 
 
 @cache
@@ -160,8 +174,9 @@ def _environment() -> Environment:
         duration=write.duration,
         segment=segment,
         one_line=one_line,
+        one_text=one_text,
         to_text=to_text,
-        shell=_shell_quoted,
+        shell=shell_quoted,
     )
     environment.globals.update(
         asset=assets.address,
@@ -191,6 +206,7 @@ def _counts(cluster: ClusterSnapshot | None, clients: int | None) -> dict[str, i
         return {}
     return {
         "topics": cluster.topics,
+        "channels": cluster.channels,
         "clients": cluster.clients if clients is None else clients,
         "brokers": sum(one.role != "meta" for one in cluster.brokers),
     }

@@ -18,6 +18,7 @@ from tinymq.catalog.shapes import shape
 from tinymq.operation import DRY, Operation, Parameter, Role
 from tinymq.web.brokers import BROKER_SORTS
 from tinymq.web.browsing import MOST_RECORDS, WHERES
+from tinymq.web.channels import CHANNEL_SORTS, STATES
 from tinymq.web.input import MOST_BROKER, MOST_OFFSET
 from tinymq.web.lists import CLIENT_SORTS, MAX_PAGE_SIZE, SORT_FIELDS
 from tinymq.web.publishing import MOST_PARTITION
@@ -295,6 +296,21 @@ _OTHERS: Final = (
         text="One topic with its rates, its settings beside their defaults, and its partitions.",
         parameters=(_NAME,),
         result=_fields(id=_STRING, name=_STRING, config=_OBJECT, rates=_OBJECT, partitions=_ROWS),
+    ),
+    Route(
+        name="pages.channels",
+        method="GET",
+        path=f"{_PAGES}/channels",
+        text="A page of channels with their rates, in any order, as the dashboard lists them.",
+        parameters=(
+            Parameter("name", text(1024), default="", text="A part of topic/channel, in any case."),
+            Parameter("topic", text(1024), default="", text="Only those of this topic."),
+            Parameter("state", choice("", *STATES), default="", text="Only those in this state."),
+            Parameter("sort", choice(*CHANNEL_SORTS), default="channel", text="The order."),
+            _REVERSE,
+            *_PAGING,
+        ),
+        result=_fields(**_ENVELOPE, states=_OBJECT),
     ),
     Route(
         name="pages.brokers",

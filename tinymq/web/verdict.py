@@ -14,12 +14,14 @@ from urllib.parse import quote
 from attrs import frozen
 
 from tinymq.stats import (
+    Backlog,
     BrokerSnapshot,
     ClusterSnapshot,
     OfflinePartition,
     PartitionSnapshot,
     TopicSnapshot,
 )
+from tinymq.web.channels import sentence
 from tinymq.web.format import duration, number, plural, size
 
 #: Shares of a limit from which a person should look.
@@ -207,12 +209,47 @@ def skewed(topic: TopicSnapshot) -> PartitionSnapshot | None:
     return hottest
 
 
-def problems(cluster: ClusterSnapshot) -> list[Problem]:
+def _channels(backlog: Backlog) -> Iterator[Problem]:
+    """Name the channels in which messages wait for nothing, the largest lag first."""
+    for row in backlog.troubled[:_NAMED]:
+        place = f"channel {row['name']} of topic {row['topic']}"
+        stuck = row["state"] == "stuck"
+        waits = f"{plural(row['lag'], 'message waits', 'messages wait')}"
+        behind = "" if row["lag_ms"] is None else f", the oldest for {duration(row['lag_ms'])}"
+        why = f" {sentence(row['why'][0])}" if stuck and row["why"] else ""
+        yield Problem(
+            "bad" if stuck else "warn",
+            f"{place[0].upper()}{place[1:]} {'is stuck' if stuck else 'has no consumers'}",
+            f"{waits}{behind}.{why}",
+            f"/topics/{quote(row['topic'], safe='')}/channels/{quote(row['name'], safe='')}",
+            "See why",
+        )
+    more = backlog.troubled_count - _NAMED
+    if more > 0:
+        title = f"{plural(more, 'more channel')} stuck or without consumers"
+        link = "/channels?sort=lag&reverse=true"
+        yield Problem("warn", title, "Messages wait in them.", link, "See all")
+
+
+def _dead_letters(backlog: Backlog) -> Iterator[Problem]:
+    """Count what was given up and waits for somebody."""
+    if not backlog.dead_letters:
+        return
+    where = ", ".join(f"{count:,} in {name}" for name, count in backlog.dead_queues[:_NAMED])
+    link = "/dead-letters"
+    if len(backlog.dead_queues) == 1:
+        link += f"/{quote(backlog.dead_queues[0][0], safe='')}"
+    title = plural(backlog.dead_letters, "dead letter")
+    yield Problem("warn", title, f"{where}. They failed too often.", link, "See why")
+
+
+def problems(cluster: ClusterSnapshot, backlog: Backlog | None = None) -> list[Problem]:
     """
     Say what is wrong, the worst first.
 
     Args:
         cluster: The look that is judged.
+        backlog: What all channels hold, where that is known.
     """
     silent = {one.id for one in cluster.silent}
     live = [broker for broker in cluster.brokers if broker.id not in silent]
@@ -245,4 +282,6 @@ def problems(cluster: ClusterSnapshot) -> list[Problem]:
                 "See which",
             )
         )
+    if backlog is not None:
+        found += [*_channels(backlog), *_dead_letters(backlog)]
     return sorted(found, key=lambda problem: problem.level != "bad")

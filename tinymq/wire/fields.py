@@ -182,7 +182,7 @@ def row(*checks: Check) -> Check:
     def checked(value: Any) -> tuple[Any, ...]:
         if type(value) not in (list, tuple) or len(value) != size:
             raise ValueError(must)
-        return tuple(check(item) for check, item in zip(checks, value, strict=True))
+        return tuple([check(item) for check, item in zip(checks, value, strict=True)])
 
     return checked
 

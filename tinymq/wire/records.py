@@ -231,16 +231,17 @@ class RecordBatch:
         Returns:
             Takes the place of a first record and the one behind a last.
         """
-        times = self._column(Column.TIMES)
-        timestamp, keys, headers = self.header.max_timestamp, self.keys, self.headers
+        times, keys = self._column(Column.TIMES), self._column(Column.KEYS)
+        headers = None if self._spans[Column.HEADERS] is None else self.headers
+        timestamp = self.header.max_timestamp
 
         def records(low: int, high: int) -> Iterator[Record]:
             rows = zip(
                 offsets[low:high],
                 repeat(timestamp),
-                keys[low:high],
+                repeat(None) if keys is None else keys[low:high],
                 values[low:high],
-                headers[low:high],
+                repeat(()) if headers is None else headers[low:high],
                 times[low:high] if type(times) is list else repeat(times),
                 strict=False,  # every column was found to have one item for each record
             )

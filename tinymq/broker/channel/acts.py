@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from tinymq.broker.channel.entries import BACK, FINISH, WAIT
+from tinymq.broker.channel.entries import BACK, FINISH, OPERATOR, WAIT
 from tinymq.broker.channel.lease import Lease, Lost
 from tinymq.broker.channel.returns import Failure, Returns
 from tinymq.broker.channel.runs import offsets_in
@@ -121,10 +121,12 @@ def _take(channel: Channel, lease: Lease, bits: int, what: Act, now: int) -> Non
         channel.move(now, holder, (FINISH, lease.lease_id, bits, 1))
         channel.counters.finished += bits.bit_count()
     elif what.verb == "dead_letter":
-        Returns(channel).give_up(lease, bits, now, Failure("operator", what.text, 1))
+        Returns(channel).give_up(lease, bits, now, Failure(OPERATOR, what.text, 1))
         channel.counters.rejected += bits.bit_count()
     else:
         # Nobody failed. Whether it can be given out with others is not known better than before.
         facts = (lease.lease_id, bits, 1, past.deliveries + 1, past.failures, int(past.alone))
-        channel.move(now, holder, (WAIT, *facts, what.ms) if what.ms else (BACK, *facts))
+        said = (OPERATOR, what.text)
+        entry = (WAIT, *facts, what.ms, *said) if what.ms else (BACK, *facts, *said)
+        channel.move(now, holder, entry)
         channel.counters.requeued += bits.bit_count()

@@ -36,5 +36,8 @@ NAMED: Final = 20
 #: A message that was copied into the ledger; of the partition, not of a channel.
 KEEP: Final = 21
 
+#: Why something happened to a message: people did it, without asking its holder.
+OPERATOR: Final = "operator"
+
 #: A kind, and what belongs to it.
 Entry: TypeAlias = tuple[Any, ...]

@@ -24,6 +24,7 @@ from tinymq.broker.channel.entries import (
     LEASE,
     NAMED,
     ONE,
+    OPERATOR,
     PASS,
     RECALL,
     REVIVE,
@@ -239,9 +240,9 @@ class Life:
         self._held ^= hit
         return False
 
-    def _finished(self, lease_id: int, bits: Any = WHOLE) -> None:
+    def _finished(self, lease_id: int, bits: Any = WHOLE, lost: int = 0) -> None:
         if self._leaves(bits):
-            self._tell("finished")
+            self._tell("finished", "by people, while its holder had it" if lost else "")
             self._end("settled")
 
     def _finished_one(self, lease_id: int, bit: int) -> None:
@@ -285,7 +286,7 @@ class Life:
             return "given_back"
         if why in {"timeout", "lost"}:
             return "timed_out" if why == "timeout" else "lost"
-        if lost:  # written by an older version
+        if lost and why != OPERATOR:  # written by an older version
             return "timed_out" if self._now >= self._due else "lost"
         return "requeued"
 

@@ -7,8 +7,8 @@ from typing import Any, Final, TypeVar
 
 import msgpack
 
-from tinymq.client.core.channel_admin import ChannelCalls
 from tinymq.client.core.cluster import Cluster
+from tinymq.client.core.letter_admin import LetterCalls
 from tinymq.client.core.results import Result
 from tinymq.errors import MalformedFrame, TinyMQError
 from tinymq.wire.frames import Bytes
@@ -119,7 +119,7 @@ def read_result(payload: Bytes) -> Result:
     return found
 
 
-class AdminCalls(ChannelCalls[R]):
+class AdminCalls(LetterCalls[R]):
     """
     Administrative operations; every one ends as `operate` does.
 

@@ -17,22 +17,19 @@ lost on its way and is given back, and what it does not know is lost.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from math import inf
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from tinymq.client.core.allowance import Allowance, Pool
-from tinymq.client.core.bundle import QueueBatch
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.connection import Connection
-from tinymq.client.core.hands import Bits, Hands
-from tinymq.client.core.held import HeldLease, Part
+from tinymq.client.core.custody import Custody
+from tinymq.client.core.held import Bits
 from tinymq.client.core.link import Link
 from tinymq.client.core.link import Phase as LinkPhase
-from tinymq.client.core.message import QueueMessage
-from tinymq.client.core.settling import Settling
+from tinymq.client.core.trunk import Trunk
 from tinymq.errors import (
     ClientError,
     ConnectionLost,
@@ -44,20 +41,16 @@ from tinymq.errors import (
 )
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import (
-    GIVE_BACK,
     REQUEUE,
-    TOUCH,
     Credit,
     Deliver,
     LeaseLost,
     Message,
     Ping,
     Settle,
-    Subscribe,
     SubscribeReply,
     Unsubscribe,
 )
-from tinymq.wire.records import Record
 
 #: Share of a lease after which it is renewed.
 _RENEW: Final = 1 / 3
@@ -70,26 +63,6 @@ class Phase(Enum):
     JOINED = "joined"
     LEAVING = "leaving"
     GONE = "gone"
-
-
-class Trunk(Protocol):
-    """What a branch needs of its subscription."""
-
-    def request(self, number: int, credit: int) -> Subscribe:
-        """Make the SUBSCRIBE of a branch."""
-
-    @property
-    def topic(self) -> str:
-        """Name of the topic."""
-
-    def settled(self, branch: Branch) -> None:
-        """Something is to be told at the end of the turn."""
-
-    def ready(self, branch: Branch, leases: list[HeldLease]) -> None:
-        """Messages came."""
-
-    def joined(self, branch: Branch, error: TinyMQError | None, now: float) -> None:
-        """A SUBSCRIBE was answered."""
 
 
 class Branch:
@@ -107,8 +80,8 @@ class Branch:
         number: Of this branch, among all of the client.
         phase: Where it stands.
         allowance: How much the broker may deliver.
-        held: Messages that came and are not settled.
-        late: Messages whose settle came too late, so far.
+        custody: What is held of it.
+        settling: What it is to be told.
         resting: Whether it is to take no more messages.
     """
 
@@ -116,12 +89,10 @@ class Branch:
         self.broker = broker
         self.number = next(cluster.numbers)
         self.phase = Phase.AWAY
-        self.held = 0
-        self._hands = Hands(self)
-        self.allowance = Allowance(self._hands, pool, self.pump)
-        self.late = 0
+        self.custody = Custody(trunk.topic, self._told)
+        self.settling = self.custody.settling
+        self.allowance = Allowance(self.custody.hands, pool, self.pump)
         self.resting = False
-        self.settling = Settling(self._late)
         self._trunk = trunk
         self._cluster = cluster
         self._epoch = 0
@@ -133,118 +104,23 @@ class Branch:
         self._failures = 0
         self._retry_at = -inf
         self._touch_at = inf
-        self._order = "none"
         self._lease_s = inf
         self._handler_s: float | None = None
-        self._touched: list[QueueMessage | QueueBatch] = []
-        #: In an order that is kept, what came while the broker did not know of all returns,
-        #: each with their number then: it may stand behind what comes again.
-        self._kept: deque[tuple[int, list[HeldLease]]] = deque()
         self._leave_until = inf
         self._left: Callable[[float], None] | None = None
 
     @property
-    def topic(self) -> str:
-        """Name of the topic."""
-        return self._trunk.topic
+    def held(self) -> int:
+        """Messages that came and are not settled."""
+        return self.custody.held
 
-    # --- the holder of its leases ------------------------------------------------
+    @property
+    def late(self) -> int:
+        """Messages whose settle came too late, so far."""
+        return self.custody.late
 
-    def finishing(self, lease: HeldLease) -> None:
-        """
-        Tell the broker soon what was finished of a lease.
-
-        Args:
-            lease: It gathers that.
-        """
-        self.settling.finishing(lease)
+    def _told(self) -> None:
         self._trunk.settled(self)
-
-    def settle(self, message: QueueMessage, verb: int, facts: dict[str, Any]) -> None:
-        """
-        Tell the broker soon what became of a message.
-
-        Args:
-            message: The message.
-            verb: What became of it.
-            facts: More about that.
-        """
-        self.settling.add(message, verb, facts)
-        self._hands.release(message)
-        if verb in (REQUEUE, GIVE_BACK) and self._order != "none":
-            self._hold_back(message.record, message.partition)
-        self._trunk.settled(self)
-
-    def settle_part(self, part: Part, verb: int, facts: dict[str, Any]) -> None:
-        """
-        Tell the broker soon what became of messages that were handed out together.
-
-        Args:
-            part: The messages.
-            verb: What became of them.
-            facts: More about that.
-        """
-        again = verb in (REQUEUE, GIVE_BACK) and self._order != "none"
-        records = part.first_of_keys(by_key=self._order == "key") if again else ()
-        self.settling.add_part(part, verb, facts)
-        part.lease.release_part(part, part.bits)
-        for record in records:
-            self._hold_back(record, part.lease.partition)
-        self._trunk.settled(self)
-
-    def ended(self, lease: HeldLease) -> None:
-        """
-        Hold a lease no longer.
-
-        Args:
-            lease: Nothing of it is held any more.
-        """
-        self._hands.forget(lease)
-
-    def give_back(self, lease: HeldLease) -> None:
-        """
-        Give back what was not handed out of a lease.
-
-        Args:
-            lease: The lease.
-        """
-        bits = lease.drop(lease.fresh)
-        if bits:
-            self.settling.add_bits(lease.partition, GIVE_BACK, lease.lease_id, bits)
-            self._trunk.settled(self)
-        if lease.over:
-            self.ended(lease)
-
-    def _hold_back(self, record: Record, partition: int) -> None:
-        """What stands behind a message that comes again must not overtake it."""
-        by_key = self._order == "key"
-        for part in self._hands.hold_back(record, partition, by_key=by_key):
-            self.settling.add_bits(part.partition, GIVE_BACK, part.lease, part.bits)
-
-    def touch(self, message: QueueMessage) -> None:
-        """
-        Renew a message soon.
-
-        Args:
-            message: The message.
-        """
-        self._touched.append(message)
-        self.settling.add_bits(message.partition, TOUCH, message.lease, 1 << message.bit)
-        self._trunk.settled(self)
-
-    def touch_part(self, part: Part) -> None:
-        """
-        Renew messages soon that were handed out together.
-
-        Args:
-            part: The messages.
-        """
-        self._touched.append(part.batch)
-        self.settling.add_bits(part.lease.partition, TOUCH, part.lease.lease_id, part.bits)
-        self._trunk.settled(self)
-
-    def _late(self, lease_id: int, bits: int) -> None:
-        self.late += self._hands.lose(lease_id, bits)
 
     # --- joining ---------------------------------------------------------------
 
@@ -345,12 +221,12 @@ class Branch:
             self._connection = link.connection
             self.phase = Phase.JOINED if self._left is None else Phase.LEAVING
             self._known = True
-            self._order = reply.order
+            self.custody.order = reply.order
             self._lease_s = reply.lease_ms / 1000
             self._handler_s = None if reply.handler_ms is None else reply.handler_ms / 1000
             self._touch_at = now + self._lease_s * _RENEW
-            for part in self._hands.compare(reply, self._epoch, self.settling.bits_of):
-                self.settling.add_bits(part.partition, GIVE_BACK, part.lease, part.bits)
+            parts = self.custody.hands.compare(reply, self._epoch, self.settling.bits_of)
+            self.custody.return_unknown(list(parts))
         self._trunk.joined(self, error, now)
         if error is None:
             self.pump(now)
@@ -392,28 +268,27 @@ class Branch:
             self._delivered(message, payload, now)
         elif isinstance(message, LeaseLost):
             for _, lease_id, bits in message.rows:
-                self._hands.lose(lease_id, int.from_bytes(bits, "little"))
+                self.custody.lose(lease_id, int.from_bytes(bits, "little"))
             self._trunk.settled(self)
 
     def _delivered(self, message: Deliver, payload: Bytes, now: float) -> None:
         if self.phase in (Phase.LEAVING, Phase.GONE):
             return  # given back with all the rest
         assert self._link is not None
-        arrival = self._hands.take(message, payload, self._link.limits, self._epoch)
+        arrival = self.custody.hands.take(message, payload, self._link.limits, self._epoch)
         for row in message.rows:
             if row[0]:
                 self._touch_at = min(self._touch_at, now + row[-1] / 1000 * _RENEW)
         for part in arrival.missing:
             self._missing(part, arrival.wrong)
         self.allowance.received += arrival.total
-        self._kept.append((self.settling.returns, arrival.leases))
+        self.custody.keep(arrival.leases)
         self._let_out()
 
     def _let_out(self) -> None:
-        """Let what cannot overtake anything be handed out."""
-        known = inf if self._order == "none" else self.settling.returned
-        while self._kept and self._kept[0][0] <= known:
-            self._trunk.ready(self, self._kept.popleft()[1])
+        leases = self.custody.let_out()
+        if leases:
+            self._trunk.ready(self, leases)
 
     def _missing(self, part: Bits, wrong: CorruptBatch | None) -> None:
         """What cannot be read failed: it comes again, or to the dead-letter topic in the end."""
@@ -426,9 +301,7 @@ class Branch:
     # --- settling --------------------------------------------------------------
 
     def _tell(self, now: float) -> None:
-        for touched in self._touched:
-            touched.started = now
-        self._touched.clear()
+        self.custody.renewed(now)
         link = self._link
         assert link is not None
         deadline = now + self._cluster.config.request_timeout_s
@@ -442,7 +315,7 @@ class Branch:
                 frame: Any = frame,
             ) -> None:
                 if error is None:
-                    self.late += self.settling.answered(frame, reply)
+                    self.custody.answered(frame, reply)
                     self._failures = 0
                 else:
                     self._untold(frame, error, now)
@@ -473,8 +346,7 @@ class Branch:
         A frame goes in any case: the broker's answer says whether the subscription is
         still there, or its channel was deleted.
         """
-        for part in self._hands.renewals(now, self._handler_s):
-            self.settling.add_bits(part.partition, TOUCH, part.lease, part.bits)
+        self.custody.renew(now, self._handler_s)
         self._touch_at = now + self._lease_s * _RENEW
         if now >= self._retry_at:
             self._tell(now)
@@ -532,7 +404,7 @@ class Branch:
         self._leave_until = until
         if self.phase is Phase.JOINED:
             self.phase = Phase.LEAVING
-        self._hands.lose_all()
+        self.custody.lose_all()
         self.pump(now)
 
     def cancel(self, error: TinyMQError, now: float) -> None:
@@ -571,7 +443,7 @@ class Branch:
         self.phase = Phase.GONE
         self.allowance.close()
         self._leave_until = inf
-        self._hands.lose_all()
+        self.custody.lose_all()
         count = self.settling.give_up(error)
         if count:
             self._cluster.say(f"{self._trunk.topic}: {count} messages may come again: {error}")

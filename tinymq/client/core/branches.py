@@ -17,9 +17,10 @@ from math import inf
 from typing import Final
 
 from tinymq.client.core.allowance import Pool
-from tinymq.client.core.branch import Branch, Phase, Trunk
+from tinymq.client.core.branch import Branch, Phase
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import SubscriptionConfig
+from tinymq.client.core.trunk import Trunk
 from tinymq.errors import TinyMQError
 
 #: Seconds after which a share that is not used moves on.

@@ -7,8 +7,9 @@ from typing import Any
 
 from typing_extensions import override
 
+from tinymq.client.core.fate import Confirmed
 from tinymq.client.core.held import Maker, Part
-from tinymq.client.core.message import Confirmed, QueueMessage, facts_of, lost
+from tinymq.client.core.message import QueueMessage, facts_of, lost
 from tinymq.client.core.parcels import values_in
 from tinymq.errors import TinyMQError, UsageError
 from tinymq.wire.messages import FINISH, GIVE_BACK, REJECT, REQUEUE
@@ -264,7 +265,9 @@ class QueueBatch:
             if part.bits:
                 self._flying += 1
                 if part.lease.lease_id:
-                    part.lease.settle_part(part, verb, facts)
+                    bits = part.bits
+                    fate = part.lease.settle_part(part, verb, facts)
+                    fate.when_done(bits, self.confirm)
                 else:
                     part.bits = 0
                     self.confirm(None)

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, nullcontext
 from tinymq.client.core.consumer import ConsumerCore
 from tinymq.client.core.producer import ProducerCore
 from tinymq.client.core.results import Account
-from tinymq.client.core.sources import Core
 from tinymq.client.core.starts import Mark
+from tinymq.client.core.taking import Core
 
 
 class ProducerFace:

@@ -10,8 +10,9 @@ from typing import Any
 from attrs import frozen
 from typing_extensions import override
 
-from tinymq.client.core.message import Keeper, QueueMessage
-from tinymq.errors import LeaseLost, UsageError
+from tinymq.client.core.fate import Fate
+from tinymq.client.core.message import Keeper, QueueMessage, lost
+from tinymq.errors import LeaseLost, TinyMQError, UsageError
 
 
 class Reject(Exception):
@@ -175,7 +176,15 @@ class Work:
             call: Carries something out in the thread of the client.
         """
         for message in self.messages:
-            message.keep_by(lambda keeper: ThreadKeeper(keeper, call))
+            message.keep_by(partial(_thread_keeper, message, call))
+
+
+def _thread_keeper(
+    message: QueueMessage, call: Callable[[Callable[[], None]], None], keeper: Keeper
+) -> ThreadKeeper:
+    made = ThreadKeeper(keeper, call)
+    message.when_lost(made.lose)
+    return made
 
 
 def call_in_thread(handler: Callable[[Any], object], work: Work) -> None:
@@ -217,7 +226,7 @@ def reason_of(error: BaseException) -> str:
 
 class ThreadKeeper:
     """
-    Keeps messages that are in the hands of another thread.
+    Keeps a message that is in the hands of another thread.
 
     Args:
         keeper: Who keeps them.
@@ -227,6 +236,7 @@ class ThreadKeeper:
     def __init__(self, keeper: Keeper, call: Callable[[Callable[[], None]], None]) -> None:
         self._keeper = keeper
         self._call = call
+        self._lost = False
 
     @property
     def topic(self) -> str:
@@ -258,16 +268,19 @@ class ThreadKeeper:
         """How often its messages failed before."""
         return self._keeper.failures
 
-    def finish(self, message: QueueMessage) -> None:
+    def finish(self, message: QueueMessage) -> Fate:
         """
         Settle a message for good, if it was not lost meanwhile.
 
         Args:
             message: The message.
-        """
-        self._call(lambda: None if message.is_lost else self._keeper.finish(message))
 
-    def settle(self, message: QueueMessage, verb: int, facts: dict[str, Any]) -> None:
+        Returns:
+            What the broker says of that.
+        """
+        return self._fate(message, lambda: self._keeper.finish(message))
+
+    def settle(self, message: QueueMessage, verb: int, facts: dict[str, Any]) -> Fate:
         """
         Tell the broker soon what became of a message, if it was not lost meanwhile.
 
@@ -275,13 +288,27 @@ class ThreadKeeper:
             message: The message.
             verb: What became of it.
             facts: More about that.
+
+        Returns:
+            What the broker says of it.
         """
+        return self._fate(message, lambda: self._keeper.settle(message, verb, facts))
+
+    def _fate(self, message: QueueMessage, say: Callable[[], Fate]) -> Fate:
+        bit = 1 << message.bit
+        found = Fate(bit)
+
+        def told(error: TinyMQError | None) -> None:
+            found.tell(bit if error is not None else 0, error)
 
         def settle() -> None:
-            if not message.is_lost:
-                self._keeper.settle(message, verb, facts)
+            if self._lost:
+                told(lost())
+            else:
+                say().when_done(bit, told)
 
         self._call(settle)
+        return found
 
     def touch(self, message: QueueMessage) -> None:
         """
@@ -295,3 +322,7 @@ class ThreadKeeper:
     def _touch(self, message: QueueMessage) -> None:
         if message.held:
             self._keeper.touch(message)
+
+    def lose(self) -> None:
+        """Note that the message was lost."""
+        self._lost = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from tinymq.client.core.held import HeldLease, Holder
+from tinymq.client.core.held import Bits, HeldLease, Holder
 from tinymq.client.core.message import QueueMessage
 from tinymq.client.core.parcels import bits_of, packs_of
 from tinymq.errors import CorruptBatch
@@ -13,21 +13,6 @@ from tinymq.limits import Limits
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import PARTITIONS, Deliver, SubscribeReply
 from tinymq.wire.records import Record
-
-
-class Bits(NamedTuple):
-    """
-    Some messages of a lease.
-
-    Attributes:
-        partition: Number of the partition.
-        lease: The lease.
-        bits: Which ones; -1 for all that is left.
-    """
-
-    partition: int
-    lease: int
-    bits: int
 
 
 class Arrival(NamedTuple):

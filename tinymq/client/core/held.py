@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from tinymq.client.core.fate import Fate
 from tinymq.client.core.message import QueueMessage
 from tinymq.client.core.parcels import Pack, Span, bits_at, runs_of, spans_of
 from tinymq.wire.messages import DeliveryRow
@@ -20,6 +21,21 @@ Maker = Callable[[Record, "HeldLease", float], QueueMessage]
 BatchMaker = Callable[[list["Part"], Maker, float], "QueueBatch"]
 
 
+class Bits(NamedTuple):
+    """
+    Some messages of a lease.
+
+    Attributes:
+        partition: Number of the partition.
+        lease: The lease.
+        bits: Which ones; -1 for all that is left.
+    """
+
+    partition: int
+    lease: int
+    bits: int
+
+
 class Holder(Protocol):
     """Who holds leases: the part of a subscription that one broker serves."""
 
@@ -29,10 +45,10 @@ class Holder(Protocol):
     def topic(self) -> str:
         """Name of the topic."""
 
-    def settle(self, message: QueueMessage, verb: int, facts: dict[str, Any]) -> None:
+    def settle(self, message: QueueMessage, verb: int, facts: dict[str, Any]) -> Fate:
         """Tell the broker soon what became of a message."""
 
-    def settle_part(self, part: Part, verb: int, facts: dict[str, Any]) -> None:
+    def settle_part(self, part: Part, verb: int, facts: dict[str, Any]) -> Fate:
         """Tell the broker soon what became of messages."""
 
     def touch(self, message: QueueMessage) -> None:
@@ -111,10 +127,11 @@ class HeldLease:
         left: How many messages were not handed out yet.
         messages: What was handed out one by one and is not settled.
         parts: What was handed out together and is not settled.
-        finished: What was finished in this turn.
     """
 
     __slots__ = (
+        "_fate",
+        "_finished",
         "_fresh",
         "_holder",
         "_packs",
@@ -124,7 +141,6 @@ class HeldLease:
         "base",
         "epoch",
         "failures",
-        "finished",
         "lease_id",
         "left",
         "messages",
@@ -147,7 +163,9 @@ class HeldLease:
         self.topic = holder.topic
         self.messages: dict[QueueMessage, None] = {}
         self.parts: dict[Part, None] = {}
-        self.finished: list[QueueMessage] = []
+        #: The offsets of what was finished in this turn, and what the broker will say of it.
+        self._finished: list[int] = []
+        self._fate: Fate | None = None
         self.left = 0
         self._holder = holder
         self._packs = packs
@@ -286,28 +304,36 @@ class HeldLease:
 
     # --- what becomes of its messages -------------------------------------------
 
-    def finish(self, message: QueueMessage) -> None:
+    def finish(self, message: QueueMessage) -> Fate:
         """
         Settle a message for good; the broker is told at the end of the turn.
 
         Args:
             message: The message.
+
+        Returns:
+            What the broker says of that.
         """
         del self.messages[message]
-        holder, finished = self._holder, self.finished
+        holder, fate = self._holder, self._fate
         holder.held -= 1
-        if not finished:
+        self._finished.append(message.record.offset)
+        if fate is None:
+            fate = self._fate = Fate()
             holder.finishing(self)
-        finished.append(message)
+        return fate
 
-    def gather(self) -> tuple[int, list[QueueMessage]]:
-        """Take what was finished: bits and messages."""
-        finished, self.finished = self.finished, []
+    def gather(self) -> Fate:
+        """Take what was finished in this turn."""
+        finished, self._finished = self._finished, []
+        fate, self._fate = self._fate, None
         if self.over:
             self._holder.ended(self)
-        return bits_at(self.base, [one.record.offset for one in finished]), finished
+        assert fate is not None
+        fate.bits = bits_at(self.base, finished)
+        return fate
 
-    def settle(self, message: QueueMessage, verb: int, facts: dict[str, Any]) -> None:
+    def settle(self, message: QueueMessage, verb: int, facts: dict[str, Any]) -> Fate:
         """
         Tell the broker soon what became of a message.
 
@@ -316,9 +342,9 @@ class HeldLease:
             verb: What became of it.
             facts: More about that.
         """
-        self._holder.settle(message, verb, facts)
+        return self._holder.settle(message, verb, facts)
 
-    def settle_part(self, part: Part, verb: int, facts: dict[str, Any]) -> None:
+    def settle_part(self, part: Part, verb: int, facts: dict[str, Any]) -> Fate:
         """
         Tell the broker soon what became of messages.
 
@@ -327,7 +353,7 @@ class HeldLease:
             verb: What became of them.
             facts: More about that.
         """
-        self._holder.settle_part(part, verb, facts)
+        return self._holder.settle_part(part, verb, facts)
 
     def touch(self, message: QueueMessage) -> None:
         """

@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 
 from typing_extensions import override
 
+from tinymq.client.core.fate import Confirmed, Fate
 from tinymq.errors import LeaseLost, TinyMQError, UsageError
 from tinymq.wire.messages import FINISH, GIVE_BACK, REJECT, REQUEUE
 from tinymq.wire.records import Headers, Record
@@ -29,13 +30,6 @@ class Standing(Enum):
     CONFIRMED = "confirmed"
     #: Not held any more: somebody else may have it.
     LOST = "lost"
-
-
-#: Looked up once: members of an enumeration are slow to find.
-_HELD, _SETTLED, _CONFIRMED, _LOST = Standing
-
-#: Told that what became of a message is written down, or why it is not.
-Confirmed = Callable[[TinyMQError | None], None]
 
 
 class Keeper(Protocol):
@@ -65,11 +59,11 @@ class Keeper(Protocol):
     def failures(self) -> int:
         """How often its messages failed before."""
 
-    def finish(self, message: QueueMessage) -> None:
-        """Settle a message for good."""
+    def finish(self, message: QueueMessage) -> Fate:
+        """Settle a message for good, and return what the broker says of that."""
 
-    def settle(self, message: QueueMessage, verb: int, facts: dict[str, Any]) -> None:
-        """Tell the broker soon what became of a message."""
+    def settle(self, message: QueueMessage, verb: int, facts: dict[str, Any]) -> Fate:
+        """Tell the broker soon what became of a message; return what it says of that."""
 
     def touch(self, message: QueueMessage) -> None:
         """Renew a message soon."""
@@ -90,18 +84,21 @@ class QueueMessage:
 
     Attributes:
         record: What was published.
-        standing: Where it stands.
+        held: Whether it is still yours and not settled.
         started: When it was handed out or touched, on the client's clock.
     """
 
-    __slots__ = ("_confirmed", "_error", "_keeper", "_lost", "record", "standing", "started")
+    __slots__ = ("_confirmed", "_fate", "_keeper", "_lost", "_taken", "held", "record", "started")
 
     def __init__(self, record: Record, keeper: Keeper, now: float) -> None:
         self.record = record
-        self.standing = _HELD
+        self.held = True
         self.started = now
         self._keeper = keeper
-        self._error: TinyMQError | None = None
+        #: What the broker says of its settle; None before, and where it was not asked.
+        self._fate: Fate | None = None
+        #: Whether it was settled without asking the broker.
+        self._taken = False
         self._lost: list[Callable[[], None]] | None = None
         self._confirmed: list[Confirmed] | None = None
 
@@ -170,14 +167,21 @@ class QueueMessage:
         return self.record.timestamp
 
     @property
-    def held(self) -> bool:
-        """Whether it is still yours and not settled."""
-        return self.standing is _HELD
+    def standing(self) -> Standing:
+        """Where it stands."""
+        if self.held:
+            return Standing.HELD
+        if self._fate is None:
+            return Standing.CONFIRMED if self._taken else Standing.LOST
+        if not self._fate.done:
+            return Standing.SETTLED
+        wrong = self._fate.error_of(1 << self.bit)
+        return Standing.CONFIRMED if wrong is None else Standing.LOST
 
     @property
     def is_lost(self) -> bool:
         """Whether its lease was lost, so that somebody else may have it."""
-        return self.standing is _LOST
+        return self.standing is Standing.LOST
 
     # --- what becomes of it ----------------------------------------------------
 
@@ -189,14 +193,16 @@ class QueueMessage:
             LeaseLost: It is not yours any more.
             UsageError: It was settled before.
         """
-        if self.standing is not _HELD:
+        if not self.held:
             self._check()
+        self.held = False
         keeper = self._keeper
         if keeper.lease_id:
-            self.standing = _SETTLED
-            keeper.finish(self)
+            self._fate = keeper.finish(self)
+            if self._confirmed is not None:
+                self._hand_over(self._fate)
         else:
-            self.confirm(None)
+            self._take()
 
     def requeue(
         self, delay_s: float | None = None, reason: str = "", *, failure: bool = True
@@ -258,24 +264,24 @@ class QueueMessage:
         Args:
             call: What to call; at once if that has happened already.
         """
-        if self.standing is _LOST:
+        if self.is_lost:
             call()
         elif self._lost is None:
             self._lost = [call]
         else:
             self._lost.append(call)
 
-    def when_confirmed(self, call: Callable[[TinyMQError | None], None]) -> None:
+    def when_confirmed(self, call: Confirmed) -> None:
         """
         Call when the broker has written down what became of it.
 
         Args:
             call: Told None, or why it did not take that, such as `LeaseLost`.
         """
-        if self._error is not None or self.standing is _CONFIRMED:
-            call(self._error)
-        elif self.standing is _LOST:
-            call(lost())
+        if self._fate is not None:
+            self._fate.when_done(1 << self.bit, call)
+        elif not self.held:
+            call(None if self._taken else lost())
         elif self._confirmed is None:
             self._confirmed = [call]
         else:
@@ -298,12 +304,14 @@ class QueueMessage:
             return
         self._check()
         if self._keeper.lease_id:
-            self.standing = _SETTLED
-            self._keeper.settle(self, verb, facts)
+            self.held = False
+            self._fate = self._keeper.settle(self, verb, facts)
+            self._hand_over(self._fate)
             return
         if verb in (REQUEUE, REJECT):
             raise UsageError("the channel delivers at most once: the message was settled before")
-        self.confirm(None)
+        self.held = False
+        self._take()
 
     # --- told by its keeper ----------------------------------------------------
 
@@ -316,32 +324,26 @@ class QueueMessage:
         """
         self._keeper = wrap(self._keeper)
 
-    @property
-    def confirming(self) -> bool:
-        """Whether somebody waits for its confirmation."""
-        return self._confirmed is not None
-
     def lose(self) -> None:
         """Note that it is not held any more."""
-        self.standing = _LOST
+        self.held = False
         calls, self._lost = self._lost, None
         for call in calls or ():
             call()
         self._tell(lost())
 
-    def confirm(self, error: TinyMQError | None) -> None:
-        """
-        Note what the broker said of it.
-
-        Args:
-            error: Why it did not take what became of it, or None.
-        """
-        self.standing = _CONFIRMED if error is None else _LOST
-        self._error = error
-        if self._confirmed is not None:
-            self._tell(error)
-
     # --- inside ----------------------------------------------------------------
+
+    def _hand_over(self, fate: Fate) -> None:
+        """Let those who wait hear what the broker will say."""
+        calls, self._confirmed = self._confirmed, None
+        for call in calls or ():
+            fate.when_done(1 << self.bit, call)
+
+    def _take(self) -> None:
+        """Settle it without a word to the broker, who has done so already."""
+        self._taken = True
+        self._tell(None)
 
     def _tell(self, error: TinyMQError | None) -> None:
         calls, self._confirmed = self._confirmed, None
@@ -349,10 +351,11 @@ class QueueMessage:
             call(error)
 
     def _check(self) -> None:
-        if self.standing is _LOST:
+        if self.held:
+            return
+        if self.is_lost:
             raise lost()
-        if self.standing is not _HELD:
-            raise UsageError("the message was settled before")
+        raise UsageError("the message was settled before")
 
 
 def facts_of(delay_s: float | None, reason: str, *, failure: bool) -> dict[str, Any]:

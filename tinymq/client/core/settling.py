@@ -13,13 +13,12 @@ from typing import Any, Final
 
 from attrs import define
 
-from tinymq.client.core.bundle import QueueBatch
-from tinymq.client.core.held import HeldLease, Part
-from tinymq.client.core.message import QueueMessage, Standing, lost
+from tinymq.client.core.fate import Fate
+from tinymq.client.core.held import Bits, HeldLease
+from tinymq.client.core.message import lost
 from tinymq.errors import TinyMQError
 from tinymq.wire.messages import FINISH, GIVE_BACK, REQUEUE, TOUCH, SettleReply, SettleRow
 
-_CONFIRMED: Final = Standing.CONFIRMED
 #: All that is left of a lease.
 WHOLE: Final = -1
 #: Most leases and most rows of a frame.
@@ -36,58 +35,21 @@ _Key = tuple[int, int, int | None, str, bool]
 class _Share:
     """The messages of one lease that have the same fate."""
 
-    __slots__ = ("bits", "messages", "parts")
+    __slots__ = ("bits", "fates")
 
     def __init__(self) -> None:
         self.bits = 0
-        self.messages: list[QueueMessage] = []
-        #: Messages that were handed out together, and their bits.
-        self.parts: list[tuple[QueueBatch, int]] = []
+        self.fates: list[Fate] = []
 
-    def taken(self) -> None:
-        """The broker took it as it was told."""
-        for message in self.messages:
-            message.standing = _CONFIRMED
-            if message.confirming:
-                message.confirm(None)
-        for batch, _ in self.parts:
-            batch.confirm(None)
+    def add(self, fate: Fate) -> Fate:
+        """Take more messages."""
+        self.bits |= fate.bits
+        self.fates.append(fate)
+        return fate
 
-    def late(self, gone: int) -> int:
-        """
-        The broker took it but for some messages.
-
-        Args:
-            gone: Which ones, and perhaps others.
-
-        Returns:
-            How many that were.
-        """
-        count = 0
-        for message in self.messages:
-            was = gone >> message.bit & 1
-            message.confirm(lost() if was else None)
-            count += was
-        for batch, bits in self.parts:
-            batch.confirm(lost() if bits & gone else None)
-            count += (bits & gone).bit_count()
-        return count
-
-    def refused(self, error: TinyMQError) -> int:
-        """
-        The broker will never take it.
-
-        Args:
-            error: Why.
-
-        Returns:
-            How many messages that concerns.
-        """
-        for message in self.messages:
-            message.confirm(error)
-        for batch, _ in self.parts:
-            batch.confirm(error)
-        return len(self.messages) + sum(bits.bit_count() for _, bits in self.parts)
+    def tell(self, gone: int, error: TinyMQError | None) -> int:
+        """Tell them what the broker said; return how many it did not take."""
+        return sum(fate.tell(gone, error) for fate in self.fates)
 
 
 @define(eq=False)
@@ -166,11 +128,8 @@ class Settling:
     def _gather(self) -> None:
         leases, self._finishing = self._finishing, []
         for lease in leases:
-            bits, messages = lease.gather()
             key = (lease.partition, FINISH, None, "", True)
-            share = self._share(self._pending, key, lease.lease_id)
-            share.bits |= bits
-            share.messages += messages
+            self._share(self._pending, key, lease.lease_id).add(lease.gather())
 
     @property
     def returned(self) -> int:
@@ -184,36 +143,27 @@ class Settling:
             min([self._first, *firsts] if self._pending else firsts, default=self.returns + 1) - 1
         )
 
-    def add(self, message: QueueMessage, verb: int, facts: dict[str, Any]) -> None:
+    def add(self, which: Bits, verb: int, facts: dict[str, Any]) -> Fate:
         """
-        Take what became of a message.
+        Take what became of messages.
 
         Args:
-            message: The message.
-            verb: What became of it.
-            facts: More about that.
-        """
-        key = _key(message.partition, verb, facts)
-        self._note(verb)
-        share = self._share(self._pending, key, message.lease)
-        share.bits |= 1 << message.bit
-        share.messages.append(message)
-
-    def add_part(self, part: Part, verb: int, facts: dict[str, Any]) -> None:
-        """
-        Take what became of messages that were handed out together.
-
-        Args:
-            part: The messages.
+            which: The messages.
             verb: What became of them.
             facts: More about that.
+
+        Returns:
+            What the broker says of it.
         """
-        lease, bits = part.lease, part.bits
-        key = _key(lease.partition, verb, facts)
         self._note(verb)
-        share = self._share(self._pending, key, lease.lease_id)
-        share.bits |= bits
-        share.parts.append((part.batch, bits))
+        key = (
+            which.partition,
+            verb,
+            facts.get("d"),
+            facts.get("x", ""),
+            facts.get("f", True),
+        )
+        return self._share(self._pending, key, which.lease).add(Fate(which.bits))
 
     def add_bits(self, partition: int, verb: int, lease: int, bits: int) -> None:
         """
@@ -285,11 +235,9 @@ class Settling:
             # Messages of one lease may have had several fates, with a row for each.
             late[lease] = late.get(lease, 0) | int.from_bytes(row, "little")
         count = 0
+        error = lost() if late else None
         for lease, share in frame.leases:
-            if lease in late:
-                count += share.late(late[lease])
-            else:
-                share.taken()
+            count += share.tell(late.get(lease, 0), error)
         for lease, bits in late.items():
             self._late(lease, bits)
         return count
@@ -309,8 +257,7 @@ class Settling:
             for lease, share in leases.items():
                 known = self._share(self._pending, key, lease)
                 known.bits |= share.bits
-                known.messages += share.messages
-                known.parts += share.parts
+                known.fates += share.fates
 
     def refused(self, frame: SettleFrame, error: TinyMQError) -> None:
         """
@@ -322,7 +269,7 @@ class Settling:
         """
         self._flying.discard(frame)
         for _, share in frame.leases:
-            share.refused(error)
+            share.tell(WHOLE, error)
 
     def give_up(self, error: TinyMQError) -> int:
         """
@@ -337,7 +284,7 @@ class Settling:
         self._gather()
         frames = [SettleFrame(self._pending, self._first), *self._flying]
         self._pending, self._flying = {}, set()
-        return sum(share.refused(error) for frame in frames for _, share in frame.leases)
+        return sum(share.tell(WHOLE, error) for frame in frames for _, share in frame.leases)
 
     def _note(self, verb: int) -> None:
         if verb in (REQUEUE, GIVE_BACK):
@@ -361,10 +308,6 @@ def as_bytes(bits: int) -> bytes | None:
         bits: The bits, or `WHOLE`.
     """
     return None if bits < 0 else bits.to_bytes((bits.bit_length() + 7) // 8, "little")
-
-
-def _key(partition: int, verb: int, facts: dict[str, Any]) -> _Key:
-    return (partition, verb, facts.get("d"), facts.get("x", ""), facts.get("f", True))
 
 
 def _facts(delay: int | None, reason: str, *, failure: bool) -> dict[str, Any]:

@@ -8,7 +8,7 @@ message is handed out next is decided when one is asked for, and not before.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from attrs import define
 
@@ -17,67 +17,14 @@ from tinymq.client.core.bundle import QueueBatch
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import SubscriptionConfig
 from tinymq.client.core.message import QueueMessage
-from tinymq.client.core.subscription import Face, SubscriptionCore, Told
+from tinymq.client.core.subscription import SubscriptionCore
+from tinymq.client.core.taking import Core, Face, Told
 from tinymq.errors import ClosedError, TinyMQError, UsageError
 
 T = TypeVar("T")
 
 #: What a subscription takes from: a topic, several by rank, or several by weight.
 Topics: TypeAlias = str | Sequence[str] | Mapping[str, int]
-
-
-class Core(Protocol):
-    """What a face needs of a subscription, or of several that are taken from as one."""
-
-    channel: str
-    failed: TinyMQError | None
-
-    @property
-    def topic(self) -> str:
-        """Name of the topic, or of several."""
-
-    @property
-    def waiting(self) -> bool:
-        """Whether `take` may have something."""
-
-    @property
-    def in_flight(self) -> int:
-        """Messages that were delivered and are not settled."""
-
-    @property
-    def delivered(self) -> int:
-        """Messages that were delivered so far."""
-
-    @property
-    def late(self) -> int:
-        """Messages whose settle came too late so far."""
-
-    def begin(self, now: float) -> None:
-        """Join."""
-
-    def take(self, now: float) -> QueueMessage | None:
-        """Take the next message, if one is ready."""
-
-    def take_many(self, most: int, now: float) -> QueueBatch | None:
-        """Take the next messages together, if some are ready."""
-
-    def more(self, now: float) -> None:
-        """Ask for more, after messages without leases were handed out."""
-
-    def ready_when(self, told: Told, now: float) -> None:
-        """Call when a broker has let us join, or says why not."""
-
-    def pump(self, now: float) -> None:
-        """Tell brokers what became of messages, at the end of a turn."""
-
-    def when_settled(self, call: Callable[[], None]) -> None:
-        """Call when everything that was said of messages up to now is confirmed."""
-
-    def drain(self, now: float) -> None:
-        """Take no more messages, and give back those that were not handed out."""
-
-    def close(self, done: Callable[[], None], now: float) -> None:
-        """Leave."""
 
 
 def core_of(

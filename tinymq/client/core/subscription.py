@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final
 
 from tinymq.client.core.allowance import Pool
 from tinymq.client.core.branch import Branch
@@ -13,43 +13,22 @@ from tinymq.client.core.branches import Branches
 from tinymq.client.core.bundle import QueueBatch
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import SubscriptionConfig
-from tinymq.client.core.held import BatchMaker, HeldLease, Maker, Part
+from tinymq.client.core.held import HeldLease, Part
 from tinymq.client.core.message import QueueMessage
-from tinymq.client.core.metadata import TopicInfo
+from tinymq.client.core.taking import Face, Told
+from tinymq.client.core.whereabouts import Whereabouts
 from tinymq.errors import (
     ClientError,
     ClosedError,
     DeadlineExceeded,
-    NoBroker,
     TinyMQError,
     UnknownTopic,
     UnknownTopicId,
 )
 from tinymq.wire.messages import Subscribe
 
-#: Told that something which was asked for is done, or failed.
-Told = Callable[[TinyMQError | None], None]
-#: Seconds between looks for partitions without a leader.
-_LOOK_S: Final = 1.0
 #: Errors that a topic made anew explains.
 _MOVED: Final = (UnknownTopic, UnknownTopicId)
-
-
-class Face(NamedTuple):
-    """
-    What a subscription needs of its face.
-
-    Attributes:
-        make: Makes messages, of a subclass of `QueueMessage`.
-        wake: Called when `take` may have something, or an error.
-        soon: Called when `pump` is wanted at the end of the turn.
-        batch: Makes batches, of a subclass of `QueueBatch`.
-    """
-
-    make: Maker
-    wake: Callable[[], None]
-    soon: Callable[[], None]
-    batch: BatchMaker = QueueBatch
 
 
 class SubscriptionCore:
@@ -90,15 +69,13 @@ class SubscriptionCore:
         self.delivered = 0
         self._cluster = cluster
         self._make, self._wake, self._soon, self._make_batch = face
-        self._info: TopicInfo | None = None
+        self._whereabouts = Whereabouts(cluster, self.topic, config, self)
         self._pool = pool or Pool(config.max_in_flight)
         self._branches = Branches(self, cluster, config, self._pool, self._ended)
         #: Leases of which something was not handed out, with who holds them.
         self._line: deque[tuple[Branch, HeldLease]] = deque()
         self._dirty: set[Branch] = set()
         self._waiting: list[tuple[float, Told]] = []
-        self._look_at = inf
-        self._why: TinyMQError | None = None
         self._ends: list[Callable[[], None]] = []
         self._drained: list[Callable[[], None]] = []
 
@@ -110,14 +87,19 @@ class SubscriptionCore:
             now: The time.
         """
         self._cluster.add(self)
-        self._find(now, fresh=False)
+        self._whereabouts.find(now, fresh=False)
 
     # --- handing out -----------------------------------------------------------
 
     @property
+    def over(self) -> bool:
+        """Whether it was closed, or ended by itself."""
+        return self.closed or self.failed is not None
+
+    @property
     def waiting(self) -> bool:
         """Whether `take` may have something."""
-        return bool(self._line) or self.closed or self.failed is not None
+        return bool(self._line) or self.over
 
     @property
     def in_flight(self) -> int:
@@ -218,39 +200,12 @@ class SubscriptionCore:
             told: Told the end.
             now: The time.
         """
-        if self.failed is not None or self.closed:
+        if self.over:
             told(self.failed or ClosedError("the subscription was closed"))
         elif self._branches.joined:
             told(None)
         else:
             self._waiting.append((now + self.config.deadline_s, told))
-
-    def _find(self, now: float, *, fresh: bool) -> None:
-        self._look_at = inf
-
-        def found(info: TopicInfo | None, error: TinyMQError | None, now: float) -> None:
-            if self.closed or self.failed is not None:
-                return
-            if info is None:
-                self._not_found(error or UnknownTopic(), now)
-            elif self._info is not None and info.id != self._info.id:
-                text = f"topic {self.topic} was made anew, and the channel is of the old one"
-                self._fail(UnknownTopicId(text), now)
-            else:
-                self._info = info
-                self._arrange(now)
-
-        deadline = now + self.config.deadline_s
-        create = self.config.create_topics
-        self._cluster.topic(self.topic, deadline, found, now, create=create, fresh=fresh)
-
-    def _not_found(self, error: TinyMQError, now: float) -> None:
-        passing = isinstance(error, ClientError) and not isinstance(error, NoBroker)
-        if passing or getattr(error, "retriable", False):
-            self._why = error
-            self._look_at = now + _LOOK_S
-        else:
-            self._fail(error, now)
 
     # --- brokers ---------------------------------------------------------------
 
@@ -262,10 +217,11 @@ class SubscriptionCore:
             number: Of the branch.
             credit: How many messages it takes at first.
         """
-        assert self._info is not None
+        info = self._whereabouts.info
+        assert info is not None
         return Subscribe(
             subscription=number,
-            topic_id=self._info.id,
+            topic_id=info.id,
             channel=self.channel,
             credit=credit,
             create=self.config.create,
@@ -273,11 +229,15 @@ class SubscriptionCore:
             temporary=self.config.temporary,
         )
 
-    def _arrange(self, now: float) -> None:
-        """Follow the leaders of partitions."""
-        assert self._info is not None
-        self._look_at = now + _LOOK_S if -1 in self._info.leaders else inf
-        self._branches.follow(self._info.leaders, now)
+    def arrange(self, leaders: tuple[int, ...], now: float) -> None:
+        """
+        Follow the leaders of partitions.
+
+        Args:
+            leaders: Of each partition, -1 where there is none.
+            now: The time.
+        """
+        self._branches.follow(leaders, now)
 
     # --- told by branches ------------------------------------------------------
 
@@ -292,7 +252,7 @@ class SubscriptionCore:
         for lease in leases:
             self.delivered += lease.left
             if self.draining and lease.lease_id:
-                branch.give_back(lease)
+                branch.custody.give_back(lease)
             else:
                 self._line.append((branch, lease))
         self._wake()
@@ -317,19 +277,19 @@ class SubscriptionCore:
             error: Why it failed, or None.
             now: The time.
         """
-        if self.closed or self.failed is not None or isinstance(error, ClosedError):
+        if self.over or isinstance(error, ClosedError):
             return
         if error is None:
-            self._why = None
+            self._whereabouts.why = None
             waiting, self._waiting = self._waiting, []
             for _, told in waiting:
                 told(None)
             return
-        self._why = error
+        self._whereabouts.why = error
         if isinstance(error, _MOVED):
-            self._find(now, fresh=True)
+            self._whereabouts.find(now, fresh=True)
         elif not isinstance(error, ClientError) and not getattr(error, "retriable", False):
-            self._fail(error, now)
+            self.fail(error, now)
 
     # --- the cluster's calls ---------------------------------------------------
 
@@ -338,7 +298,7 @@ class SubscriptionCore:
         """When `tick` has something to do."""
         if self._dirty:
             return -inf
-        at = min(self._look_at, self._branches.turn_at)
+        at = min(self._whereabouts.look_at, self._branches.turn_at)
         for until, _ in self._waiting:
             at = min(at, until)
         for branch in self._branches:
@@ -369,8 +329,8 @@ class SubscriptionCore:
         Args:
             now: The time.
         """
-        if self._look_at <= now:
-            self._find(now, fresh=True)
+        if self._whereabouts.look_at <= now:
+            self._whereabouts.find(now, fresh=True)
         if self._branches.turn_at <= now:
             self._branches.rotate(now)
         for branch in self._branches:
@@ -386,7 +346,7 @@ class SubscriptionCore:
     def _trouble(self) -> TinyMQError:
         """Why no broker has let us join."""
         troubles = (branch.trouble for branch in self._branches)
-        error = self._why or next((one for one in troubles if one is not None), None)
+        error = self._whereabouts.why or next((one for one in troubles if one is not None), None)
         return error or DeadlineExceeded("no broker let the subscription join in time")
 
     def link_changed(self, now: float) -> None:
@@ -406,14 +366,7 @@ class SubscriptionCore:
         Args:
             now: The time.
         """
-        if self.closed or self.failed is not None or self._info is None:
-            return
-        info = self._cluster.metadata.get(self.topic)
-        if info is None or info.id != self._info.id:
-            self._find(now, fresh=True)
-        elif info != self._info:
-            self._info = info
-            self._arrange(now)
+        self._whereabouts.changed(now)
 
     def cluster_closed(self, now: float) -> None:
         """
@@ -457,7 +410,7 @@ class SubscriptionCore:
         line, self._line = self._line, deque()
         for branch, lease in line:
             if lease.lease_id:
-                branch.give_back(lease)
+                branch.custody.give_back(lease)
             else:
                 self._line.append((branch, lease))
         self._branches.rest()
@@ -478,8 +431,14 @@ class SubscriptionCore:
             self._branches.leave_all(now)
         self._ended()
 
-    def _fail(self, error: TinyMQError, now: float) -> None:
-        """End it, because it cannot go on."""
+    def fail(self, error: TinyMQError, now: float) -> None:
+        """
+        End it, because it cannot go on.
+
+        Args:
+            error: Why.
+            now: The time.
+        """
         self.failed = error
         self._end(error)
         self._branches.leave_all(now)
@@ -488,7 +447,7 @@ class SubscriptionCore:
     def _end(self, error: TinyMQError) -> None:
         """Tell those who wait; messages that have no lease cannot be given back."""
         self.draining = self._branches.stopped = True
-        self._look_at = self._branches.turn_at = inf
+        self._whereabouts.look_at = self._branches.turn_at = inf
         lost = sum(lease.left for _, lease in self._line if not lease.lease_id)
         if lost:
             self._cluster.say(f"{self.topic}/{self.channel}: {lost} messages were not handed out")
@@ -499,7 +458,7 @@ class SubscriptionCore:
         self._wake()
 
     def _ended(self) -> None:
-        if self._branches or not (self.closed or self.failed is not None):
+        if self._branches or not self.over:
             return
         self._cluster.remove(self)
         ends, self._ends = self._ends, []

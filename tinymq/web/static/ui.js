@@ -93,7 +93,7 @@
     location.reload();
   });
 
-  // --- keys: / search, g then o, t, b or c, j and k through rows, p pause
+  // --- keys: / search, g then o, t, n, f, d, b or c, j and k through rows, p pause
   var leader = 0;
   document.addEventListener("keydown", function (e) {
     if (e.ctrlKey || e.metaKey || e.altKey) return;
@@ -108,6 +108,9 @@
     else if (Date.now() - leader < 1500 && e.key === "t") location.href = "/topics";
     else if (Date.now() - leader < 1500 && e.key === "b") location.href = "/brokers";
     else if (Date.now() - leader < 1500 && e.key === "c") location.href = "/clients";
+    else if (Date.now() - leader < 1500 && e.key === "n") location.href = "/channels";
+    else if (Date.now() - leader < 1500 && e.key === "f") location.href = "/inflight";
+    else if (Date.now() - leader < 1500 && e.key === "d") location.href = "/dead-letters";
     else if (e.key === "j" || e.key === "k") rows(e.key === "j" ? 1 : -1);
   });
   function rows(step) {
