@@ -89,12 +89,12 @@ JOBS: Final = (
 )
 
 
-#: Partitions for each broker, and the channels of a cluster. Nothing is given up there.
+#: Partitions for each broker, and the channels of a cluster.
 SHARE: Final = 2
 _LONG: Final = {**_LEASE, **_AGAIN, "attempts": 1_000_000}
 _SPARED: Final[Mapping[Act, int]] = {"requeue": 80, "give_back": 40, "hold": 5}
 CLUSTER_JOBS: Final = (
-    Job(topic=WORK[0], name="free", config=_LONG, acts=_SPARED),
+    Job(topic=WORK[0], name="free", config=_LONG, acts={**_SPARED, "reject": 10}),
     Job(topic=WORK[0], name="keys", config={**_LONG, "order": "key"}, acts=_SPARED),
     Job(topic=WORK[0], name="once", config={"delivery": "at_most_once"}, workers=1),
 )
