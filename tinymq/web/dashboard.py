@@ -6,6 +6,7 @@ from tinymq.web.actions import Actions
 from tinymq.web.api_page import ApiPage
 from tinymq.web.broker_pages import BrokerPages
 from tinymq.web.channel_actions import ChannelActions
+from tinymq.web.channel_moves import ChannelMoves
 from tinymq.web.client_pages import ClientPages
 from tinymq.web.deadletter_pages import DeadLetterPages
 from tinymq.web.finding import Finding
@@ -18,6 +19,7 @@ class Dashboard(
     BrokerPages,
     ClientPages,
     ChannelActions,
+    ChannelMoves,
     InFlightPages,
     DeadLetterPages,
     Finding,
