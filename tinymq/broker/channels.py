@@ -259,10 +259,6 @@ class Channels:
         found = (self._hosted.get((topic_id, index)) for index in range(topic.partitions))
         return [each for each in found if each is not None]
 
-    def all_hosted(self) -> list[Hosted]:
-        """Return the channels of all partitions that are here."""
-        return list(self._hosted.values())
-
     # --- turns -------------------------------------------------------------------------
 
     def mark(self, hosted: Hosted) -> None:

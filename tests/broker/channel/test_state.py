@@ -491,7 +491,10 @@ class TestSteering:
 
         Steering(it).trim(5999, NOW, spared=[7])
 
-        assert [(start, end) for start, end, _ in it.places.waits(0, 6000)] == [(7, 8), (5999, 6000)]
+        assert [(start, end) for start, end, _ in it.places.waits(0, 6000)] == [
+            (7, 8),
+            (5999, 6000),
+        ]
         assert (it.places.delayed, it.places.unsettled) == (2, 2)
 
     def test_an_altered_filter_holds_for_what_was_not_given_out(self) -> None:
