@@ -105,7 +105,7 @@ def test_nothing_without_a_yes(broker: MemoryBroker, run: Run) -> None:
 
 def test_many(broker: MemoryBroker, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than one call takes are asked for in several."""
-    monkeypatch.setattr(verbs, "MOST", 2)
+    monkeypatch.setattr(verbs, "MOST_OFFSETS", 2)
     broker.answers["inflight.settle"] = [reply([0, 1]), reply([2])]
     places = [f"orders/work/0@{offset}" for offset in range(3)]
     result = run("inflight", "finish", *places, "--yes", "-o", "name")

@@ -212,5 +212,4 @@ class Holding:
         for _, one in self.holders():
             if not one.channel.places.dooming:
                 lost = one.steering.abandon(self._beyond, _MOST_GIVEN_UP, _REASON, now)
-                one.losing(lost)
-                self._hosted.losing(lost)
+                self._hosted.take_away(one, lost)
