@@ -46,7 +46,7 @@ def test_list(broker: MemoryBroker, run: Run) -> None:
     assert lines[1].split()[:5] == ["orders/work/0@5", "mailer", "b1/7", "2", "1"]
     assert broker.calls[0][1] == {
         "topic": "orders",
-        "name": "work",
+        "channel": "work",
         "client": "mailer",
         "attempts": 1,
         "older_ms": 30_000,

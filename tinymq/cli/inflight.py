@@ -123,7 +123,7 @@ def inflight() -> None:
 @operation_options(
     "inflight.list",
     own={"limit": "limit", "older_ms": "older"},
-    shorts={"topic": "-t", "name": "-c"},
+    shorts={"topic": "-t", "channel": "-c"},
 )
 @click.option("--older", type=DURATION, help="Only those held for so long, such as 30s.")
 @limit_option

@@ -135,7 +135,7 @@ class InFlightPages(Sheets):
         """Read which messages are wanted, as arguments of the operation."""
         return {
             "topic": text(query, "topic").strip() or None,
-            "name": text(query, "channel").strip() or None,
+            "channel": text(query, "channel").strip() or None,
             "client": text(query, "client").strip() or None,
             "attempts": integer(query, "attempts", 1, MOST_OFFSET) or 1,
             "older_ms": length_of(query, "older") or 0,
