@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from twisted.internet.defer import Deferred
 from twisted.logger import globalLogPublisher
 
 from tests.fakes.broker import BEGIN_MS, BrokerFixture, LogKeeper, outcome_of
@@ -30,6 +31,7 @@ from tinymq.errors import (
     UnknownTopicId,
     WireError,
 )
+from tinymq.node import turns
 from tinymq.operations import OPERATIONS, run_on_node
 from tinymq.wire.codec import pack
 
@@ -407,3 +409,24 @@ def test_changes_are_logged(fixture: BrokerFixture) -> None:
         globalLogPublisher.removeObserver(keeper)
     lines = [event for event in keeper.events if event.get("principal")]
     assert [(each["principal"], each["what"]) for each in lines] == [("ana", "t/w")]
+
+
+def test_many_topics_are_summed_up_in_several_turns(
+    fixture: BrokerFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others have their turn in between; a topic that is deleted meanwhile is left out."""
+    monkeypatch.setattr(turns, "TURN_SECONDS", -1.0)
+    for name in ("a", "b", "c"):
+        fixture.topic(name)
+        fixture.meta.create_channel(name, "work")
+    outcome: list[dict[str, Any]] = []
+    asking = fixture.operations.run("channel.list", {})
+    Deferred.fromCoroutine(asking).addCallback(outcome.append)
+    fixture.turn()
+    fixture.meta.delete_topic("c")
+    for _ in range(2):
+        assert outcome == []
+        fixture.turn()
+
+    (page,) = outcome
+    assert [row["topic"] for row in page["channels"]] == ["a", "b"]

@@ -22,6 +22,7 @@ from tinymq.figures.channels import (
 )
 from tinymq.meta.registry import Topic
 from tinymq.node.partitions import topic_key
+from tinymq.node.turns import Turns
 from tinymq.operation import DRY, FILTER, PARTITION, Operation, Parameter, Result, table
 from tinymq.wire.fields import I64, array, choice, integer, optional, text
 
@@ -165,12 +166,16 @@ class Channels:
             signs = self.channel_host.members().signs(topic_key(id), name)
         return {"partitions": rows, "signs": signs}
 
-    def channel_totals(self, ids: list[str], filter: str) -> Result:  # noqa: A002 - the API's word
+    async def channel_totals(self, ids: list[str], filter: str) -> Result:  # noqa: A002 - the API's word
         """Sum up the channels of those topics that are known here, by topic and channel."""
-        topics = self._broker.meta.registry.topics
-        known = [each for each in ids if topic_key(each) in topics]
         members = None if self.channel_host is None else self.channel_host.members()
-        return {"channels": [row for each in known for row in self._totals(each, filter, members)]}
+        turns, rows = Turns(self._broker.scheduler), list[Result]()
+        for each in ids:
+            if turns.over:
+                await turns.next()
+            if topic_key(each) in self._broker.meta.registry.topics:
+                rows += self._totals(each, filter, members)
+        return {"channels": rows}
 
     def _totals(self, topic_id: str, pattern: str, members: MemberHost | None) -> list[Result]:
         found: dict[str, list[Result]] = {}
