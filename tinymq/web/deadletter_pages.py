@@ -402,5 +402,6 @@ class Export:
         self._end()
 
     def _end(self) -> None:
-        self._request.unregisterProducer()
+        if not self._gone:  # a request without a connection knows of no producer
+            self._request.unregisterProducer()
         self.done.callback(b"")
