@@ -36,6 +36,7 @@ from tinymq.broker.channel.entries import (
 from tinymq.broker.channel.places import Places
 from tinymq.broker.channel.reviving import recall, revive
 from tinymq.broker.channel.seeking import seek, take_back
+from tinymq.broker.channel.trimming import trim
 
 
 def _nothing(places: Places, now: int, who: str, *facts: object) -> None:
@@ -52,7 +53,7 @@ _MOVES: Final[dict[int, Callable[..., None]]] = {
     DISCARD: Places.discard,
     BURY: Places.bury,
     SKIP: Places.skip,
-    TRIM: Places.trim,
+    TRIM: trim,
     PASS: Places.pass_to,
     ADMIT: Places.admit,
     SEEK: seek,

@@ -16,6 +16,7 @@ in which a restarted broker gets its state back: what happened and what is read 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple, TypeAlias
 
@@ -27,6 +28,8 @@ from tinymq.broker.channel.runs import Run, Runs, cut, runs_in
 
 #: When it is due, the offset of bit 0, which offsets, what they have been through.
 Waiting: TypeAlias = tuple[int, int, int, History]
+#: Given a base and bits, says which of them.
+Chosen: TypeAlias = Callable[[int, int], int]
 
 
 class Doom(NamedTuple):
@@ -86,15 +89,6 @@ class Holder:
         self.held = 0
         #: Whether it is a message given out alone: all that it holds, to the end.
         self.alone = False
-
-
-def _trimmed(base: int, bits: int, start: int, sparing: Runs) -> int:
-    """Return which bits lie below an offset and are not spared."""
-    hit = cut(base, bits, 0, start)
-    if hit and sparing:
-        for first, behind in sparing.within(base, base + hit.bit_length()):
-            hit &= ~(((1 << behind - first) - 1) << first - base)
-    return hit
 
 
 class Places:
@@ -217,7 +211,7 @@ class Places:
             found = sum(behind - first for first, behind, _ in self.ready.remove(start, end))
             if found < end - start:
                 # Read again: its time had come when it was given out.
-                self._take_waiting(start, end)
+                self.take_waiting(partial(cut, start=start, end=end))
 
     def pass_to(self, now: int, who: str, cursor: int) -> None:
         """Move the cursor; what it passes is settled unless it is put somewhere."""
@@ -395,12 +389,13 @@ class Places:
             for first, behind in runs_in(base, cut(base, bits, start, end))
         ]
 
-    def _take_waiting(self, start: int, end: int) -> list[Stretch]:
-        """Take out what waits of a run."""
-        return self._take_of_waiting(lambda base, bits: cut(base, bits, start, end))
+    def take_waiting(self, chosen: Chosen) -> list[Stretch]:
+        """
+        Take out what waits and is chosen, of all groups in one go: there may be very many.
 
-    def _take_of_waiting(self, chosen: Callable[[int, int], int]) -> list[Stretch]:
-        """Take out what waits and is chosen, of all groups in one go: there may be very many."""
+        Args:
+            chosen: Says which messages of a group.
+        """
         kept: list[Waiting] = []
         taken: list[Stretch] = []
         for due, base, bits, history in self.waiting:
@@ -507,7 +502,8 @@ class Places:
             end: Offset behind the last.
         """
         self.gather()
-        taken = self.ready.remove(start, end) + self._take_waiting(start, end)
+        taken = self.ready.remove(start, end)
+        taken += self.take_waiting(partial(cut, start=start, end=end))
         if self.order is not None:
             self.order.rebuild(self)
         return taken
@@ -517,29 +513,6 @@ class Places:
         self.take_out(start, end)
         self.ahead.add(max(start, self.cursor), end)
 
-    def trim(self, now: int, who: str, start: int, spared: Iterable[int] = ()) -> None:
-        """
-        Settle all that lies below an offset, for it exists no more.
-
-        What is given up stays so, and what is spared stays where it is.
-        """
-        sparing = Runs((offset, offset + 1) for offset in spared)
-        for lease in list(self.leases.values()):
-            hit = _trimmed(lease.base, lease.bits, start, sparing)
-            if hit:
-                self.losses.add(lease.lease_id, self._land(lease, hit))
-        if start > self.cursor:
-            self.pass_to(now, who, start)
-        self.gather()
-        for first, behind in sparing.missing(0, start):
-            self.ready.remove(first, behind)
-        self._take_of_waiting(lambda base, bits: _trimmed(base, bits, start, sparing))
-        if self.order is not None:
-            self.order.rebuild(self)
-        if self.undo is not None:
-            skipped = tuple((max(a, start), b, h) for a, b, h in self.undo.skipped if b > start)
-            self.undo = self.undo._replace(skipped=skipped)
-
     def drop_leases(self, start: int, end: int) -> None:
         """
         Settle what is in flight of a run, to the loss of its holders.
@@ -548,8 +521,17 @@ class Places:
             start: First offset.
             end: Offset behind the last.
         """
+        self.drop(partial(cut, start=start, end=end))
+
+    def drop(self, chosen: Chosen) -> None:
+        """
+        Settle what is in flight and chosen, to the loss of its holders.
+
+        Args:
+            chosen: Says which messages of a lease.
+        """
         for lease in list(self.leases.values()):
-            hit = cut(lease.base, lease.bits, start, end)
+            hit = chosen(lease.base, lease.bits)
             if hit:
                 self.losses.add(lease.lease_id, self._land(lease, hit))
 
