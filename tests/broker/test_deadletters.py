@@ -412,6 +412,18 @@ def test_letters_are_told_in_groups_and_one_by_one(broker: BrokerFixture) -> Non
     assert ask(broker, "dlq.messages", target=DEAD)["scanned"] == 2
 
 
+def test_a_letter_that_is_no_text_is_told_as_it_is(broker: BrokerFixture) -> None:
+    """Its value can be read back from what is told, as everywhere."""
+    rejects(broker, b"\\xff", b"\xff\x00")
+
+    told = ask(broker, "dlq.messages", target=DEAD)["messages"]
+
+    assert [(row["preview"], row["preview_encoding"]) for row in told] == [
+        ("\\xff", "string"),
+        ("/wA=", "base64"),
+    ]
+
+
 def test_pages_follow_each_other(broker: BrokerFixture) -> None:
     """Over all partitions, each letter once."""
     broker.topic("wide", partitions=3)

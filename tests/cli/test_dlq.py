@@ -52,8 +52,10 @@ def letter(offset: int, partition: int = 0, **facts: Any) -> dict[str, Any]:
         "redriven": 0,
         "loop": False,
         "key": None,
+        "key_encoding": "string",
         "size": 5,
         "preview": "hello",
+        "preview_encoding": "string",
         **facts,
     }
 

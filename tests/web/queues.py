@@ -578,8 +578,10 @@ def dead(target: str, count: int, text: str = "") -> list[Json]:
             "redriven": int(index % 9 == 4),
             "loop": index % 9 == 4,
             "key": text or "ord_48210377",
+            "key_encoding": "string",
             "size": 671,
             "preview": text or '{"order_id":"ord_48210377"}',
+            "preview_encoding": "string",
         }
         for index in range(count)
     ]

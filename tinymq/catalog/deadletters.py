@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from tinymq.catalog.shapes import (
     DRY_RUN,
+    ENCODING,
     MAYBE_MILLISECONDS,
     MAYBE_STRING,
     MORE,
@@ -131,9 +132,11 @@ LETTER: Final = shape(
     hops=said(WHOLE, "In how many dead-letter topics it was, this one included."),
     redriven=said(WHOLE, "How often it was sent back before."),
     loop=said(TRUTH, "Whether it was sent back before, or went in circles."),
-    key=said(MAYBE_STRING, "The key; what is no text is shown with escapes."),
+    key=said(MAYBE_STRING, "The key; null if it has none."),
+    key_encoding=ENCODING,
     size=said(WHOLE, "Bytes of its value."),
     preview=said(MAYBE_STRING, "The value's beginning; null if it has none."),
+    preview_encoding=ENCODING,
 )
 _GROUPS: Final = said(
     several(shape(reason=STRING, topic=STRING, channel=STRING, text=STRING, count=WHOLE)),

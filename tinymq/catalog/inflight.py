@@ -8,6 +8,7 @@ from tinymq.catalog.channels import CHANNEL_NAME, CHANNEL_PATH, WHOSE
 from tinymq.catalog.figures import MAYBE_NUMBER
 from tinymq.catalog.shapes import (
     DRY_RUN,
+    ENCODING,
     MAYBE_MILLISECONDS,
     MAYBE_STRING,
     MAYBE_WHOLE,
@@ -32,7 +33,6 @@ ACTS: Final = ("requeue", "finish", "extend", "dead_letter")
 #: A year: longest delay.
 _LONGEST_MS: Final = 365 * 24 * 3600 * 1000
 MOST_OFFSETS: Final = 1000
-_ENCODING: Final[Schema] = {"type": "string", "enum": ["string", "base64"]}
 _AFTER: Final = Parameter(
     "after",
     optional(text(2400)),
@@ -45,7 +45,7 @@ _NEXT: Final = said(MAYBE_STRING, "Where the next page begins; null when there i
 _RECORD: Final[dict[str, Schema]] = {
     "size": said(MAYBE_WHOLE, "Bytes of its value; null if it was not looked up, or is gone."),
     "key": MAYBE_STRING,
-    "key_encoding": _ENCODING,
+    "key_encoding": ENCODING,
 }
 #: Who holds something.
 _HOLDER: Final[dict[str, Schema]] = {
@@ -86,7 +86,7 @@ PEEKED: Final = shape(
     time_ms=said(MAYBE_MILLISECONDS, "When it was appended; null if it is gone."),
     **_RECORD,
     preview=said(MAYBE_STRING, "The beginning of its value."),
-    preview_encoding=_ENCODING,
+    preview_encoding=ENCODING,
 )
 #: A message in the hands of a consumer.
 IN_FLIGHT: Final = shape(

@@ -37,6 +37,8 @@ NUMBER: Final[Schema] = {"type": "number"}
 TRUTH: Final[Schema] = {"type": "boolean"}
 MILLISECONDS: Final = said(WHOLE, "Milliseconds since 1970.")
 MAYBE_MILLISECONDS: Final = said(MAYBE_WHOLE, "Milliseconds since 1970; null if unknown.")
+#: How a field beside it is written.
+ENCODING: Final[Schema] = {"type": "string", "enum": ["string", "base64"]}
 SILENT: Final = said(
     several(STRING), "Names of the brokers that do not answer; what they know is missing or old."
 )

@@ -34,6 +34,7 @@ from tinymq.cli.progress import progress
 from tinymq.cli.reading import Part, bounded, until_end
 from tinymq.cli.render import document
 from tinymq.cli.session import Session, remote
+from tinymq.cli.unsettled import content
 from tinymq.cli.values import Parsed, human_size, iso, now_ms, parse_time
 
 #: Rows asked for at once, and dead letters of one step.
@@ -127,9 +128,9 @@ LETTERS: Final = (
     Column("FIRST-FAILURE", key("first_ms"), iso, wide=True),
     Column("CLIENT", key("client"), wide=True),
     Column("HOPS", key("hops"), right=True, wide=True),
-    Column("KEY", key("key"), wide=True),
+    Column("KEY", content("key"), wide=True),
     Column("SIZE", key("size"), human_size, right=True, wide=True),
-    Column("VALUE", key("preview"), wide=True),
+    Column("VALUE", content("preview"), wide=True),
 )
 
 

@@ -24,6 +24,7 @@ from tinymq.names import DEAD_LETTERS, OWN_CHANNELS
 from tinymq.operation import NAME, Operation, Parameter, Result, table
 from tinymq.operations.base import Answers
 from tinymq.operations.leaders import Leaders
+from tinymq.operations.written import written
 
 #: Groups of one answer.
 _MOST_GROUPS: Final = 100
@@ -489,19 +490,8 @@ def _loop(name: str, sources: dict[str, set[tuple[str, str]]]) -> str:
 
 def _shown(place: _Place, row: Result) -> Result:
     """What is told of one letter."""
-    hidden = {"topic_id", "key", "preview"}
-    told = {key: value for key, value in row.items() if key not in hidden}
-    return {
-        "partition": place[0],
-        **told,
-        "key": _text(row["key"]),
-        "preview": _text(row["preview"]),
-    }
-
-
-def _text(value: bytes | None) -> str | None:
-    """Write bytes as text, what is none with escapes."""
-    return None if value is None else value.decode("utf-8", "backslashreplace")
+    told = {key: value for key, value in row.items() if key != "topic_id"}
+    return {"partition": place[0], **written(told, "key", "preview")}
 
 
 DEAD_LETTER_OPERATIONS: Final[dict[str, Operation]] = table(

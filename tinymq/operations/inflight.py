@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any, Final
 
 from tinymq.catalog import PUBLIC
@@ -10,6 +9,7 @@ from tinymq.errors import InvalidRequest
 from tinymq.node.partitions import check_partition
 from tinymq.operation import Operation, Result, table
 from tinymq.operations.channels import Channels
+from tinymq.operations.written import written
 
 #: What a message in flight is sorted by, and its place in the list of them.
 _PLACE: Final = ("since_ms", "topic", "channel", "partition", "offset")
@@ -52,7 +52,7 @@ class InFlight(Channels):
         page = rows[:limit]
         more = len(rows) > limit
         return {
-            "messages": [_written(_written(row, "key"), "preview") for row in page],
+            "messages": [written(row, "key", "preview") for row in page],
             "more": more,
             "after": f"{page[-1]['partition']}/{page[-1]['offset']}" if more else None,
             "silent": self._silence(answers),
@@ -74,7 +74,7 @@ class InFlight(Channels):
         page = rows[:limit]
         more = len(rows) > limit
         return {
-            "messages": [_written(row, "key") for row in page],
+            "messages": [written(row, "key") for row in page],
             "more": more,
             "after": "/".join(str(page[-1][key]) for key in _PLACE) if more else None,
             "total": sum(each["total"] for each in answers.results.values()),
@@ -106,29 +106,6 @@ def _read(after: str | None, *kinds: type) -> list[Any] | None:
         return [kind(part) for kind, part in zip(kinds, parts, strict=True)]
     except ValueError:
         raise InvalidRequest("after is what the page before said", field="after") from None
-
-
-def _written(row: Result, name: str) -> Result:
-    """Write bytes as text where they are some, else as base64, and say which it is."""
-    value, encoding = row[name], "string"
-    if isinstance(value, bytes):
-        text = _text(value)
-        if text is None:
-            value, encoding = base64.b64encode(value).decode(), "base64"
-        else:
-            value = text
-    return {**row, name: value, f"{name}_encoding": encoding}
-
-
-def _text(value: bytes) -> str | None:
-    """Read text, maybe cut within its last character; None if it is none."""
-    try:
-        text = value.decode()
-    except UnicodeDecodeError as error:
-        if error.reason != "unexpected end of data":
-            return None
-        text = value[: error.start].decode()
-    return text if all(each.isprintable() or each in "\t\n\r" for each in text) else None
 
 
 INFLIGHT_OPERATIONS: Final[dict[str, Operation]] = table(
