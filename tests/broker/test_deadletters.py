@@ -18,7 +18,7 @@ from tinymq.broker.letters import Facts, dead_letter_topic, facts_of, parking_to
 from tinymq.broker.ports import Letters
 from tinymq.errors import InvalidName, InvalidRequest, OutOfOrderSequence, UnknownTopic, WireError
 from tinymq.names import valid_name
-from tinymq.node import deadletters as looking
+from tinymq.node import letters as looking
 from tinymq.wire.batch import split
 from tinymq.wire.records import Headers, RecordBatch, encode_batch
 

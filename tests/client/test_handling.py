@@ -445,7 +445,7 @@ class TestPlans:
 
     def test_threads_or_concurrency(self) -> None:
         """They are the same thing, so both can only be one number."""
-        with pytest.raises(UsageError, match="as many handlers"):
+        with pytest.raises(UsageError, match="leave out concurrency"):
             Plan(threads=2, concurrency=3)
         assert Plan(threads=2).at_once == Plan(threads=2, concurrency=2).at_once == 2
 

@@ -30,6 +30,7 @@ from tinymq.cli.output import (
     with_times,
     write_json,
 )
+from tinymq.cli.paging import PAGE, pages
 from tinymq.cli.progress import progress
 from tinymq.cli.reading import Part, bounded, until_end
 from tinymq.cli.render import document
@@ -37,8 +38,7 @@ from tinymq.cli.session import Session, remote
 from tinymq.cli.unsettled import content
 from tinymq.cli.values import Parsed, human_size, iso, now_ms, parse_time
 
-#: Rows asked for at once, and dead letters of one step.
-PAGE: Final = 500
+#: Dead letters of one step.
 STEP: Final = 100
 #: Reasons that are written out when something stays.
 _MOST_REASONS: Final = 5
@@ -179,17 +179,8 @@ def list_queues(
     session: Session, arguments: Arguments, limit: int | None, columns: str, output: str
 ) -> None:
     """List dead-letter topics with how much is in them."""
-    found: list[dict[str, Any]] = []
-    silent: dict[str, None] = {}
-    while True:
-        size = PAGE if limit is None else min(PAGE, limit - len(found))
-        reply = session.operate("dlq.list", **{**arguments, "limit": size})
-        found += reply["queues"]
-        silent |= dict.fromkeys(reply["silent"])
-        if not reply["more"] or len(found) == limit:
-            break
-        arguments["after"] = reply["after"]
-    document_ = {**reply, "queues": found, "silent": list(silent)}
+    document_ = pages(session, "dlq.list", arguments, limit)
+    found = document_["queues"]
     if not found and output in {"table", "wide"}:
         click.echo("no dead letters: no channel has given a message up")
     else:

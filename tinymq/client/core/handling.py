@@ -73,7 +73,9 @@ class Plan:
             if value is not None and (type(value) is not int or value < least):
                 raise UsageError(f"{name} must be at least {least}, not {value!r}")
         if self.threads and self.concurrency not in {1, self.threads}:
-            raise UsageError("with threads, as many handlers are at work at once as there are")
+            raise UsageError(
+                "threads say how many handlers are at work at once: leave out concurrency"
+            )
 
     @property
     def at_once(self) -> int:
