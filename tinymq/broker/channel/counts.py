@@ -187,9 +187,7 @@ def _oldest(places: Places, end: int) -> int | None:
     """Find the lowest offset that is not settled; what was given up has left."""
     lowest = [base for _, base, _, _ in places.waiting]
     # Leases are in the order in which they were given out, not in that of offsets.
-    lowest += (
-        lease.base + (lease.bits & -lease.bits).bit_length() - 1 for lease in places.leases.values()
-    )
+    lowest += (lease.first for lease in places.leases.values())
     if places.ready:
         lowest.append(places.ready.first)
     if places.order is not None and places.order.parked:
@@ -203,7 +201,7 @@ def _oldest(places: Places, end: int) -> int | None:
 def _worst(places: Places) -> tuple[int, int] | None:
     """Find a message that failed often."""
     found = [
-        (lease.history.failures, lease.base + (lease.bits & -lease.bits).bit_length() - 1)
+        (lease.history.failures, lease.first)
         for lease in islice(places.leases.values(), _LOOKED_AT)
     ]
     found += ((past.failures, base) for _, base, _, past in islice(places.waiting, _LOOKED_AT))

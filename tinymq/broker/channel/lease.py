@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, TypeAlias
 from typing_extensions import override
 
 from tinymq.broker.channel.history import History
+from tinymq.broker.channel.runs import lowest
 
 #: All bits: what is left of a lease.
 WHOLE: Final = -1
@@ -106,6 +107,11 @@ class Lease:
     @override
     def __repr__(self) -> str:
         return f"<Lease {self.lease_id:x} of {self.holder} base={self.base} bits={self.bits:b}>"
+
+    @property
+    def first(self) -> int:
+        """The lowest offset of what is not settled yet."""
+        return self.base + lowest(self.bits)
 
     def touch(self, bits: int, until: int) -> int:
         """

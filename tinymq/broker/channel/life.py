@@ -38,6 +38,7 @@ from tinymq.broker.channel.entries import (
 from tinymq.broker.channel.lease import WHOLE
 from tinymq.broker.channel.ledger import replay, unpack_bits
 from tinymq.broker.channel.places import Places
+from tinymq.broker.channel.runs import lowest
 from tinymq.errors import CorruptBatch
 
 #: Where a message of a channel is.
@@ -306,7 +307,7 @@ class Life:
         if self._leaves(bits):
             said = f"{reason}: {text}" if text else reason
             self._tell("rejected" if reason == "rejected" else "given_up", said)
-            self._doom = self._base + (hit & -hit).bit_length() - 1
+            self._doom = self._base + lowest(hit)
             self._end("given_up")
 
     def _discarded(self, start: int, end: int, reason: str, *counts: int) -> None:

@@ -24,7 +24,7 @@ from tinymq.broker.channel.history import NEW, History, Stretch, Stretches
 from tinymq.broker.channel.lease import WHOLE, Lease, Losses
 from tinymq.broker.channel.marks import Marks
 from tinymq.broker.channel.order import KeyOrder
-from tinymq.broker.channel.runs import Run, Runs, cut, runs_in
+from tinymq.broker.channel.runs import Run, Runs, cut, lowest, runs_in
 
 #: When it is due, the offset of bit 0, which offsets, what they have been through.
 Waiting: TypeAlias = tuple[int, int, int, History]
@@ -146,20 +146,17 @@ class Places:
         """The offset below which everything is settled, so that nothing of it is needed."""
         # What is settled ahead is passed with the next delivery, which may never come.
         start, end = next(iter(self.ahead), (self.cursor, self.cursor))
-        lowest = [end if start <= self.cursor else self.cursor]
-        lowest += (
-            lease.base + (lease.bits & -lease.bits).bit_length() - 1
-            for lease in self.leases.values()
-        )
-        lowest += (base for _, base, _, _ in self.waiting)
-        lowest += self.doomed
+        lows = [end if start <= self.cursor else self.cursor]
+        lows += (lease.first for lease in self.leases.values())
+        lows += (base for _, base, _, _ in self.waiting)
+        lows += self.doomed
         if self.ready:
-            lowest.append(self.ready.first)
+            lows.append(self.ready.first)
         if self.order is not None and self.order.parked:
-            lowest.append(self.order.parked.first)
+            lows.append(self.order.parked.first)
         if self.undo is not None:
-            lowest += (start for start, _, _ in self.undo.skipped)
-        return min(lowest)
+            lows += (start for start, _, _ in self.undo.skipped)
+        return min(lows)
 
     # --- giving out ----------------------------------------------------------
 
@@ -340,7 +337,7 @@ class Places:
         """
         due, base, bits, history = group
         # The first bit is set, so that no two groups have the same base.
-        low = (bits & -bits).bit_length() - 1
+        low = lowest(bits)
         heappush(self.waiting, (due, base + low, bits >> low, history))
         self.delayed += bits.bit_count()
         if self.order is not None:
@@ -403,7 +400,7 @@ class Places:
             taken += ((first, behind, history) for first, behind in runs_in(base, hit))
             left = bits ^ hit
             if left:
-                low = (left & -left).bit_length() - 1
+                low = lowest(left)
                 kept.append((due, base + low, left >> low, history))
         if taken:
             heapify(kept)
@@ -453,7 +450,7 @@ class Places:
         history: History,
         who: str = "",
     ) -> None:
-        low = (bits & -bits).bit_length() - 1
+        low = lowest(bits)
         count = bits.bit_count()
         self.doomed[base + low] = Doom(
             self.given_up, base + low, bits >> low, reason, text, history, now, who

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from tinymq.broker.channel.core import Core
 from tinymq.broker.channel.entries import BACK, DOOM, WAIT
 from tinymq.broker.channel.lease import Lease, Lost
-from tinymq.broker.channel.runs import cut, offsets_in
+from tinymq.broker.channel.runs import cut, lowest, offsets_in
 
 #: What a consumer says about a failure is cut to this.
 _LONGEST_TEXT: Final = 1000
@@ -158,7 +158,7 @@ class Returns:
     def _overtaking(self, lease: Lease, returned: Sequence[tuple[int, int]]) -> int:
         order = self._core.places.order
         if order is None:
-            first = min(base + (bits & -bits).bit_length() - 1 for base, bits in returned)
+            first = min(base + lowest(bits) for base, bits in returned)
             return cut(lease.base, lease.bits, first + 1, _FAR)
         keys = order.first_of(returned)
         return sum(

@@ -26,6 +26,16 @@ def bits_of(count: int) -> int:
     return (1 << count) - 1
 
 
+def lowest(bits: int) -> int:
+    """
+    Return the number of the lowest set bit.
+
+    Args:
+        bits: At least one is set.
+    """
+    return (bits & -bits).bit_length() - 1
+
+
 def runs_in(base: int, bits: int) -> Iterator[Run]:
     """
     Yield the runs of a short set, in order.
