@@ -74,6 +74,22 @@ class Undo(NamedTuple):
     revived: tuple[Run, ...]
     until: int
 
+    def trimmed(self, start: int, sparing: Runs) -> Undo:
+        """
+        Leave out what exists no more.
+
+        Args:
+            start: What lies below is gone,
+            sparing: but for this.
+        """
+        skipped: list[Stretch] = []
+        for first, behind, history in self.skipped:
+            spare = sparing.within(first, min(behind, start)) if first < start else ()
+            skipped += ((low, high, history) for low, high in spare)
+            if behind > start:
+                skipped.append((max(first, start), behind, history))
+        return self._replace(skipped=tuple(skipped))
+
 
 class Holder:
     """What one consumer holds."""
@@ -535,8 +551,7 @@ class Places:
         if self.order is not None:
             self.order.rebuild(self)
         if self.undo is not None:
-            skipped = tuple((max(a, start), b, h) for a, b, h in self.undo.skipped if b > start)
-            self.undo = self.undo._replace(skipped=skipped)
+            self.undo = self.undo.trimmed(start, sparing)
 
     def drop_leases(self, start: int, end: int) -> None:
         """
