@@ -414,8 +414,8 @@ class Round:
     def _client(self, who: str) -> str:
         """Name the client of a consumer; one that is gone by its session."""
         subscription = self._hosted.subscriptions.get(who)
-        if subscription is not None and subscription.client_id:
-            return subscription.client_id
+        if subscription is not None and subscription.known_as:
+            return subscription.known_as
         return who.partition(":")[0]
 
 
