@@ -262,3 +262,4 @@ def test_channels_in_trouble_are_problems() -> None:
     assert found[1].detail == "5 messages wait."
     assert found[3].title == "6 more channels stuck or without consumers"
     assert (found[4].title, found[4].link) == ("3 dead letters", "/dead-letters/t.c.dead")
+    assert found[4].detail == "3 in t.c.dead. Channels gave them up."

@@ -515,9 +515,9 @@ class Hosted:
 
 
 def _name(journal: Journal, subscription: Subscription, now: int) -> None:
-    """Write down what a consumer's client calls itself, for people."""
-    if subscription.client_id:
-        journal.of(now, subscription.name).append((NAMED, subscription.client_id))
+    """Write down whose a consumer is, for people."""
+    if subscription.known_as:
+        journal.of(now, subscription.name).append((NAMED, subscription.known_as))
 
 
 def _key(info: ChannelInfo) -> bytes:

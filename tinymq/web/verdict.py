@@ -240,7 +240,7 @@ def _dead_letters(backlog: Backlog) -> Iterator[Problem]:
     if len(backlog.dead_queues) == 1:
         link += f"/{quote(backlog.dead_queues[0][0], safe='')}"
     title = plural(backlog.dead_letters, "dead letter")
-    yield Problem("warn", title, f"{where}. They failed too often.", link, "See why")
+    yield Problem("warn", title, f"{where}. Channels gave them up.", link, "See why")
 
 
 def problems(cluster: ClusterSnapshot, backlog: Backlog | None = None) -> list[Problem]:
