@@ -129,15 +129,15 @@ def test_consumers() -> None:
     """Consumers that are not there, hold all they want, or want nothing."""
     lag = {"lag": 1200, "ready": 1000, "in_flight": 200}
     assert why(row(**lag, consumers=0)) == {
-        "no_consumers": "nobody is subscribed, and 1 200 messages wait"
+        "no_consumers": "nobody is subscribed, and 1,200 messages wait"
     }
     full = row(**lag, consumers=2, signs={"members": 6, "at_limit": 6})
     assert why(full) == {
-        "in_flight_limit": "all 2 consumers have as many messages in flight as asked for, "
-        "200 in all, and 1 000 messages wait"
+        "in_flight_limit": "both consumers have as many messages in flight as asked for, "
+        "200 in all, and 1,000 messages wait"
     }
     mixed = row(**lag, consumers=2, signs={"members": 2, "at_limit": 1, "no_credit": 1})
-    text = "all 2 consumers take no more just now, and 1 000 messages wait"
+    text = "both consumers take no more just now, and 1,000 messages wait"
     assert why(mixed) == {"no_credit": text}
     assert why(row(**lag, signs={"members": 2, "at_limit": 1})) == {}
 
@@ -159,7 +159,7 @@ def test_troubles() -> None:
             },
         )
     )
-    assert found["full"].startswith("100 000 messages of partition 3 were given out")
+    assert found["full"].startswith("100,000 messages of partition 3 were given out")
     assert found["slow_consumer"] == "ana (10.0.0.1:5) takes 2.1 s a message and holds 5"
     assert found["poison"] == "message 3@12 has failed 8 times"
     assert found["waiting"].endswith(
@@ -180,7 +180,9 @@ def test_one_client_at_several_brokers() -> None:
     both = "ana takes 2.0 s a message and holds 8, over 2 connections"
     assert why(*rows) == {"slow_consumer": both}
     still = [[*half[:3], 0.0, 5, 9000], [*other[:3], 0.0, 3, 4000]]
-    text = "ana has settled nothing lately and holds 8, the oldest for 9 seconds, over 2 connections"
+    text = (
+        "ana has settled nothing lately and holds 8, the oldest for 9 seconds, over 2 connections"
+    )
     assert why(row(lag=9, signs={"slow": still})) == {"slow_consumer": text}
     busy = [[*half[:3], 0.9, 5, 9000], [*other[:3], 0.9, 3, 4000]]
     assert why(row(lag=9, signs={"slow": busy})) == {}
@@ -198,7 +200,7 @@ def test_falling_behind_says_why() -> None:
 def test_skew() -> None:
     """A partition with most of the lag is named, but not among two that are nearly even."""
     rows = [row(lag=8200, signs={"most": [8200, 3]}), row(lag=1800, signs={"most": [1800, 1]})]
-    text = "partition 3 holds 82 % of the lag (8 200 of 10 000)"
+    text = "partition 3 holds 82 % of the lag (8,200 of 10,000)"
     assert why(*rows) == {"partition_skew": text}
     even = [row(lag=600, signs={"most": [600, 0]}), row(lag=400, signs={"most": [400, 1]})]
     assert why(*even) == {}

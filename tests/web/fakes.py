@@ -545,7 +545,7 @@ class FakeConsole:
         if answer is not None:
             return answer
         if name == "topic.info":
-            topic = self.topic(checked["topic"])
+            topic = self.topic(checked["name"])
             rows = [
                 {"partition": one.index, "held": self.held.get((topic.name, one.index))}
                 for one in topic.partitions

@@ -191,6 +191,8 @@ def _causes(
     if paused is not None:
         yield _cause("paused", _paused(paused, now))
     if facts["lag"]:
+        for text in islice(_slow(facts["signs"]["slow"]), _NAMED):
+            yield _cause("slow_consumer", text)
         yield from _waiting_for_consumers(facts)
         yield from _troubles(facts, now)
     signs = facts["signs"]
@@ -212,7 +214,14 @@ def _waiting_for_consumers(facts: Mapping[str, Any]) -> Iterator[Cause]:
     if facts["ready"] and members and members == signs["no_credit"] + signs["at_limit"]:
         # Each may be subscribed at several brokers, and is one all the same.
         one = facts["consumers"] == 1
-        who = "the only consumer" if one else f"all {facts['consumers']} consumers"
+        count = facts["consumers"]
+        who = (
+            "the only consumer"
+            if one
+            else "both consumers"
+            if count == 2
+            else f"all {count} consumers"
+        )
         if signs["at_limit"] == members:
             verb = "has" if one else "have"
             yield _cause(
@@ -227,7 +236,7 @@ def _waiting_for_consumers(facts: Mapping[str, Any]) -> Iterator[Cause]:
         where = ", ".join(map(str, signs["full"]))
         yield _cause(
             "full",
-            f"100 000 messages of partition {where} were given out and are not settled, "
+            f"100,000 messages of partition {where} were given out and are not settled, "
             "which is the most allowed",
         )
 
@@ -243,8 +252,6 @@ def _troubles(facts: Mapping[str, Any], now: int) -> Iterator[Cause]:
             f"{left} {verb} lost with a consumer or not settled in time, so that {them} waits "
             "for a consumer that holds nothing else",
         )
-    for text in islice(_slow(signs["slow"]), _NAMED):
-        yield _cause("slow_consumer", text)
     if _falls_behind(facts):
         out, come = facts["rates"]["finished_s"] or 0.0, facts["rates"]["published_s"]
         coming = "" if come is None else f", and {come:,.1f} come in"
@@ -338,7 +345,7 @@ def number(value: int) -> str:
     Args:
         value: Any number.
     """
-    return f"{value:,}".replace(",", " ")
+    return f"{value:,}"
 
 
 def counted(value: int, what: str) -> str:

@@ -102,7 +102,14 @@ class Search:
         for gone in one.channel.overdue.lately(now):
             if self._wants(gone.holder, gone.attempt, gone.since):
                 self.total += gone.bits.bit_count()
-                facts = (gone.holder, gone.attempt, gone.failures, gone.deadline, "timed_out", lease_ms)
+                facts = (
+                    gone.holder,
+                    gone.attempt,
+                    gone.failures,
+                    gone.deadline,
+                    "timed_out",
+                    lease_ms,
+                )
                 for start, end in runs_in(gone.base, gone.bits):
                     self._add(Flight._make((gone.since, *place, start, end, *facts)))
 

@@ -123,9 +123,9 @@ class Members:
             text = f"takes no bytes since {since}; {_size(client.buffered)} wait for it"
             return {"slow_since_ms": client.slow_since_ms, "slow": text}
         age = 0 if oldest is None else self._now - oldest
-        if age >= _SLOW_MS and done_s is not None:
-            if 0 < done_s < 1000 / _SLOW_MS or (not done_s and age >= _STUCK_MS):
-                return {"slow_since_ms": oldest, "slow": how_slow(done_s, in_flight, age)}
+        least = _SLOW_MS if done_s else _STUCK_MS
+        if done_s is not None and age >= least and done_s < 1000 / _SLOW_MS:
+            return {"slow_since_ms": oldest, "slow": how_slow(done_s, in_flight, age)}
         return {"slow_since_ms": None, "slow": ""}
 
     def _absent(self, topic_id: bytes, channel: str) -> Iterator[Row]:

@@ -245,7 +245,13 @@ def _dead_letters(backlog: Backlog) -> Iterator[Problem]:
     if len(backlog.dead_queues) == 1:
         link += f"/{quote(backlog.dead_queues[0][0], safe='')}"
     title = plural(backlog.dead_letters, "dead letter")
-    yield Problem("warn", title, f"{where}. Channels gave them up; they stay until somebody decides.", link, "See why")
+    yield Problem(
+        "warn",
+        title,
+        f"{where}. Channels gave them up; they stay until somebody decides.",
+        link,
+        "See why",
+    )
 
 
 def problems(cluster: ClusterSnapshot, backlog: Backlog | None = None) -> list[Problem]:
