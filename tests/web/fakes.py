@@ -550,7 +550,8 @@ class FakeConsole:
                 {"partition": one.index, "held": self.held.get((topic.name, one.index))}
                 for one in topic.partitions
             ]
-            return {"partitions": rows, "config": {row.name: row.value for row in topic.config}}
+            config = {row.name: row.value for row in topic.config}
+            return {"topic": {"partitions": rows, "config": config}}
         if operation.changes and not checked["dry_run"]:
             self.calls.append((name, checked))
         return {"did": name, "arguments": checked}

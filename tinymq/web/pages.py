@@ -181,7 +181,7 @@ class Pages(Base):
     async def partitions(self, request: Request, name: str) -> bytes:
         """Every partition of a topic, with what is damaged or offline, and what retention keeps."""
         try:
-            told = await self._operate(request, "topic.info", name=name)
+            told = (await self._operate(request, "topic.info", name=name))["topic"]
         except (StateError, ClientError):  # a page without that is better than none
             told = {"partitions": (), "config": {}}
         held = {row["partition"]: row["held"] for row in told["partitions"] if row["held"]}
