@@ -16,6 +16,7 @@ import msgpack
 from twisted.logger import Logger
 
 from tinymq.broker.channel.entries import KEEP
+from tinymq.broker.channel.life import where
 from tinymq.broker.channel.places import Places
 from tinymq.broker.channel.queue import LedgerRecord
 from tinymq.broker.channel.runs import Run, Runs, runs_in
