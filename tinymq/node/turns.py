@@ -18,13 +18,13 @@ class Turns:
 
     Args:
         scheduler: Gives the time, and calls in later turns.
-        length: Seconds that a piece may take.
+        length: Seconds that a piece may take; by default `TURN_SECONDS`.
     """
 
-    def __init__(self, scheduler: Scheduler, length: float = TURN_SECONDS) -> None:
+    def __init__(self, scheduler: Scheduler, length: float | None = None) -> None:
         self._scheduler = scheduler
-        self._length = length
-        self._until = scheduler.seconds() + length
+        self._length = TURN_SECONDS if length is None else length
+        self._until = scheduler.seconds() + self._length
 
     @property
     def over(self) -> bool:
