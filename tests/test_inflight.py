@@ -524,7 +524,7 @@ class TestWhy:
         broker.meta.create_channel("t", "c")
         broker.produce(*[b"x"] * 900)
         broker.produce(*[b"x"] * 100, partition=1)
-        text = "partition 0 holds 90 % of the lag (900 of 1 000)"
+        text = "partition 0 holds 90 % of the lag (900 of 1,000)"
         assert causes(broker)["partition_skew"] == text
 
     def test_poison_and_waiting(self, broker: BrokerFixture) -> None:

@@ -25,6 +25,7 @@ ROW: dict[str, Any] = {
     "failures": 1,
     "since_ms": 1,
     "deadline_ms": 2,
+    "lease_ms": 1,
     "state": "in_flight",
     "size": 3,
     "key": "tea",

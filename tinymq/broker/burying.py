@@ -413,7 +413,7 @@ class Round:
 
     def _client(self, who: str) -> str:
         """Name the client of a consumer; one that was forgotten by its session."""
-        return self._broker.channels.client_id_of(who) or who.partition(":")[0]
+        return self._broker.channels.client_known_as(who) or who.partition(":")[0]
 
 
 def _pieces(letters: Iterator[_Numbered]) -> Iterator[_Piece]:

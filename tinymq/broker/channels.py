@@ -485,18 +485,18 @@ class Channels:
         found = None if subscription is None else self.client_of(subscription)
         return found or self._gone.find(consumer)
 
-    def client_id_of(self, consumer: str) -> str:
+    def client_known_as(self, consumer: str) -> str:
         """
-        Say what the client of a consumer calls itself; empty if nothing, or if it was forgotten.
+        Say how the client of a consumer is known to people; empty if it was forgotten.
 
         Args:
             consumer: Its name; its link may be gone.
         """
         subscription = self._subscriptions.get(consumer)
         if subscription is not None:
-            return subscription.client_id
+            return subscription.known_as
         gone = self._gone.find(consumer)
-        return "" if gone is None else gone.client_id
+        return "" if gone is None else gone.client_id or gone.address
 
     def _end(self, subscription: Subscription) -> None:
         client = self.client_of(subscription)

@@ -208,7 +208,11 @@ class Hosted:
         for name, old in tuple(self.infos.items()):
             new = infos.get(name)
             if new is None or new.created_ms != old.created_ms:
+                one = self.queue.channels[name]
                 gone += self.close_channel(name)
+                if new is not None and not self._is_over(_key(old)):
+                    # Nobody deleted it: the MetaServer lost it, and somebody made it anew.
+                    self._kept[_key(old)] = one.channel.places
         for name, info in infos.items():
             old_info = self.infos.get(name)
             if old_info is None:
@@ -433,8 +437,11 @@ class Hosted:
         Args:
             below: All below this offset is gone.
         """
-        self.stragglers.forget(below)
         self._start = -1
+        if self.stragglers.forget(below):
+            # No file says that these are gone: a crash must not bring them back.
+            self.trim(self._host.now())
+            self.ledger.write_through()
         self.mark()
 
     def note(self) -> int:
@@ -508,9 +515,9 @@ class Hosted:
 
 
 def _name(journal: Journal, subscription: Subscription, now: int) -> None:
-    """Write down what a consumer's client calls itself, for people."""
-    if subscription.client_id:
-        journal.of(now, subscription.name).append((NAMED, subscription.client_id))
+    """Write down whose a consumer is, for people."""
+    if subscription.known_as:
+        journal.of(now, subscription.name).append((NAMED, subscription.known_as))
 
 
 def _key(info: ChannelInfo) -> bytes:

@@ -16,6 +16,7 @@ import msgpack
 from twisted.logger import Logger
 
 from tinymq.broker.channel.entries import KEEP
+from tinymq.broker.channel.life import where
 from tinymq.broker.channel.places import Places
 from tinymq.broker.channel.queue import LedgerRecord
 from tinymq.broker.channel.runs import Run, Runs, runs_in
@@ -70,15 +71,37 @@ class Stragglers:
         """Which messages are kept, in order."""
         return sorted(self.kept)
 
-    def forget(self, below: int) -> None:
+    def forget(self, below: int) -> bool:
         """
-        Keep nothing below an offset any more.
+        Keep nothing below an offset any more, and copy nothing of it.
 
         Args:
             below: The offset.
+
+        Returns:
+            Whether there was something.
         """
-        for offset in [each for each in self.kept if each < below]:
+        found = [each for each in self.kept if each < below]
+        for offset in found:
             del self.kept[offset]
+        for offset in [each for each in self._copied if each < below]:
+            del self._copied[offset]
+        self._fresh = [each for each in self._fresh if each >= below]
+        return bool(found)
+
+    def needed_by(self, places: Places, below: int) -> list[int]:
+        """
+        Return which of the messages that are kept a channel has not settled.
+
+        Args:
+            places: The channel's state.
+            below: Only those below this offset.
+        """
+        return [
+            offset
+            for offset in self.offsets
+            if offset < below and where(places, offset) not in {"settled", "given_up"}
+        ]
 
     # --- what channels need --------------------------------------------------------
 
@@ -158,24 +181,26 @@ class Stragglers:
     def _copy(self, wanted: list[int], end: int, freed: int, warm: int = -1) -> None:
         """Copy messages; what is not in memory is fetched by the background."""
         window = self._hosted.window
+        most = min(_MOST_BYTES - _size(self.kept), freed // _WORTH)
+        size = _size(self._copied)
         try:
             with window.hasty(warm):
                 for offset in wanted:
-                    if offset not in self._copied:
+                    if offset not in self._copied and size <= most:
                         stored = _alone(window.batch_at(offset, offset + 1), offset)
                         if stored is not None:
                             self._copied[offset] = stored
+                            size += len(stored[1])
         except ColdPiece as cold:
             fetched = partial(self._copy, wanted, end, freed, cold.offset)
             self._broker.background.submit(window.warmer(cold.offset), fetched)
             return
         except (OSError, TinyMQError) as error:
             self._log.warn("{hosted}: stragglers stay: {error}", hosted=self._hosted, error=error)
-            self._busy = False
+            self._busy, self._copied = False, {}
             return
-        size = sum(len(data) for _, data in self._copied.values())
-        if size > _MOST_BYTES or size * _WORTH > freed:
-            self._refused, self._busy = end, False
+        if size > most:
+            self._refused, self._busy, self._copied = end, False, {}
             return
         self._fresh = sorted(self._copied)
         self._hosted.settled(self._safe)
@@ -237,6 +262,10 @@ class Stragglers:
                 hosted=self._hosted,
                 error=error,
             )
+
+
+def _size(copies: dict[int, Stored]) -> int:
+    return sum(len(data) for _, data in copies.values())
 
 
 def _needed(places: Places) -> Iterator[Run]:

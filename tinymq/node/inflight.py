@@ -107,6 +107,7 @@ class InFlight:
                 "failures": flight.failures,
                 "since_ms": flight.since,
                 "deadline_ms": flight.deadline,
+                "lease_ms": flight.lease_ms,
                 "state": flight.state,
                 **_record(seen.get((flight.topic, flight.partition, offset))),
             }

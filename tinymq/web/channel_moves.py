@@ -220,7 +220,7 @@ class ChannelMoves(ChannelPlans):
             button="Delete the channel",
             danger=True,
             typed=names[1],
-            figures=standing(found),
+            figures=standing(found, goes=True),
             warnings=(f"{plural(found['consumers'], 'consumer')} subscribed: they get an error.",)
             if found["consumers"]
             else (),

@@ -24,6 +24,8 @@ _ROWS: Final = 40
 MOST_PICKED: Final = 1000
 _PAGE: Final = 500
 _FILTERS: Final = ("topic", "channel", "client", "attempts", "older")
+#: What a lease is taken to last when an older broker does not tell.
+_LEASE_MS: Final = 60_000
 
 
 class Place(NamedTuple):
@@ -120,9 +122,9 @@ def lease_of(row: Mapping[str, Any], now_ms: int) -> Lease:
         row: As the operation tells it.
         now_ms: The instant that is shown.
     """
-    whole = max(1, row["deadline_ms"] - row["since_ms"])
-    share = min(1.0, max(0.0, (now_ms - row["since_ms"]) / whole))
     left = max(0, row["deadline_ms"] - now_ms)
+    # Clients renew leases: what counts is the time since then, not that since the delivery.
+    share = min(1.0, max(0.0, 1 - left / (row.get("lease_ms") or _LEASE_MS)))
     if row["state"] == "timed_out" or share >= 0.95:
         return Lease(share, left, "b", "bad")
     return Lease(share, left, "w" if share >= 0.9 else "g", "warn" if share >= 0.9 else "")

@@ -77,6 +77,22 @@ class Undo(NamedTuple):
     revived: tuple[Run, ...]
     until: int
 
+    def trimmed(self, start: int, sparing: Runs) -> Undo:
+        """
+        Leave out what exists no more.
+
+        Args:
+            start: What lies below is gone,
+            sparing: but for this.
+        """
+        skipped: list[Stretch] = []
+        for first, behind, history in self.skipped:
+            spare = sparing.within(first, min(behind, start)) if first < start else ()
+            skipped += ((low, high, history) for low, high in spare)
+            if behind > start:
+                skipped.append((max(first, start), behind, history))
+        return self._replace(skipped=tuple(skipped))
+
 
 class Holder:
     """What one consumer holds."""

@@ -304,7 +304,7 @@ class Subscribers:
         elif not any(consumer.ready for consumer in self.consumers):
             why = "the links of its consumers take no more"
         elif not any(consumer.room for consumer in self.consumers):
-            why = "its consumers have as many messages in flight as they want"
+            why = "its consumers hold as many as they asked for"
         return attrs.evolve(found, why=why)
 
 

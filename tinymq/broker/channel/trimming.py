@@ -40,5 +40,4 @@ def trim(places: Places, now: int, who: str, start: int, spared: Iterable[int] =
     if places.order is not None:
         places.order.rebuild(places)
     if places.undo is not None:
-        skipped = tuple((max(a, start), b, h) for a, b, h in places.undo.skipped if b > start)
-        places.undo = places.undo._replace(skipped=skipped)
+        places.undo = places.undo.trimmed(start, sparing)
