@@ -386,7 +386,7 @@ class TestGivingUp:
         steering = Steering(it)
         held = it.take("ann", 2, NOW, 14)
 
-        assert steering.shorten(14, NOW) == 0
+        assert not steering.shorten(14, NOW)
 
         (doom,) = steering.dead_letters()
         assert (doom.base, doom.bits, doom.reason) == (2, 0b1111, "length")
@@ -395,11 +395,21 @@ class TestGivingUp:
         assert offsets(it.take("ann", 99, NOW, 14)) == [list(range(6, 14))]
 
     def test_too_long_and_refusing(self) -> None:
-        """A channel that refuses says by how much it is too long, and gives nothing up."""
+        """A channel that refuses does so as soon as no more fit, and gives nothing up."""
         it = channel(max_length=10, overflow="refuse")
 
-        assert Steering(it).shorten(14, NOW) == 4
+        assert not Steering(it).shorten(9, NOW)
+        assert Steering(it).shorten(10, NOW)
+        assert Steering(it).shorten(14, NOW)
         assert it.places.given_up == 0
+
+    def test_too_much_is_held(self) -> None:
+        """What is held is left, what is not goes, and no producer is refused for it."""
+        it = channel(max_length=1)
+        it.take("ann", 2, NOW, 3)
+
+        assert not Steering(it).shorten(3, NOW)
+        assert [(doom.base, doom.bits) for doom in Steering(it).dead_letters()] == [(2, 1)]
 
     def test_expired_while_nobody_consumes(self) -> None:
         """What expires is given up without a consumer, in front and in the middle."""
