@@ -508,6 +508,22 @@ class TestSteering:
 
         assert offsets(it.take("ann", 9, NOW, 6)) == [[1], [2]]
 
+    def test_scattered_messages_are_looked_at_together(self) -> None:
+        """One look tells of all that a batch holds, and nothing is kept of what is settled."""
+        it = channel()
+        (found,) = it.take("ann", 9, NOW, 9)
+        it.finish("ann", [(found.lease_id, 0b1010)], NOW)
+        it.leave("ann", NOW, [(found.lease_id, 0b111110101)])
+
+        Steering(it).alter({"order": "key"}, NOW)
+        assert it.looking.wanted(9) == (0, 9)
+        it.look(0, [7, 1, 7, 1, 7], NOW)
+        assert it.looking.wanted(9) == (5, 9)
+        it.look(5, [8, 7, 8, 7], NOW)
+
+        assert offsets(it.take("ann", 3, NOW, 9)) == [[0, 2, 4]]
+        assert offsets(it.take("bob", 9, NOW, 9)) == [[5, 7]]
+
     def test_at_most_once(self) -> None:
         """Delivered at most once, a message is settled in the ledger before it is sent."""
         it = channel(delivery="at_most_once")
