@@ -28,7 +28,7 @@ def test_a_producer_gets_through_when_the_channel_drains(broker: InProcessBroker
     """It tries again by itself; nothing is lost or doubled, and other topics do not notice."""
     client = broker.client()
     producer = client.producer()
-    for number in range(4):
+    for number in range(3):
         broker.run(producer.send("t", b"%d" % number))
     waiting = producer.send("t", b"late")
     assert isinstance(waiting, Deferred)
@@ -39,7 +39,7 @@ def test_a_producer_gets_through_when_the_channel_drains(broker: InProcessBroker
     early = list(came)
 
     subscription = client.subscription("t", "c", SubscriptionConfig())
-    for _ in range(4):
+    for _ in range(3):
         message = broker.run(subscription.next())
         assert message is not None
         message.finish()
@@ -48,14 +48,14 @@ def test_a_producer_gets_through_when_the_channel_drains(broker: InProcessBroker
     assert early == []
     assert other.offset == 0
     assert len(came) == 1
-    assert [each.value for each in broker.records("t")] == [b"0", b"1", b"2", b"3", b"late"]
+    assert [each.value for each in broker.records("t")] == [b"0", b"1", b"2", b"late"]
 
 
 def test_who_does_not_wait_hears_what_to_do(broker: InProcessBroker) -> None:
     """The error names the channel and what can be done about it."""
     client = broker.client()
     producer = client.producer(ProducerConfig(deadline_s=2))
-    for number in range(4):
+    for number in range(3):
         broker.run(producer.send("t", b"%d" % number))
     failed = producer.send("t", b"late")
     came: list[object] = []
@@ -66,3 +66,24 @@ def test_who_does_not_wait_hears_what_to_do(broker: InProcessBroker) -> None:
     assert isinstance(error, (DeadlineExceeded, Overloaded))
     assert "channel c of t/0" in str(error)
     assert "max.length" in str(error)
+
+
+def test_who_lowers_the_limit_stops_no_producer(broker: InProcessBroker) -> None:
+    """Where what is too much goes to the dead letters, nobody waits for those who hold messages."""
+    client = broker.client()
+    broker.run(client.admin.create_channel("other", "c"))
+    subscription = client.subscription("other", "c", SubscriptionConfig())
+    producer = client.producer()
+    broker.run(producer.send_batch("other", [b"held"] * 5))
+    held = [broker.run(subscription.next()) for _ in range(5)]
+
+    broker.run(client.admin.alter_channel("other", "c", {"max.length": 2}))
+    broker.advance(1)
+    broker.run(client.producer(ProducerConfig(deadline_s=2)).send("other", b"new"))
+    broker.advance(1)
+    for message in held:
+        assert message is not None
+        message.finish()
+    broker.run(subscription.settled())
+
+    assert [each.value for each in broker.records("other.c.dead")] == [b"new"]

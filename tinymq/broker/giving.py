@@ -64,11 +64,11 @@ class Giving:
         partition = self._hosted.partition
         full: Overloaded | None = None
         for name, one in self._hosted.queue.channels.items():
-            longest = one.channel.policy.max_length
-            if longest is not None and one.steering.shorten(partition.high_watermark, now):
+            if one.steering.shorten(partition.high_watermark, now):
+                longest = one.channel.policy.max_length
                 full = full or Overloaded(
-                    f"channel {name} of {partition.topic.name}/{partition.index} has more than "
-                    f"the {longest} messages that its max.length allows; publish again when some "
+                    f"channel {name} of {partition.topic.name}/{partition.index} has all the "
+                    f"{longest} messages that its max.length allows; publish again when some "
                     "are settled: consume or empty it, raise max.length, or set its overflow to "
                     "dead_letter",
                     channel=name,

@@ -14,6 +14,8 @@ from tinymq.wire.records import RecordBatch
 
 #: Batches that are looked at before others have their turn.
 _BATCHES: Final = 20
+#: Messages that are looked at before that, beside the rest of a batch.
+_MESSAGES: Final = 10_000
 
 
 def look(one: Subscribers, window: Window, high: int, now: int) -> bool:
@@ -29,8 +31,10 @@ def look(one: Subscribers, window: Window, high: int, now: int) -> bool:
     Returns:
         Whether there are more that can be looked at.
     """
-    channel = one.channel
+    channel, looked = one.channel, 0
     for _ in range(_BATCHES):
+        if looked >= _MESSAGES:
+            break
         wanted = channel.looking.wanted(high)
         if wanted is None:
             return False
@@ -50,6 +54,7 @@ def look(one: Subscribers, window: Window, high: int, now: int) -> bool:
         first = start - header.base_offset
         found = keys[first : behind - header.base_offset]
         channel.look(start, found, now, [run for run in hidden if run[1] > start])
+        looked += header.next_offset - header.base_offset
     return channel.looking.wanted(high) is not None
 
 

@@ -121,3 +121,25 @@ def test_stretches_are_a_dict(
     )
     rows = list(stretches)
     assert all(first[1] < second[0] or first[2] != second[2] for first, second in pairwise(rows))
+
+
+@given(
+    st.lists(st.tuples(RUN, HISTORIES), max_size=30), st.integers(0, 40), st.integers(0, 1 << 20)
+)
+def test_many_runs_are_removed_as_one_after_another(
+    puts: list[tuple[tuple[int, int], History]], base: int, bits: int
+) -> None:
+    """What is removed together is what is removed run by run, and so is what is left."""
+    together, single = Stretches(), Stretches()
+    for (start, end), history in puts:
+        for stretches in (together, single):
+            stretches.remove(start, end)
+            if start < end:
+                stretches.put(start, end, history)
+    runs = list(runs_in(base, bits))
+
+    found = together.remove_all(runs)
+
+    assert found == [sum(b - a for a, b, _ in single.remove(*run)) for run in runs]
+    assert list(together) == list(single)
+    assert (together.count, together.alone) == (single.count, single.alone)

@@ -386,7 +386,7 @@ class TestGivingUp:
         steering = Steering(it)
         held = it.take("ann", 2, NOW, 14)
 
-        assert steering.shorten(14, NOW) == 0
+        assert not steering.shorten(14, NOW)
 
         (doom,) = steering.dead_letters()
         assert (doom.base, doom.bits, doom.reason) == (2, 0b1111, "length")
@@ -395,11 +395,21 @@ class TestGivingUp:
         assert offsets(it.take("ann", 99, NOW, 14)) == [list(range(6, 14))]
 
     def test_too_long_and_refusing(self) -> None:
-        """A channel that refuses says by how much it is too long, and gives nothing up."""
+        """A channel that refuses does so as soon as no more fit, and gives nothing up."""
         it = channel(max_length=10, overflow="refuse")
 
-        assert Steering(it).shorten(14, NOW) == 4
+        assert not Steering(it).shorten(9, NOW)
+        assert Steering(it).shorten(10, NOW)
+        assert Steering(it).shorten(14, NOW)
         assert it.places.given_up == 0
+
+    def test_too_much_is_held(self) -> None:
+        """What is held is left, what is not goes, and no producer is refused for it."""
+        it = channel(max_length=1)
+        it.take("ann", 2, NOW, 3)
+
+        assert not Steering(it).shorten(3, NOW)
+        assert [(doom.base, doom.bits) for doom in Steering(it).dead_letters()] == [(2, 1)]
 
     def test_expired_while_nobody_consumes(self) -> None:
         """What expires is given up without a consumer, in front and in the middle."""
@@ -512,6 +522,22 @@ class TestSteering:
         it.look(2, [0] * 4, NOW, [(3, 6)])
 
         assert offsets(it.take("ann", 9, NOW, 6)) == [[1], [2]]
+
+    def test_scattered_messages_are_looked_at_together(self) -> None:
+        """One look tells of all that a batch holds, and nothing is kept of what is settled."""
+        it = channel()
+        (found,) = it.take("ann", 9, NOW, 9)
+        it.finish("ann", [(found.lease_id, 0b1010)], NOW)
+        it.leave("ann", NOW, [(found.lease_id, 0b111110101)])
+
+        Steering(it).alter({"order": "key"}, NOW)
+        assert it.looking.wanted(9) == (0, 9)
+        it.look(0, [7, 1, 7, 1, 7], NOW)
+        assert it.looking.wanted(9) == (5, 9)
+        it.look(5, [8, 7, 8, 7], NOW)
+
+        assert offsets(it.take("ann", 3, NOW, 9)) == [[0, 2, 4]]
+        assert offsets(it.take("bob", 9, NOW, 9)) == [[5, 7]]
 
     def test_at_most_once(self) -> None:
         """Delivered at most once, a message is settled in the ledger before it is sent."""

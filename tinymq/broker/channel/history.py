@@ -9,10 +9,12 @@ message, and nothing at all for messages that were never given out.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from typing_extensions import override
+
+from tinymq.broker.channel.runs import Run
 
 
 class History(NamedTuple):
@@ -134,6 +136,30 @@ class Stretches:
             if history.alone:
                 self.alone -= behind - first
         return gone
+
+    def remove_all(self, runs: Sequence[Run]) -> list[int]:
+        """
+        Remove what is here of many runs, at the price of one where all else is long.
+
+        Args:
+            runs: In order.
+
+        Returns:
+            How many offsets of each were here.
+        """
+        if not runs:
+            return []
+        starts, ends, histories = self._starts, self._ends, self._histories
+        left, right = bisect_right(ends, runs[0][0]), bisect_left(starts, runs[-1][1])
+        part = Stretches()
+        part._starts, part._ends = starts[left:right], ends[left:right]
+        part._histories = histories[left:right]
+        found = [sum(behind - first for first, behind, _ in part.remove(*run)) for run in runs]
+        starts[left:right], ends[left:right] = part._starts, part._ends
+        histories[left:right] = part._histories
+        self.count += part.count  # it counted down from nothing
+        self.alone += part.alone
+        return found
 
     def within(self, start: int, end: int) -> Iterator[Stretch]:
         """

@@ -90,7 +90,10 @@ class Looking:
         if not self._needed:
             return None
         if self._unknown:
-            return next(iter(self._unknown))
+            # Many in one look, though there may be others between them: what each of them
+            # needs is in the same batches, and a look reads a whole batch.
+            start = self._unknown.first
+            return start, self._unknown.reach(start + IN_ADVANCE)
         cursor = self._places.cursor
         self._looked = max(self._looked, cursor)
         end = min(end, cursor + IN_ADVANCE)
@@ -113,9 +116,10 @@ class Looking:
         settled: list[Run] = []
         if self._unknown:
             hides = Runs(hidden)
+            looked = [*self._unknown.within(start, end)]
             settled = [
                 run
-                for first, behind in self._unknown.within(start, end)
+                for first, behind in looked
                 for new, last, history in places.ready.within(first, behind)
                 if history == NEW
                 for run in hides.within(new, last)
@@ -125,10 +129,13 @@ class Looking:
             for first, behind in hidden:
                 places.hidden.add(max(first, places.cursor), min(behind, end))
             self._looked = end
+            looked = [(start, end)]
         else:
             return []
         if self._by_key:
-            self._learn(start, end, keys)
+            for first, behind in looked:
+                self._learn(first, behind, keys[first - start : behind - start])
+            self._complete()
         return settled
 
     def _learn(self, start: int, end: int, keys: Sequence[int]) -> None:
@@ -137,4 +144,3 @@ class Looking:
             for first, behind in runs.within(start, end):
                 for offset in range(first, behind):
                     self._keys.pop(offset, None)
-        self._complete()

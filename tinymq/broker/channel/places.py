@@ -220,8 +220,8 @@ class Places:
         if base >= self.cursor:
             self.pass_to(0, "", base + bits.bit_length())
             return
-        for start, end in runs_in(base, bits):
-            found = sum(behind - first for first, behind, _ in self.ready.remove(start, end))
+        runs = list(runs_in(base, bits))
+        for (start, end), found in zip(runs, self.ready.remove_all(runs), strict=True):
             if found < end - start:
                 # Read again: its time had come when it was given out.
                 self.take_waiting(partial(cut, start=start, end=end))

@@ -184,6 +184,15 @@ class Runs:
         self.count -= gone
         return gone
 
+    def reach(self, end: int) -> int:
+        """
+        Return the offset behind the last that it holds before an offset.
+
+        Args:
+            end: Behind the first that it holds.
+        """
+        return min(end, self._ends[bisect_left(self._starts, end) - 1])
+
     def within(self, start: int, end: int) -> Iterator[Run]:
         """
         Yield what it holds of a run, in order.

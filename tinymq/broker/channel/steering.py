@@ -296,7 +296,7 @@ class Steering:
 
     def excess(self, end: int) -> int:
         """
-        Return by how many messages the channel is longer than it may be.
+        Return by how many messages the channel is longer than it may be; negative: what fits.
 
         Args:
             end: Offset behind the last message that is visible.
@@ -306,22 +306,30 @@ class Steering:
             return 0
         places = self._channel.places
         length = sum(behind - start for start, behind, _ in fresh(places, end))
-        return max(0, length + places.unsettled - longest)
+        return length + places.unsettled - longest
 
-    def shorten(self, end: int, now: int) -> int:
+    def shorten(self, end: int, now: int) -> bool:
         """
         Give up the oldest messages that are too many, if the policy is to do so.
+
+        What is in flight or waits is left as it is. When that alone is too much, as
+        after the limit was lowered, all others are given up, and nobody is refused.
 
         Args:
             end: Offset behind the last message that is visible.
             now: The time.
 
         Returns:
-            How many messages are still too many; producers are refused.
+            Whether producers are refused, for there is no room for another message.
         """
+        policy = self._channel.policy
+        if policy.max_length is None:
+            return False
         excess = self.excess(end)
-        if not excess or self._channel.policy.overflow == "refuse":
-            return excess
+        if policy.overflow == "refuse":
+            return excess >= 0
+        if excess <= 0:
+            return False
         places = self._channel.places
         chosen: list[Stretch] = []
         for start, behind, history in [*places.ready, *fresh(places, end)]:
@@ -330,7 +338,7 @@ class Steering:
                 chosen.append((start, stop, history))
                 excess -= stop - start
         self._discard(chosen, "length", now)
-        return excess
+        return False
 
     # --- dead letters ------------------------------------------------------------------
 
