@@ -200,8 +200,8 @@ class Round:
         dooms = self.one.steering.dead_letters()
         self._left = {doom.base: doom for doom in dooms}
         self._pieces = _pieces(self._numbered(dooms))
-        # Their numbers must never be given to others, not even by a crash.
-        self._hosted.ledger.when_safe(self._safe)
+        # Their numbers must never be given to others, not even by a power cut.
+        self._hosted.ledger.when_synced(self._safe)
 
     def _safe(self, why: WireError | None) -> None:
         if why is not None:
