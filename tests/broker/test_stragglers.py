@@ -142,9 +142,13 @@ def test_what_is_in_flight_stays_with_its_holder(tmp_path: Path) -> None:
     taker.finish(*(each for each in messages if each.offset != 5))
     age(broker)
     start = start_of(broker)
+    key = broker.meta.describe("t").id.hex()
+    told = broker.node.message(key, partition=0, offset=5, skip=0, length=100)
     reply = taker.finish(messages[5])
 
     assert start == 2 * TOTAL
+    assert told["offset"] == 5
+    assert bytes(told["value"]) == b"2-second"
     assert taker.lost == []
     assert (reply.done, reply.late) == (1, [])
 
