@@ -865,7 +865,7 @@ class TestBeginning:
         """A topic that does not exist ends it."""
         worker = Worker(partitions=0)
 
-        with pytest.raises(UnknownTopic):
+        with pytest.raises(UnknownTopic, match=r"the first publish makes it.*create_topics=True"):
             worker.core.take(worker.net.now)
         told: list[Any] = []
         worker.core.ready_when(told.append, worker.net.now)

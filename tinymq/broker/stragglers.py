@@ -122,10 +122,20 @@ class Stragglers:
 
     def _prune(self) -> None:
         """Keep only what a channel still needs."""
+        if not self.kept:
+            return
         channels = [one.channel.places for one in self._hosted.queue.channels.values()]
         channels += (places for _, places in self._hosted.unknown)
+        first, behind = min(self.kept), max(self.kept) + 1
+        unneeded = Runs([(first, behind)])
+        for places in channels:
+            # Each channel is looked through once: it may hold very much beside these few.
+            for start, end in _needed(places):
+                unneeded.remove(start, end)
+            for start, end in places.ahead.missing(places.cursor, behind):
+                unneeded.remove(start, end)
         for offset in self.offsets:
-            if not any(_needs(places, offset) for places in channels):
+            if offset in unneeded:
                 del self.kept[offset]
 
     # --- copying -------------------------------------------------------------------
@@ -268,11 +278,6 @@ def _needed(places: Places) -> Iterator[Run]:
     if places.undo is not None:
         found += ((start, end) for start, end, _ in places.undo.skipped)
     return iter(sorted(found))
-
-
-def _needs(places: Places, offset: int) -> bool:
-    undo = () if places.undo is None else places.undo.skipped
-    return where(places, offset) != "settled" or any(a <= offset < b for a, b, _ in undo)
 
 
 def _alone(stored: Stored | None, offset: int) -> Stored | None:

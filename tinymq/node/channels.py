@@ -306,6 +306,7 @@ def _signs_of(row: ChannelRow) -> Facts:
         "worst": None if counts.worst is None else [counts.worst[0], index, counts.worst[1]],
         "kept": [row.kept] if row.kept else [],
         "next_due": counts.next_due,
+        "alone": counts.alone,
     }
 
 

@@ -181,8 +181,7 @@ def tell(hosted: Hosted, one: Subscribers, lost: list[Lost]) -> None:
         one: The channel.
         lost: What is not in the hands of its holders any more.
     """
-    one.losing(lost)
-    hosted.losing(lost)
+    hosted.take_away(one, lost)
     hosted.mark()
 
 
