@@ -149,3 +149,27 @@ def test_a_memory_that_keeps_nothing_is_no_end(tmp_path: Path) -> None:
     found = scene.take(10)
 
     assert sorted(each.offset for each in found) == [*range(10)]
+
+
+@pytest.mark.parametrize("forgetful", [False, True])
+def test_what_is_given_up_is_fetched_elsewhere_too(tmp_path: Path, forgetful: bool) -> None:
+    """All dead letters arrive once and in order, and the reactor waits only if it must."""
+    scene = Scene(tmp_path)
+    hosted = scene.broker.broker.channels.hosted(scene.broker.meta.describe("t").id, 0)
+    assert hosted is not None
+    hosted.queue.channels["c"].steering.discard(0, 10, "expired", hosted.now)
+    hosted.mark()
+    scene.taker.run()
+    early = "t.c.dead" in scene.broker.meta.registry.by_name
+    for _ in range(20):
+        scene.fetch()
+        if forgetful:
+            scene.disk.hot.clear()
+        scene.taker.run()
+    waited, scene.disk.cold = scene.disk.waited, False
+    letters = scene.broker.values("t.c.dead")
+
+    assert not early
+    assert [each[:1] for each in letters if each] == [b"%d" % number for number in range(10)]
+    assert forgetful or waited == 0
+    assert hosted.queue.channels["c"].channel.places.dooming == 0

@@ -20,6 +20,7 @@ from tinymq.errors import InvalidName, InvalidRequest, OutOfOrderSequence, Unkno
 from tinymq.names import valid_name
 from tinymq.node import letters as looking
 from tinymq.wire.batch import split
+from tinymq.wire.messages import REJECT
 from tinymq.wire.records import Headers, RecordBatch, encode_batch
 
 DEAD = "t.c.dead"
@@ -666,3 +667,34 @@ def test_a_kill_at_any_step_loses_nothing(broker: BrokerFixture, turns: int, to:
     assert told["failed"] == []
     assert sorted(str(each) for each in taker.values) == ["b'a'", "b'b'", "b'c'"]
     assert ask(again, "dlq.list")["queues"][0]["messages"] == 0
+
+
+@pytest.mark.parametrize("sync", ["always", "interval", "os"])
+def test_a_number_is_on_the_disk_before_its_letter(tmp_path: Path, sync: str) -> None:
+    """Whatever the topic promises: a power cut must not give it to another message."""
+    syncer = HeldSyncer()
+    broker = BrokerFixture(tmp_path, syncer=syncer)
+    broker.topic(sync=sync)
+    broker.meta.create_channel("t", "c")
+    broker.stage(b"a")
+    taker = Taker(broker)
+    taker.subscribe_soon()
+    for _ in range(6):
+        broker.clock.advance(0)
+        while syncer.groups:
+            syncer.release()
+    taker.read()
+    taker.post(REJECT, *taker.take())
+    ledger = hosted_of(broker).ledger
+    for _ in range(6):
+        broker.clock.advance(0)
+    early = DEAD in broker.meta.registry.by_name
+    synced = ledger.log.synced_offset
+    while syncer.groups:
+        syncer.release()
+        for _ in range(6):
+            broker.clock.advance(0)
+
+    assert not early
+    assert synced < ledger.log.written_offset
+    assert broker.values(DEAD) == [b"a"]

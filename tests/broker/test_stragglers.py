@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
-from tests.fakes.broker import BrokerFixture, Wall
+from tests.fakes.broker import BrokerFixture, HeldSyncer, Wall
 from tests.fakes.taking import Taken, Taker
 from tinymq.broker import ledger as ledgers
 from tinymq.broker import stragglers
@@ -142,9 +142,13 @@ def test_what_is_in_flight_stays_with_its_holder(tmp_path: Path) -> None:
     taker.finish(*(each for each in messages if each.offset != 5))
     age(broker)
     start = start_of(broker)
+    key = broker.meta.describe("t").id.hex()
+    told = broker.node.message(key, partition=0, offset=5, skip=0, length=100)
     reply = taker.finish(messages[5])
 
     assert start == 2 * TOTAL
+    assert told["offset"] == 5
+    assert bytes(told["value"]) == b"2-second"
     assert taker.lost == []
     assert (reply.done, reply.late) == (1, [])
 
@@ -293,3 +297,21 @@ def test_all_of_them_together_are_small(tmp_path: Path, monkeypatch: pytest.Monk
     assert held.offsets == [2]
     assert held._copied == {}
     assert len(held.snapshot(0)) == 1
+
+
+@pytest.mark.parametrize("sync", ["always", "interval", "os"])
+def test_no_file_goes_before_the_copies_are_on_the_disk(tmp_path: Path, sync: str) -> None:
+    """Whatever the topic promises of new records: these were on the disk for long."""
+    broker, taker, messages = make(tmp_path)
+    taker.finish(*(each for each in messages if each.offset != 3))
+    broker.broker.committer.sync_all(broker.broker.partitions())
+    broker.meta.alter_topic("t", {"sync": sync})
+    syncer = broker.broker.committer._syncer = HeldSyncer()
+    age(broker)
+    early = start_of(broker)
+    while syncer.groups:
+        syncer.release()
+        broker.clock.pump([0] * 6)
+
+    assert early <= 3
+    assert start_of(broker) == 2 * TOTAL

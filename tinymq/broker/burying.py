@@ -9,15 +9,17 @@ after a crash nothing is written twice, wherever the topic is led.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
 from hashlib import blake2b
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from twisted.logger import Logger
 
 from tinymq.broker.channel.places import Doom
 from tinymq.broker.channel.queue import Subscribers
+from tinymq.broker.channel.runs import Runs
 from tinymq.broker.graves import RESERVED_IDS, already, bring
 from tinymq.broker.letters import (
     BATCH_BYTES,
@@ -32,6 +34,7 @@ from tinymq.broker.letters import (
     stripped,
 )
 from tinymq.broker.ports import Letters
+from tinymq.broker.window import ColdPiece
 from tinymq.errors import (
     OutOfOrderSequence,
     TinyMQError,
@@ -51,6 +54,10 @@ if TYPE_CHECKING:
 #: Seconds until what could not be buried is tried again: at first, and at most.
 AGAIN_SECONDS: Final = 1.0
 MOST_SECONDS: Final = 30.0
+#: How often something is fetched into memory before it is waited for.
+_MOST_TRIES: Final = 8
+#: Runs of messages that were given up together, for which the log is fetched at a time.
+_MOST_FETCHED: Final = 64
 
 
 class _Numbered(NamedTuple):
@@ -187,6 +194,11 @@ class Round:
         self._due = self._going = False
         self._left: dict[int, Doom] = {}
         self._pieces: Iterator[_Piece] = iter(())
+        #: The number of the next letter; those before are where they were to go.
+        self._next = 0
+        #: Where a piece of the log begins that was fetched just now; how often in vain.
+        self._warm = -1
+        self._tries = 0
 
     def begin(self, ended: Ended, taken: Callable[[str], None]) -> None:
         """
@@ -200,8 +212,8 @@ class Round:
         dooms = self.one.steering.dead_letters()
         self._left = {doom.base: doom for doom in dooms}
         self._pieces = _pieces(self._numbered(dooms))
-        # Their numbers must never be given to others, not even by a crash.
-        self._hosted.ledger.when_safe(self._safe)
+        # Their numbers must never be given to others, not even by a power cut.
+        self._hosted.ledger.when_synced(self._safe)
 
     def _safe(self, why: WireError | None) -> None:
         if why is not None:
@@ -232,24 +244,46 @@ class Round:
         if self._is_over:
             self._end()
             return
+        # What is gone from memory as fast as it comes is waited for in the end.
+        patient = self._tries >= _MOST_TRIES
         try:
-            piece = next(self._pieces, None)
-            while piece is not None and not piece.target:
-                self._buried(piece)  # it stays where it is
+            with nullcontext() if patient else self._hosted.window.hasty(self._warm):
                 piece = next(self._pieces, None)
+                while piece is not None and not piece.target:
+                    self._buried(piece)  # it stays where it is
+                    piece = next(self._pieces, None)
+        except ColdPiece as cold:
+            self._fetch(cold.offset)
+            return
         except (OSError, TinyMQError) as error:
             self._end(error)
             return
         if piece is None:
             self._end()
             return
+        self._tries = 0
         self._target = piece.target
         self._find(piece)
+
+    def _fetch(self, offset: int) -> None:
+        """Bring a piece of the log into memory, and go on then."""
+        self._warm, self._tries = offset, self._tries + 1
+        some = islice(self._left.values(), _MOST_FETCHED)
+        runs = Runs(run for doom in some for run in doom.runs)
+        warm = self._hosted.window.warmers([*runs], offset)
+        self._broker.background.submit(warm, self._fetched)
+
+    def _fetched(self) -> None:
+        """Begin again behind the letters that have arrived."""
+        numbered = self._numbered([*self._left.values()])
+        self._pieces = _pieces(each for each in numbered if each.number >= self._next)
+        self._go_on()
 
     def _buried(self, piece: _Piece) -> None:
         if self._is_over:
             return
         now = self._broker.channels.now()
+        self._next = max(self._next, piece.letters[-1].number + 1)
         for doom in piece.done:
             self.one.steering.buried(doom, now)
             self._left.pop(doom.base, None)

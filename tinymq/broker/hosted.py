@@ -228,6 +228,9 @@ class Hosted:
     @property
     def unknown(self) -> list[tuple[str, Places]]:
         """The channels of the ledger that the MetaServer may know again, and their states."""
+        for each in self._kept.values():
+            if each.undo is not None and each.undo.until <= self._host.now():
+                each.undo = None  # nobody else looks after them
         return [(key.decode().rpartition("@")[0], each) for key, each in self._kept.items()]
 
     def _pause(self, now: int) -> None:

@@ -93,6 +93,9 @@ class Ledger:
         self._history = history
         self._asking: list[Safe] = []
         self._waiting: deque[tuple[int, list[Safe]]] = deque()
+        #: Likewise those who wait for the disk whatever the topic promises.
+        self._asking_synced: list[Safe] = []
+        self._waiting_synced: deque[tuple[int, list[Safe]]] = deque()
         #: Whether what channels did is not all in the log, so that only a snapshot helps.
         self.behind = False
         #: Bytes since the last snapshot, or since the start.
@@ -125,8 +128,10 @@ class Ledger:
     @property
     def synced_policy(self) -> bool:
         """Whether somebody waits for the disk."""
-        waits = self._asking or self._waiting
-        return bool(waits) and self.stored and self.topic.config.sync == "always"
+        waits = bool(self._asking_synced or self._waiting_synced)
+        if self.topic.config.sync == "always":
+            waits = waits or bool(self._asking or self._waiting)
+        return waits and self.stored
 
     @property
     def closed(self) -> WireError | None:
@@ -163,8 +168,9 @@ class Ledger:
         except TinyMQError as error:
             self.behind = True
             self._snapshot = None
-            while self._waiting and self._waiting[-1][0] > log.written_offset:
-                self._asking[:0] = self._waiting.pop()[1]
+            for waiting in (self._waiting, self._waiting_synced):
+                while waiting and waiting[-1][0] > log.written_offset:
+                    self._asking[:0] = waiting.pop()[1]
             found = error if isinstance(error, WireError) else PartitionOffline(str(error))
             if not isinstance(error, StorageFull):
                 self._log.error("{ledger} cannot be written: {error}", ledger=self, error=error)
@@ -199,6 +205,9 @@ class Ledger:
         asking, self._asking = self._asking, []
         if asking:
             self._waiting.append((log.end_offset, asking))
+        asking, self._asking_synced = self._asking_synced, []
+        if asking:
+            self._waiting_synced.append((log.end_offset, asking))
 
     def _grown(self) -> bool:
         least = max(_GROWN_BYTES, _GROWN * self._snapshot_bytes)
@@ -227,6 +236,9 @@ class Ledger:
         safe = log.synced_offset if always else log.written_offset
         while self._waiting and self._waiting[0][0] <= safe:
             for tell in self._waiting.popleft()[1]:
+                tell(None)
+        while self._waiting_synced and self._waiting_synced[0][0] <= log.synced_offset:
+            for tell in self._waiting_synced.popleft()[1]:
                 tell(None)
         if self.failure is not None:
             self._end(self.failure)
@@ -264,9 +276,11 @@ class Ledger:
         """Tell all who wait; of what was written before, the disk will tell."""
         gone: list[Safe] = []
         if error is None or self.failure is not None:
-            gone += (tell for _, calls in self._waiting for tell in calls)
-            self._waiting.clear()
-        asking, self._asking = self._asking, []
+            for waiting in (self._waiting, self._waiting_synced):
+                gone += (tell for _, calls in waiting for tell in calls)
+                waiting.clear()
+        asking = self._asking + self._asking_synced
+        self._asking, self._asking_synced = [], []
         for tell in (*gone, *asking):
             tell(error)
 
@@ -283,6 +297,17 @@ class Ledger:
         """
         self._asking.append(tell)
 
+    def when_synced(self, tell: Safe) -> None:
+        """
+        Call something when all that channels did up to now is on the disk, as far as there is one.
+
+        The committer must be told that this ledger has something to write.
+
+        Args:
+            tell: Called once, later.
+        """
+        self._asking_synced.append(tell)
+
     def close(self, reason: WireError) -> None:
         """
         Let go of everybody; the log is closed by who opened it.
@@ -290,7 +315,9 @@ class Ledger:
         Args:
             reason: What those who wait are told.
         """
-        waiting, self._waiting = self._waiting, deque()
+        waiting = [*self._waiting, *self._waiting_synced]
+        self._waiting.clear()
+        self._waiting_synced.clear()
         self._asking[:0] = [tell for _, calls in waiting for tell in calls]
         self._end(reason)
 

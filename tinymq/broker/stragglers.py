@@ -203,7 +203,9 @@ class Stragglers:
             self._refused, self._busy, self._copied = end, False, {}
             return
         self._fresh = sorted(self._copied)
-        self._hosted.settled(self._safe)
+        # Whatever the topic promises of new records, the files have been on the disk for long.
+        self._hosted.ledger.when_synced(self._safe)
+        self._hosted.mark()
 
     def _safe(self, error: WireError | None) -> None:
         """Let the files go: the copies are on the disk."""

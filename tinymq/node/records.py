@@ -19,7 +19,7 @@ from tinymq.node.turns import Turns
 from tinymq.operation import Operation, Parameter, Result, table
 from tinymq.wire.batch import BatchHeader, Codec
 from tinymq.wire.fields import I64, PARTITION, array, binary, boolean, choice, integer, text
-from tinymq.wire.records import Record
+from tinymq.wire.records import Record, RecordBatch
 
 #: Where a look begins: at the last records, at the first, at an offset, at a time.
 STARTS: Final = ("newest", "oldest", "offset", "time")
@@ -102,7 +102,26 @@ class Records:
     ) -> Result:
         """Read one record with a window of its value."""
         place = self._broker.partition(topic_key(id), partition)
-        name, log, visible = f"{place.topic.name}/{partition}", place.log, place.high_watermark
+        record, header = self._kept(place, offset) or self._stored(place, offset)
+        value = record.value
+        return {
+            **_message(place, record, header),
+            "skip": skip,
+            "value": None if value is None else value[skip : skip + length],
+        }
+
+    def _kept(self, place: Partition, offset: int) -> tuple[Record, BatchHeader] | None:
+        """Find a record that is below the start of the log, and kept for a channel."""
+        hosted = self._broker.channels.hosted(*place.key)
+        found = None if hosted is None else hosted.stragglers.kept.get(offset)
+        if found is None or offset >= place.log.start_offset:
+            return None
+        header, data = found
+        (record,) = RecordBatch(data, header)
+        return record, header
+
+    def _stored(self, place: Partition, offset: int) -> tuple[Record, BatchHeader]:
+        name, log, visible = f"{place.topic.name}/{place.index}", place.log, place.high_watermark
         if not log.start_offset <= offset < visible:
             raise OffsetOutOfRange(
                 f"{name} holds offsets {log.start_offset} to {visible - 1}",
@@ -116,13 +135,7 @@ class Records:
                 start=log.start_offset,
                 end=visible,
             )
-        record, header = seen.records[0]
-        value = record.value
-        return {
-            **_message(place, record, header),
-            "skip": skip,
-            "value": None if value is None else value[skip : skip + length],
-        }
+        return seen.records[0]
 
     # --- publishing -------------------------------------------------------------
 

@@ -25,6 +25,7 @@ def cut_back(places: Places, end: int) -> bool:
         return False
     behind = max([places.cursor, *(run[1] for run in beyond)])
     places.drop_leases(end, behind)
+    places.marks.forget([(end, behind)])
     places.take_out(end, behind)
     for doom in doomed:
         kept = doom.bits & ((1 << max(0, end - doom.base)) - 1)
