@@ -16,7 +16,14 @@ from tinymq.catalog import PUBLIC
 from tinymq.catalog.channels import CHANNEL_ROW
 from tinymq.catalog.shapes import shape
 from tinymq.channelpolicy import ChannelPolicy
-from tinymq.web.channels import CHANNEL_SORTS, ChannelQuery, clears, select_channels, sentence, trend
+from tinymq.web.channels import (
+    CHANNEL_SORTS,
+    ChannelQuery,
+    clears,
+    select_channels,
+    sentence,
+    trend,
+)
 from tinymq.web.input import BadInput
 from tinymq.web.sheets import length_of
 from tinymq.wire.fields import JsonSchema

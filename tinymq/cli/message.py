@@ -42,7 +42,8 @@ def parse_message(words: Sequence[str]) -> Arguments:
         parts = [*parts[:1], *parts[2 if len(parts) == 3 else 1 :], offset]
     if len(parts) != 3 or not all(each.isascii() and each.isdecimal() for each in parts[1:]):
         raise click.UsageError(
-            f"{' '.join(words)!r} is no message; write TOPIC/PARTITION@OFFSET, such as orders/0@4711"
+            f"{' '.join(words)!r} is no message; "
+            "write TOPIC/PARTITION@OFFSET, such as orders/0@4711"
         )
     return {"topic": parts[0], "partition": int(parts[1]), "offset": int(parts[2])}
 
