@@ -42,7 +42,7 @@ def test_every_width_says_which_channel(client: Client) -> None:
     found = client.get("/inflight").text
 
     assert '<th scope="col" class="w">Channel</th>' in found
-    assert '<small class="nar q">orders.created / ' in found
+    assert '<small class="nar q"><span class="cut">orders.created</span>' in found
     assert "nar q" not in client.get("/inflight?topic=orders.created&channel=fulfilment").text
 
 
