@@ -106,7 +106,7 @@ def test_worst_lag_is_that_of_the_channel_beside_it() -> None:
         {**row, "name": "few", "lag": 3, "lag_ms": 61_000},
     ]
 
-    assert "Worst lag 1 m 01 s few" in flat(Client(console).get("/"))
+    assert "Worst lag 1 m 01 s t / few" in flat(Client(console).get("/"))
 
 
 def test_sentences_begin_as_such_unless_with_a_name() -> None:

@@ -42,7 +42,7 @@ def test_every_width_says_which_channel(client: Client) -> None:
     found = client.get("/inflight").text
 
     assert '<th scope="col" class="w">Channel</th>' in found
-    assert '<small class="nar q"><span class="cut">orders.created</span>' in found
+    assert '<small class="nar q"><span class="cut">orders.created</span> ' in found
     assert "nar q" not in client.get("/inflight?topic=orders.created&channel=fulfilment").text
 
 
@@ -170,7 +170,7 @@ def test_messages_are_put_together_by_partition() -> None:
 )
 def test_leases_warn_before_they_end(age: int, state: str, colour: str) -> None:
     """Grey, then amber in the last tenth, then red."""
-    row = {"since_ms": 0, "deadline_ms": 100, "state": state}
+    row = {"since_ms": -9900, "deadline_ms": 100, "lease_ms": 100, "state": state}
 
     assert lease_of(row, age).colour == colour
     assert lease_of(row, 500).left_ms == 0
