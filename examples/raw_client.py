@@ -147,4 +147,4 @@ if __name__ == "__main__":
     try:
         main(*sys.argv[1:])
     except OSError as error:
-        sys.exit(f"error: no broker answers: {error}")
+        sys.exit(f"error: no broker answers: {error}; name another: raw_client.py HOST PORT")

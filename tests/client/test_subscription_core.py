@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -662,6 +663,29 @@ class TestLinks:
         assert worker.puppet.hellos[1].session == b"s" * 16
         assert two.held
         assert worker.channel.offsets() == [0]
+
+    def test_the_log_tells_of_a_lost_link_once(self) -> None:
+        """One line when the broker goes, however often it is tried, and one when it is back."""
+        worker = Worker()
+        worker.net.up = False
+        worker.net.cut()
+        worker.net.advance(20)
+        (lost,) = worker.net.said
+        worker.net.up = True
+        worker.net.advance(20)
+
+        assert re.match(r"t: connection to .* lost, trying again: ", lost)
+        assert worker.net.said[1:] == [f"{lost.partition(' lost,')[0]} is back"]
+
+    def test_the_log_says_nothing_of_an_end(self) -> None:
+        """Who leaves loses no link."""
+        worker = Worker()
+        worker.close()
+        worker.net.advance(1)
+        worker.net.cut()
+        worker.net.advance(20)
+
+        assert worker.net.said == []
 
     def test_settles_wait_for_the_link(self) -> None:
         """What is settled without a link is told later."""

@@ -343,7 +343,10 @@ class Channels(Leaders):
         )
         undone = sorted(index for each in answers.results.values() for index in each["undone"])
         if not undone:
-            raise NothingToUndo(f"no seek of {topic}/{name} can be taken back; it is too long ago")
+            raise NothingToUndo(
+                f"no seek of {topic}/{name} can be taken back: there was none, "
+                "it was taken back before, or it is too long ago"
+            )
         shown = await self._describe_channel(owner, channel)
         return {"channel": shown, "undone": undone, "dry_run": dry_run}
 

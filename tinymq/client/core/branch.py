@@ -101,6 +101,8 @@ class Branch:
         self._asking = False
         #: The broker knew the channel: if it is gone later, somebody deleted it.
         self._known = False
+        #: The log says that the link was lost, and not yet that it is back.
+        self._cut = False
         self._failures = 0
         self._retry_at = -inf
         self._touch_at = inf
@@ -150,7 +152,22 @@ class Branch:
             return
         link = self._cluster.link(self.broker)
         if link is not self._link or link.connection is not self._connection:
+            self._lost_link()
             self._away()
+
+    def _lost_link(self) -> None:
+        """Say once that the broker is away, unless we went ourselves."""
+        link = self._link
+        if self._cut or self.phase is not Phase.JOINED or link is None:
+            return
+        if link.phase is not LinkPhase.CLOSED:
+            self._cut = True
+            why = "" if link.trouble is None else f": {link.trouble}"
+            self._say_of_broker(f"lost, trying again{why}")
+
+    def _say_of_broker(self, what: str) -> None:
+        broker = self._cluster.metadata.describe(self.broker)
+        self._cluster.say(f"{self._trunk.topic}: connection to {broker} {what}")
 
     def _away(self) -> None:
         """Begin anew, with what is in the caller's hands."""
@@ -221,6 +238,9 @@ class Branch:
             self._connection = link.connection
             self.phase = Phase.JOINED if self._left is None else Phase.LEAVING
             self._known = True
+            if self._cut:
+                self._cut = False
+                self._say_of_broker("is back")
             self.custody.order = reply.order
             self._lease_s = reply.lease_ms / 1000
             self._handler_s = None if reply.handler_ms is None else reply.handler_ms / 1000
@@ -331,6 +351,8 @@ class Branch:
             self.settling.refused(frame, error)
         elif isinstance(error, (ConnectionLost, UnknownSubscription)):
             self.settling.back(frame)
+            if isinstance(error, ConnectionLost):
+                self._lost_link()
             self._away()
         elif isinstance(error, DeadlineExceeded) or getattr(error, "retriable", False):
             self.settling.back(frame)
