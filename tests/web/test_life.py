@@ -67,7 +67,11 @@ def test_message_is_shown_without_its_life() -> None:
 
 @pytest.mark.parametrize(
     ("last", "word", "colour"),
-    [("finished", "Finished", "ok"), ("dead_lettered", "Dead letter", "bad"), ("", "Settled", "ok")],
+    [
+        ("finished", "Finished", "ok"),
+        ("dead_lettered", "Dead letter", "bad"),
+        ("", "Settled", "ok"),
+    ],
 )
 def test_a_settled_message_says_how_it_ended(last: str, word: str, colour: str) -> None:
     """A dead letter is no success, although its channel is done with it."""
