@@ -301,8 +301,8 @@ class TestInFlight:
         assert offsets(older_ms=60_000) == []
         assert sorted(offsets(older_ms=2000)) == [0, 1]
         assert offsets(client="nobody") == []
-        assert offsets(name="d") == []
-        assert len(offsets(topic="t", name="c")) == 2
+        assert offsets(channel="d") == []
+        assert len(offsets(topic="t", channel="c")) == 2
         with pytest.raises(InvalidRequest):
             broker.operate("inflight.list", after="x")
 

@@ -374,7 +374,7 @@ class FakeQueue:
             row
             for row in self.held
             if asked["topic"] in (None, row["topic"])
-            and asked["name"] in (None, row["channel"])
+            and asked["channel"] in (None, row["channel"])
             and asked["client"] in (None, row["client_id"])
             and row["attempt"] >= asked["attempts"]
             and NOW - row["since_ms"] >= asked["older_ms"]

@@ -266,3 +266,4 @@ def test_channels_in_trouble_are_problems() -> None:
     assert (told.level, told.title) == ("bad", "Channel d of topic t is falling behind")
     assert told.detail == "5 messages wait, the oldest for 1 m 01 s, 4.6 a second more."
     assert (found[4].title, found[4].link) == ("3 dead letters", "/dead-letters/t.c.dead")
+    assert found[4].detail == "3 in t.c.dead. Channels gave them up."

@@ -152,7 +152,7 @@ INFLIGHT: Final[dict[str, Operation]] = table(
         False,
         (
             Parameter("topic", optional(NAME), default=None, text="Only those of this topic."),
-            Parameter("name", optional(NAME), default=None, text="Only those of this channel."),
+            Parameter("channel", optional(NAME), default=None, text="Only those of this channel."),
             Parameter(
                 "client",
                 optional(text(1024)),

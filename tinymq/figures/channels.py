@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final
 
+from tinymq.broker.channel.core import LOOK_AHEAD
 from tinymq.catalog.figures import RATED, TOTALLED
 
 #: What is summed over partitions.
@@ -236,8 +237,8 @@ def _waiting_for_consumers(facts: Mapping[str, Any]) -> Iterator[Cause]:
         where = ", ".join(map(str, signs["full"]))
         yield _cause(
             "full",
-            f"100,000 messages of partition {where} were given out and are not settled, "
-            "which is the most allowed",
+            f"{number(LOOK_AHEAD)} messages of partition {where} were given out and are not "
+            "settled, which is the most allowed",
         )
 
 

@@ -89,12 +89,13 @@ class Members:
 
     def _present(self, subscription: Subscription) -> Row:
         consumer = subscription.consumer
+        client = self._channels.client_of(subscription)
         rates = consumer.pace.rates(self._now, consumer.done)
         finished_s = None if rates is None else rates[0]
         oldest = _oldest(consumer.name, _places(subscription))
         age = None if oldest is None else max(0, self._now - oldest)
         row = {
-            **who(self._channels.client_of(subscription), self._broker),
+            **who(client, self._broker),
             "partitions": sorted(subscription.hosted),
             "credit": max(0, consumer.credit.left),
             "in_flight": consumer.in_flight,
@@ -106,7 +107,6 @@ class Members:
             "finished_s": finished_s,
             "absent_until_ms": None,
         }
-        client = self._channels.client_of(subscription)
         slow = self._slow(client, oldest, consumer.in_flight, self._done_s(subscription))
         return {**row, **slow}
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from tinymq.web.channel_pages import ChannelPages
 from tinymq.web.format import number
 from tinymq.web.render import segment, shell_quoted
 from tinymq.web.sheet import Call, Figure, Sheet
 from tinymq.web.sheets import Sheets
-
-#: The address of one channel.
-ONE: Final = "/topics/<name>/channels/<channel>"
 
 Json = dict[str, Any]
 

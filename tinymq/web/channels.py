@@ -251,7 +251,7 @@ def sentence(why: Mapping[str, str]) -> str:
         why: The cause with its text. Where that begins with a name, the name stays as it is.
     """
     text = why["text"]
-    if why["cause"] not in _NAMED_FIRST:
+    if why["cause"] not in _NAMED_FIRST or text.startswith("a consumer ("):
         text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else f"{text}."
 

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, unquote, urlencode
 from attrs import evolve, frozen
 from twisted.web.http import Request
 
+from tinymq.catalog.inflight import ACTS
 from tinymq.web.base import redirect
 from tinymq.web.format import number, plural
 from tinymq.web.input import MOST_OFFSET, BadInput, choice, integer, query_of, text
@@ -17,7 +18,6 @@ from tinymq.web.render import segment, shell_quoted
 from tinymq.web.sheet import Call, Entry, Figure, Sheet
 from tinymq.web.sheets import EXPECTED, Sheets, length_of
 
-ACTS: Final = ("requeue", "finish", "extend", "dead_letter")
 #: Messages on one page.
 _ROWS: Final = 40
 #: Messages that one plan decides about.
@@ -137,7 +137,7 @@ class InFlightPages(Sheets):
         """Read which messages are wanted, as arguments of the operation."""
         return {
             "topic": text(query, "topic").strip() or None,
-            "name": text(query, "channel").strip() or None,
+            "channel": text(query, "channel").strip() or None,
             "client": text(query, "client").strip() or None,
             "attempts": integer(query, "attempts", 1, MOST_OFFSET) or 1,
             "older_ms": length_of(query, "older") or 0,

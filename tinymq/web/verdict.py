@@ -248,7 +248,7 @@ def _dead_letters(backlog: Backlog) -> Iterator[Problem]:
     yield Problem(
         "warn",
         title,
-        f"{where}. Channels gave them up; they stay until somebody decides.",
+        f"{where}. Channels gave them up.",
         link,
         "See why",
     )

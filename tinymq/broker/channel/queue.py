@@ -8,7 +8,7 @@ queues of many partitions, but its credit and what it holds are counted once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import attrs
@@ -210,13 +210,15 @@ class Subscribers:
         self.losing(settled.revoked)
         return settled
 
-    def losing(self, lost: Iterable[Lost]) -> None:
+    def losing(self, lost: Sequence[Lost]) -> None:
         """
         Count what consumers hold no more without having settled it.
 
         Args:
             lost: What they are to be told.
         """
+        if not lost:
+            return  # as with nearly every settle
         names = {consumer.name: consumer for consumer in self.consumers}
         for one in lost:
             if one.consumer in names:
