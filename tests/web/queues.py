@@ -206,7 +206,7 @@ class FakeQueue:
                 for key in ("ready", "in_flight", "waiting", "given_up")
             },
             worst=tuple(row for row in rows if row["lag"])[:5],
-            latest=next((row for row in rows if row["lag"]), None),
+            latest=max((r for r in rows if r["lag_ms"]), key=lambda r: r["lag_ms"], default=None),
             troubled=tuple(bad),
             troubled_count=len(bad),
             silent=self.silent,
