@@ -355,7 +355,7 @@ def test_refresh_brings_the_counts_of_the_menu(tab: Tab, address: str) -> None:
     tab.wait("window.settled > 0")
 
     assert tab.run("/^[0-9]+$/.test(document.querySelector('.nav #n-topics').textContent)")
-    assert tab.run("document.querySelectorAll('[id^=n-]').length") == 3
+    assert tab.run("document.querySelectorAll('[id^=n-]').length") == 4
     assert_quiet(tab, address)
 
 

@@ -95,6 +95,9 @@ def test_unknown_figures_are_dashes() -> None:
 
     assert trend(row)[0] == clears(row)[0] == "\N{EN DASH}"
     assert clears({**row, "lag": 0})[0] == "0 s"
+    young = {**row, "trend_s": 1.0, "lag_ms": 40, "state": "consuming"}
+    assert clears(young) == ("0 s", "It keeps up: what waits is younger than a second")
+    assert clears({**young, "lag_ms": 1000})[0] == "Never"
 
 
 def test_worst_lag_is_that_of_the_channel_beside_it() -> None:

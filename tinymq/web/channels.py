@@ -36,6 +36,8 @@ CHANNEL_SORTS: Final[tuple[ChannelSort, ...]] = get_args(ChannelSort)
 STATES: Final = ("stuck", "falling_behind", "no_consumers", "paused", "consuming", "idle")
 #: In these, what waits is somebody's trouble.
 TROUBLED: Final = frozenset({"stuck", "falling_behind", "no_consumers"})
+#: What waits no longer than this is no lag.
+_PROMPT_MS: Final = 1_000
 #: Where time to clear is infinite, for sorting.
 _NEVER: Final = 1 << 62
 
@@ -286,6 +288,8 @@ def clears(row: ChannelRow) -> tuple[str, str]:
         return duration(row["clear_ms"]), "At the present speed"
     if row["trend_s"] is None:
         return UNKNOWN, "Not known yet: it takes two looks"
+    if row["lag_ms"] is not None and row["lag_ms"] < _PROMPT_MS and row["state"] == "consuming":
+        return "0 s", "It keeps up: what waits is younger than a second"
     if row["trend_s"] >= 0:
         return "Never", "At the present speed: the lag does not shrink"
     return UNKNOWN, "Not known"
