@@ -91,7 +91,8 @@ others: .venv/installed-test
 
 other-%: .venvs/%/installed
 	@echo "== tests on $$(.venvs/$*/bin/python -V)"
-	@.venvs/$*/bin/python -m pytest -q -p no:cacheprovider -m '$(OTHERS)' $(ARGS)
+	@.venvs/$*/bin/python -m pytest -q -p no:cacheprovider -m '$(OTHERS)' \
+	    --hypothesis-profile=few $(ARGS)
 
 .venvs/%/installed: $(sources)
 	@echo "== making .venvs/$*"

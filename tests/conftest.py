@@ -34,6 +34,8 @@ LONG = os.environ.get("TINYMQ_LONG", "") not in {"", "0"}
 settings.register_profile(
     "short", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
 )
+#: For the further Pythons: what does not depend on the version was tried enough on the first.
+settings.register_profile("few", settings.get_profile("short"), max_examples=10)
 settings.register_profile("long", settings.get_profile("short"), max_examples=5000)
 settings.load_profile("long" if LONG else "short")
 

@@ -16,6 +16,8 @@ import pytest
 from tinymq.sync import Client
 from tinymq.verify.process import BrokerProcess
 
+pytestmark = pytest.mark.process
+
 
 def test_told_twice_to_stop(tmp_path: Path) -> None:
     """A second SIGTERM while it stops is no error, and the stop stays an orderly one."""

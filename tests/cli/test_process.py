@@ -51,9 +51,10 @@ def tinymq_run(broker: BrokerProcess, *arguments: str, **more: Any) -> Any:
 
 
 def tinymq_start(broker: BrokerProcess, *arguments: str, **more: Any) -> subprocess.Popen[bytes]:
-    """Start the command with its output in a pipe."""
+    """Start the command, its output in a pipe without a buffer that `communicate` skips."""
     return subprocess.Popen(
         [*COMMAND, *arguments],
+        bufsize=0,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment(broker),

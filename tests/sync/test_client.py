@@ -341,8 +341,9 @@ def test_a_consumer_waits_for_ever(
 ) -> None:
     """A call without a time-out goes on after a pause of the broker, and logs it once."""
     server.puppet.make("t")
+    client.metadata(["t"])
     consumer = client.consumer(ConsumerConfig(deadline_s=0.01))
-    consumer.assign("t", start=0)
+    consumer.assign("t", start=0)  # asks nobody: that has to be within the deadline
     assert consumer.next_batch(timeout=0.02) is None
     server.cut()
     client.producer().send("t", b"a")

@@ -35,6 +35,13 @@ def serve_lively() -> Iterator[str]:
         yield address
 
 
+@pytest.fixture(name="troubled", scope="module")
+def serve_troubled() -> Iterator[str]:
+    """Serve a broker with troubles once; nobody changes it."""
+    with serving("troubled") as address:
+        yield address
+
+
 @pytest.fixture(name="tab")
 def open_tab(browser: Chromium) -> Iterator[Tab]:
     """Open a fresh tab: no cookies, no cache."""
@@ -56,28 +63,27 @@ def pages(tab: Tab) -> int:
     return sum("/static/" not in url for url in tab.requests)
 
 
-#: Every page in every look; those of the work queue in half of them.
-SEEN: Final = [
-    (name, *look)
-    for name in PAGES
-    for look in LOOKS
-    if name not in QUEUE or look in {("dark", 1440), ("light", 390)}
-]
+def looks(name: str) -> list[tuple[str, int]]:
+    """Every look of a page; half of them for those of the work queue."""
+    some = {("dark", 1440), ("light", 390)}
+    return [look for look in LOOKS if name not in QUEUE or look in some]
 
 
-@pytest.mark.parametrize(("name", "theme", "width"), SEEN)
-def test_page_fits_and_is_quiet(tab: Tab, address: str, name: str, theme: str, width: int) -> None:
+@pytest.mark.parametrize("name", PAGES)
+def test_page_fits_and_is_quiet(tab: Tab, address: str, name: str) -> None:
     """No sideways overflow, no error, no foreign request, right theme, no accessibility fault."""
-    tab.look(width, 900, theme)
-    tab.open(address + PAGES[name])
+    for theme, width in looks(name):
+        seen = f"{theme}, {width} px"
+        tab.look(width, 900, theme)
+        tab.open(address + PAGES[name])
 
-    assert tab.run("document.documentElement.scrollWidth <= innerWidth")
-    assert ("rgb(16, 18, 22)" if theme == "dark" else "rgb(255, 255, 255)") == tab.run(
-        "getComputedStyle(document.documentElement).backgroundColor"
-    )
-    if width == 1440 or name in {"overview", "messages"}:
-        assert faults(tab) == []
-    assert_quiet(tab, address, errors=name == "error")
+        assert tab.run("document.documentElement.scrollWidth <= innerWidth"), seen
+        assert ("rgb(16, 18, 22)" if theme == "dark" else "rgb(255, 255, 255)") == tab.run(
+            "getComputedStyle(document.documentElement).backgroundColor"
+        ), seen
+        if width == 1440 or name in {"overview", "messages"}:
+            assert faults(tab) == [], seen
+        assert_quiet(tab, address, errors=name == "error")
 
 
 def faults(tab: Tab) -> list[str]:
@@ -105,15 +111,12 @@ def faults(tab: Tab) -> list[str]:
         "client",
     ],
 )
-def test_troubled_pages_are_accessible(browser: Chromium, name: str) -> None:
+def test_troubled_pages_are_accessible(tab: Tab, troubled: str, name: str) -> None:
     """Warnings, errors and pills have enough contrast in both themes."""
-    with serving("troubled") as address:
-        tab = browser.tab()
-        for theme in ("light", "dark"):
-            tab.look(1440, 900, theme)
-            tab.open(address + PAGES[name].replace("orders.created", "payments.capture"))
-            assert faults(tab) == []
-        tab.close()
+    for theme in ("light", "dark"):
+        tab.look(1440, 900, theme)
+        tab.open(troubled + PAGES[name].replace("orders.created", "payments.capture"))
+        assert faults(tab) == []
 
 
 def test_hostile_content_runs_nowhere(browser: Chromium) -> None:
@@ -235,72 +238,60 @@ def test_keyboard_alone_kicks_a_client(tab: Tab, address: str) -> None:
     assert "The client was kicked" in tab.run("document.body.innerText")
 
 
-def test_partial_figures_colour_the_age(browser: Chromium) -> None:
+def test_partial_figures_colour_the_age(tab: Tab, troubled: str) -> None:
     """While a broker is silent the age is amber and names it, also after a refresh."""
-    with serving("troubled") as address:
-        tab = browser.tab()
-        tab.look(1440, 900, "light")
-        tab.open(address + "/brokers")
-        tab.wait("document.querySelector('#age').innerText.startsWith('Updated')")
-        assert tab.run("document.querySelector('#age').innerText").endswith("ago, mq-2 silent")
-        assert tab.run("document.querySelector('#age').className") == "q sm warn"
-        tab.run(
-            "window.settled = 0; document.addEventListener('htmx:afterSettle', () => settled++);"
-            "htmx.ajax('GET', '/brokers', {source: '#live', target: '#main',"
-            " swap: 'morph:innerHTML'})"
-        )
-        tab.wait("window.settled > 0")
-        assert tab.run("document.querySelectorAll('#partial').length") == 1
-        assert tab.complaints == []
-        tab.close()
+    tab.look(1440, 900, "light")
+    tab.open(troubled + "/brokers")
+    tab.wait("document.querySelector('#age').innerText.startsWith('Updated')")
+    assert tab.run("document.querySelector('#age').innerText").endswith("ago, mq-2 silent")
+    assert tab.run("document.querySelector('#age').className") == "q sm warn"
+    tab.run(
+        "window.settled = 0; document.addEventListener('htmx:afterSettle', () => settled++);"
+        "htmx.ajax('GET', '/brokers', {source: '#live', target: '#main',"
+        " swap: 'morph:innerHTML'})"
+    )
+    tab.wait("window.settled > 0")
+    assert tab.run("document.querySelectorAll('#partial').length") == 1
+    assert tab.complaints == []
 
 
-def test_full_bars_are_seen_on_a_phone(browser: Chromium) -> None:
+def test_full_bars_are_seen_on_a_phone(tab: Tab, troubled: str) -> None:
     """What leaves on a phone is columns; the amber of a bar stays."""
-    with serving("troubled") as address:
-        tab = browser.tab()
-        tab.look(390, 900, "light")
-        tab.open(address + "/brokers")
-        assert tab.run("document.querySelector('.fl.w').getBoundingClientRect().width > 40")
-        tab.close()
+    tab.look(390, 900, "light")
+    tab.open(troubled + "/brokers")
+    assert tab.run("document.querySelector('.fl.w').getBoundingClientRect().width > 40")
 
 
 @pytest.mark.parametrize("width", [1440, 1366, 1280, 1200, 1100, 1024])
-def test_tables_fit_and_keep_their_state(browser: Chromium, width: int) -> None:
+def test_tables_fit_and_keep_their_state(tab: Tab, troubled: str, width: int) -> None:
     """On a usual screen no table scrolls sideways: columns leave, never the name or the state."""
-    with serving("troubled") as address:
-        tab = browser.tab()
-        for name in ("overview", "topics", "partitions", "brokers", "broker", "clients"):
-            tab.look(width, 900, "light")
-            tab.open(address + PAGES[name])
-            wide = tab.run(
-                "[...document.querySelectorAll('.wrap')].filter(w => w.clientWidth"
-                " && w.scrollWidth > w.clientWidth).map(w => w.ariaLabel)"
-            )
-            assert (name, wide) == (name, [])
-            assert tab.run(
-                "[...document.querySelectorAll('tbody tr')].every(row => {"
-                "const ends = [row.cells[0], ...row.querySelectorAll('.z')];"
-                "return !row.clientWidth || ends.every(cell => cell.clientWidth > 50) })"
-            )
-        tab.open(address + "/")
-        lag = "[...document.querySelectorAll('#brokers th')].find(h => /lag/.test(h.innerText))"
-        assert tab.run(f"{lag}.clientWidth > 0") == (width > 1200)
-        tab.close()
-
-
-def test_state_stays_when_a_window_is_too_narrow(browser: Chromium) -> None:
-    """Where a table has to scroll after all, how a row stands is still seen."""
-    with serving("troubled") as address:
-        tab = browser.tab()
-        tab.look(800, 900, "light")
-        tab.open(address + "/brokers")
-        assert tab.run("(w => w.scrollWidth > w.clientWidth)(document.querySelector('.wrap'))")
-        assert tab.run(
-            "[...document.querySelectorAll('.z')].every("
-            "cell => cell.getBoundingClientRect().right <= innerWidth)"
+    for name in ("overview", "topics", "partitions", "brokers", "broker", "clients"):
+        tab.look(width, 900, "light")
+        tab.open(troubled + PAGES[name])
+        wide = tab.run(
+            "[...document.querySelectorAll('.wrap')].filter(w => w.clientWidth"
+            " && w.scrollWidth > w.clientWidth).map(w => w.ariaLabel)"
         )
-        tab.close()
+        assert (name, wide) == (name, [])
+        assert tab.run(
+            "[...document.querySelectorAll('tbody tr')].every(row => {"
+            "const ends = [row.cells[0], ...row.querySelectorAll('.z')];"
+            "return !row.clientWidth || ends.every(cell => cell.clientWidth > 50) })"
+        )
+    tab.open(troubled + "/")
+    lag = "[...document.querySelectorAll('#brokers th')].find(h => /lag/.test(h.innerText))"
+    assert tab.run(f"{lag}.clientWidth > 0") == (width > 1200)
+
+
+def test_state_stays_when_a_window_is_too_narrow(tab: Tab, troubled: str) -> None:
+    """Where a table has to scroll after all, how a row stands is still seen."""
+    tab.look(800, 900, "light")
+    tab.open(troubled + "/brokers")
+    assert tab.run("(w => w.scrollWidth > w.clientWidth)(document.querySelector('.wrap'))")
+    assert tab.run(
+        "[...document.querySelectorAll('.z')].every("
+        "cell => cell.getBoundingClientRect().right <= innerWidth)"
+    )
 
 
 def test_theme_switches_at_once_and_stays(tab: Tab, address: str) -> None:

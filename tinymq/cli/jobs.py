@@ -221,13 +221,13 @@ class Job:
         assert stream is not None
         words = _Words(stream)
         status = process.wait()
+        said = words.last()  # also of one that went well: we may end before it is passed on
         if status == 0:
             return Outcome("finished", 0)
         if self._over.is_set():
             return Outcome("given_back", reason="its command was ended")
         if not self._command.apart and _reader_gone():
             raise BrokenPipeError
-        said = words.last()
         reason = _ending(status) + (f": {said}" if said else "")
         return Outcome("rejected" if status == os.EX_DATAERR else "requeued", status, reason)
 
