@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import http.client
 import os
-import select
 import socket
 import statistics
 import time
@@ -25,7 +24,6 @@ from tinymq.wire.messages import (
     Offsets,
     Ping,
     Produce,
-    Subscribe,
 )
 from tinymq.wire.records import encode_batch
 

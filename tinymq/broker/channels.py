@@ -141,17 +141,13 @@ class Channels:
                 here.append(hosted)
                 gone += hosted.follow(infos)
         # Some may have no partition here that is open.
-        gone += (each for each in self._of_topic(topic.id) if each.channel not in infos)
+        gone += (each for each in self.of_topic(topic.id) if each.channel not in infos)
         # All partitions have told what is lost; then it is over.
         for subscription in dict.fromkeys(gone):
             why = f"channel {subscription.channel} of topic {topic.name} was deleted"
             self._end(subscription, UnknownChannel(why))
         for hosted in here:
             self._join_all(hosted)
-
-    def _of_topic(self, topic_id: bytes) -> list[Subscription]:
-        """The subscriptions to channels of a topic, in the order in which they came."""
-        return [*self._by_topic.get(topic_id, {}).values()]
 
     def _open(self, partition: Partition) -> Hosted | None:
         infos = self.broker.meta.registry.channels_of(partition.topic.id)
@@ -173,7 +169,7 @@ class Channels:
 
     def _join_all(self, hosted: Hosted) -> None:
         """Let those take messages who want them of every partition; of a new one, too."""
-        for subscription in self._of_topic(hosted.partition.topic.id):
+        for subscription in self.of_topic(hosted.partition.topic.id):
             if hosted.index not in subscription.hosted and subscription.wants(hosted.index):
                 held = hosted.join(subscription)
                 for lease_id, _ in held:
@@ -194,7 +190,7 @@ class Channels:
             self.pacing.forget(hosted)
             hosted.close()
         topic = partition.topic
-        for subscription in self._of_topic(topic.id):
+        for subscription in self.of_topic(topic.id):
             if not subscription.hosted:
                 self._end(subscription, UnknownTopicId(f"topic {topic.name} was deleted"))
 
@@ -473,6 +469,15 @@ class Channels:
     def subscriptions(self) -> list[Subscription]:
         """Return the subscriptions whose links are there, in the order in which they came."""
         return list(self._subscriptions.values())
+
+    def of_topic(self, topic_id: bytes) -> list[Subscription]:
+        """
+        Return the subscriptions to channels of a topic, in the order in which they came.
+
+        Args:
+            topic_id: The topic; none that is here is no error.
+        """
+        return [*self._by_topic.get(topic_id, {}).values()]
 
     def subscription(self, consumer: str) -> Subscription | None:
         """
