@@ -973,15 +973,15 @@ class TestIdling:
     """What a subscription costs that has nothing to do."""
 
     def test_an_idle_one_asks_seldom(self) -> None:
-        """Twelve times an hour, and first somewhere within the first five minutes."""
+        """Six times an hour, and first somewhere within the first ten minutes."""
         worker = Worker()
-        worker.net.advance(149)
+        worker.net.advance(299)
         early = len(worker.seen(Settle))
         worker.net.advance(2)
         first = len(worker.seen(Settle))
         worker.net.advance(3600)
 
-        assert (early, first, len(worker.seen(Settle))) == (0, 1, 13)
+        assert (early, first, len(worker.seen(Settle))) == (0, 1, 7)
 
     def test_one_that_holds_something_renews_in_time(self) -> None:
         """A third of the lease; when nothing is held any more it is idle again."""
@@ -1003,7 +1003,7 @@ class TestIdling:
         worker = Worker()
         worker.channel.subscriptions.clear()
         worker.channel.exists = False
-        worker.net.advance(300)
+        worker.net.advance(600)
 
         with pytest.raises(UnknownChannel):
             worker.core.take(worker.net.now)

@@ -64,6 +64,8 @@ class Channels:
         self._hosted: dict[tuple[bytes, int], Hosted] = {}
         self._subscriptions: dict[str, Subscription] = {}
         self._by_topic: dict[bytes, dict[str, Subscription]] = {}
+        #: Those to temporary channels: they are looked at once a second.
+        self._temporary: dict[str, Subscription] = {}
         self._marked: dict[Hosted, None] = {}
         self._timer: Timer | None = None
         self.pacing = Pacing(broker.scheduler)
@@ -343,7 +345,7 @@ class Channels:
     def used_leases(self) -> list[int]:
         """What the temporary channels live by that somebody subscribes to here."""
         channels = self.broker.meta.registry.channels
-        used = {(each.topic_id, each.channel) for each in self._subscriptions.values()}
+        used = {(each.topic_id, each.channel) for each in self._temporary.values()}
         found = (channels[topic].get(name) for topic, name in used if topic in channels)
         leases = [info.lease for info in found if info is not None and info.temporary]
         # So many at a time; those that are left out stay long enough to have their turn.
@@ -398,7 +400,8 @@ class Channels:
         self, request: Subscribe, session: bytes, link: Link
     ) -> tuple[Subscription, SubscribeReply]:
         wanted = self._wanted(request)
-        policy = self.broker.meta.registry.channel(request.topic_id, request.channel).policy
+        info = self.broker.meta.registry.channel(request.topic_id, request.channel)
+        policy = info.policy
         name = f"{session.hex()}:{request.subscription}"
         former = self._subscriptions.get(name)
         if former is not None:
@@ -415,6 +418,8 @@ class Channels:
         )
         self._subscriptions[name] = subscription
         self._by_topic.setdefault(request.topic_id, {})[name] = subscription
+        if info.temporary:
+            self._temporary[name] = subscription
         held = [(hosted, *lease) for hosted in wanted for lease in hosted.join(subscription)]
         for hosted, lease_id, bits in held[MOST_HELD:]:
             hosted.give_back(subscription, lease_id)
@@ -519,6 +524,7 @@ class Channels:
         subscription.link = None
         if self._subscriptions.get(subscription.name) is subscription:
             del self._subscriptions[subscription.name]
+            self._temporary.pop(subscription.name, None)
             fellows = self._by_topic[subscription.topic_id]
             del fellows[subscription.name]
             if not fellows:

@@ -59,7 +59,7 @@ from tinymq.wire.messages import (
 _RENEW: Final = 1 / 3
 #: Seconds after which a subscription asks whether it is still there, if it said nothing
 #: meanwhile. ENDED says that it is not; this is only for what nobody thought of.
-_CHECK_S: Final = 300.0
+_CHECK_S: Final = 600.0
 
 
 class Phase(Enum):
