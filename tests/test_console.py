@@ -25,7 +25,7 @@ from tinymq.errors import (
     UnknownTopic,
     ValueTooLarge,
 )
-from tinymq.node import records
+from tinymq.node import turns
 from tinymq.web.port import At, ChannelQuery, ClientQuery, Newest, Oldest, Page, Since, TopicQuery
 from tinymq.wire.batch import NATIVE, build
 from tinymq.wire.codec import pack
@@ -202,7 +202,7 @@ class TestBrowsing:
         offsets: list[tuple[int, int]],
     ) -> None:
         """What takes long is done in several turns, and nothing of the answer is lost."""
-        monkeypatch.setattr(records, "TURN_SECONDS", -1.0)
+        monkeypatch.setattr(turns, "TURN_SECONDS", -1.0)
         fixture.topic("wide", partitions=5, storage="memory")
         for partition in range(5):
             for _ in range(2):

@@ -301,8 +301,8 @@ class TestInFlight:
         assert offsets(older_ms=60_000) == []
         assert sorted(offsets(older_ms=2000)) == [0, 1]
         assert offsets(client="nobody") == []
-        assert offsets(name="d") == []
-        assert len(offsets(topic="t", name="c")) == 2
+        assert offsets(channel="d") == []
+        assert len(offsets(topic="t", channel="c")) == 2
         with pytest.raises(InvalidRequest):
             broker.operate("inflight.list", after="x")
 
@@ -524,7 +524,7 @@ class TestWhy:
         broker.meta.create_channel("t", "c")
         broker.produce(*[b"x"] * 900)
         broker.produce(*[b"x"] * 100, partition=1)
-        text = "partition 0 holds 90 % of the lag (900 of 1 000)"
+        text = "partition 0 holds 90 % of the lag (900 of 1,000)"
         assert causes(broker)["partition_skew"] == text
 
     def test_poison_and_waiting(self, broker: BrokerFixture) -> None:

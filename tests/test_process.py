@@ -23,5 +23,4 @@ def test_tune_keeps_collecting() -> None:
         del made
         assert gc.collect() > 0
     finally:
-        gc.unfreeze()
         gc.set_threshold(*before)

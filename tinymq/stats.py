@@ -446,8 +446,9 @@ class Backlog:
         dead_letters: Messages that are kept as dead letters; None when unknown.
         dead_queues: Dead-letter topics that have some, at most five, the fullest first.
         worst: Up to five channels by lag, as operations describe them.
-        troubled: Channels that are stuck or that nobody consumes while messages wait, at
-            most twenty of them, the largest lag first.
+        latest: The channel whose oldest unsettled message is the oldest of all.
+        troubled: Channels that are stuck, fall behind, or that nobody consumes while messages
+            wait, at most twenty of them, the largest lag first.
         troubled_count: How many are.
         silent: Names of the brokers whose part is missing.
     """
@@ -461,6 +462,7 @@ class Backlog:
     dead_letters: int | None = None
     dead_queues: tuple[tuple[str, int], ...] = ()
     worst: tuple[Mapping[str, Any], ...] = ()
+    latest: Mapping[str, Any] | None = None
     troubled: tuple[Mapping[str, Any], ...] = ()
     troubled_count: int = 0
     silent: tuple[str, ...] = ()

@@ -13,6 +13,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from typing_extensions import override
 
+from tests.broker.replaying import check_ledger
 from tests.fakes.broker import Answers, BrokerFixture, HeldSyncer, batch
 from tests.fakes.taking import Taken, Taker
 from tinymq.broker.partition import Appended
@@ -200,6 +201,9 @@ class Lives:
 
     def act(self) -> None:
         """Let people finish or requeue messages that consumers hold, or once held."""
+        for taker in self.takers:
+            taker.read()  # what is on its way by now was given out before
+        self._hear()
         index, act = self.rng.randrange(PARTITIONS), self.rng.choice(("finish", "requeue"))
         _, held = self._some()
         some = {each.offset: value for value, each in held.items() if each.partition == index}
@@ -210,9 +214,11 @@ class Lives:
         given = {"partition": index, "offsets": list(some), "act": act}
         told = self.broker.operations.run("inflight.settle", {"topic": "t", "name": "c", **given})
 
+        finished = self.finished
+
         def promised(result: dict[str, Any]) -> None:
             if act == "finish":
-                self.finished.update(some[offset] for offset in result["done"])
+                finished.update(some[offset] for offset in result["done"])
 
         Deferred.fromCoroutine(told).addCallback(promised)
 
@@ -286,6 +292,18 @@ class Lives:
         for _ in range(self.rng.randint(5, most)):
             self.rng.choice(acts)()
             self.done["steps"] += 1
+            if self.rng.randrange(4) == 0:
+                self.compare()
+
+    def compare(self) -> None:
+        """See that the ledgers say what memory knows."""
+        self._turn()
+        for hosted in self.broker.broker.channels.hosted_of(self.broker.meta.describe("t").id):
+            hosted.written()
+        self._turn()
+        for hosted in self.broker.broker.channels.hosted_of(self.broker.meta.describe("t").id):
+            check_ledger(hosted)
+            self.done["comparisons"] += 1
 
     # --- the end -------------------------------------------------------------------------
 
@@ -303,6 +321,7 @@ class Lives:
             for each in self.path.glob("meta.sqlite*"):
                 shutil.copy(each, path)
         self.start(path)
+        self.compare()
 
     def rest(self) -> set[bytes]:
         """Finish everything that is left, and return what that was."""

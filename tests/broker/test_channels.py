@@ -620,6 +620,29 @@ def test_a_channel_that_the_store_lost_comes_back_with_its_name(
     assert last.values == [b"b", b"c"]
 
 
+def test_a_channel_that_is_made_anew_without_having_been_deleted_goes_on(
+    broker: BrokerFixture,
+) -> None:
+    """A broker that runs while the store is restored loses no more than one that does not."""
+    broker.produce(b"a", b"b", b"c")
+    taker = takes(broker)
+    first, _, _ = taker.take()
+    taker.finish(first)
+    info = broker.meta.describe_channel("t", "c")
+    new = attrs.evolve(info, created_ms=info.created_ms + 5)
+    key = channel_key(broker.meta.describe("t").id, "c")
+    broker.meta._write([], [Put(key, new.encode())])
+    other = takes(broker)
+    other.run(15)
+    values = other.values
+    broker.kill()
+    last = takes(broker.again())
+    last.run(15)
+
+    assert values == [b"b", b"c"]
+    assert last.values == [b"b", b"c"]
+
+
 def test_a_channel_that_was_deleted_does_not_come_back(broker: BrokerFixture) -> None:
     """Not after a restart either; one of its name begins anew."""
     broker.meta.create_channel("t", "other")

@@ -116,6 +116,21 @@ def test_a_dead_letter_tells_its_story(broker: BrokerFixture) -> None:
     assert (told.client, told.hops, told.redriven, told.loop) == ("worker-7", 1, 0, False)
 
 
+def test_a_dead_letter_names_the_client_that_it_killed(broker: BrokerFixture) -> None:
+    """Its link is gone by the time at which the message is given up, but not its name."""
+    broker.meta.create_channel("t", "c", {"attempts": 1})
+    broker.produce(b"a")
+    victim = Taker(broker, broker.connect(client_id="worker-7"))
+    victim.subscribe()
+    victim.take()
+    victim.connection.lose()
+    for _ in range(40):
+        broker.clock.advance(1)
+
+    (told,) = facts(broker)
+    assert (told.reason, told.client) == ("lost", "worker-7")
+
+
 def test_the_time_of_the_first_failure_outlives_a_restart(broker: BrokerFixture) -> None:
     """It is read back from the ledger."""
     broker.meta.create_channel("t", "c", {"attempts": 2, "backoff": ["1s"], "jitter.percent": 0})

@@ -183,6 +183,26 @@ def test_refusing_names_the_channel_and_ends_by_itself(tmp_path: Path) -> None:
     assert start_of(broker) == 10
 
 
+@pytest.mark.parametrize(
+    "config", [{"hold.max.bytes": None}, {"hold.then": "drop"}, {"hold.then": "dead_letter"}]
+)
+def test_who_alters_the_topic_is_not_kept_waiting(tmp_path: Path, config: dict[str, Any]) -> None:
+    """What the refusal says helps at once, not with the next round of retention."""
+    broker = make(tmp_path, hold_max_bytes=8000, hold_then="refuse")
+    fill(broker)
+    taker = Taker(broker)
+    taker.subscribe()
+    taker.take()
+    age(broker)
+    assert isinstance(refused(broker.produce(b"x")), Overloaded)
+
+    broker.operate("topic.alter", name="t", config=config)
+    for _ in range(8):
+        broker.clock.advance(0)
+
+    assert only(broker.produce(b"z")).base_offset == 10
+
+
 def test_a_disk_that_fills_ends_the_hold_of_those_with_the_most(tmp_path: Path) -> None:
     """What is held back goes when the disk is needed, and a topic with little keeps it."""
     disk = BrokerDisk()

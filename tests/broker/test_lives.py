@@ -60,6 +60,15 @@ def hosted_of(broker: BrokerFixture) -> Hosted:
     return found
 
 
+def test_who_has_no_name_is_known_by_the_address(broker: BrokerFixture) -> None:
+    """A client need not call itself anything to be found again."""
+    broker.produce(b"a")
+    taker_of(broker, "").take()
+
+    ((what, _, who),) = story(broker)
+    assert (what, who) == ("delivered", broker.operate("client.list")["clients"][-1]["address"])
+
+
 def test_a_message_that_was_finished(broker: BrokerFixture) -> None:
     """Who got it, who finished it, and where it is now."""
     broker.produce(b"a", b"b")

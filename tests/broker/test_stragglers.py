@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
 
-from tests.fakes.broker import BrokerFixture
+from tests.fakes.broker import BrokerFixture, Wall
 from tests.fakes.taking import Taken, Taker
 from tinymq.broker import ledger as ledgers
 from tinymq.broker import stragglers
@@ -200,3 +201,95 @@ def test_another_channel_that_is_behind_keeps_the_log(tmp_path: Path) -> None:
 
     assert start_of(broker) == 0
     assert hosted_of(broker).stragglers.offsets == []
+
+
+def operated(broker: BrokerFixture, name: str, /, **arguments: Any) -> None:
+    """Carry out an operation that waits for the disk."""
+    done: list[Any] = []
+    Deferred.fromCoroutine(broker.operations.run(name, arguments)).addCallback(done.append)
+    broker.clock.pump([0] * 6)
+    assert done
+
+
+def rest_of(broker: BrokerFixture) -> list[int]:
+    """The offsets that a new consumer is given."""
+    other = Taker(broker)
+    other.subscribe(credit=10 * TOTAL)
+    other.run(60)
+    return sorted({each.offset for each in other.take()})
+
+
+def test_who_goes_back_to_the_beginning_keeps_them(tmp_path: Path) -> None:
+    """They are the first that there are; only what was settled of them stays so."""
+    broker, taker, messages = make(tmp_path)
+    left_over(broker, taker, messages, 3, 20)
+    taker.run(21)
+    taker.finish(*(each for each in taker.take() if each.offset == 3))
+    broker.produce(b"new")
+    plan = broker.operate("channel.seek", topic="t", name="c", to="earliest", dry_run=True)
+    operated(broker, "channel.seek", topic="t", name="c", to="earliest")
+    taker.unsubscribe()
+
+    assert plan["plan"]["skipped"] == 0
+    assert rest_of(broker) == [20, 2 * TOTAL]
+
+
+def test_emptying_settles_them_until_it_is_taken_back(tmp_path: Path) -> None:
+    """A restart in between loses nothing of that."""
+    broker, taker, messages = make(tmp_path)
+    left_over(broker, taker, messages, 3, 20)
+    operated(broker, "channel.empty", topic="t", name="c")
+    taker.run(30)
+    emptied = taker.values
+    broker.kill()
+    again = broker.again(wall=Wall(broker.broker.channels.now()))
+    again.clock.pump([0] * 6)
+    operated(again, "channel.undo_seek", topic="t", name="c")
+
+    assert emptied == []
+    assert rest_of(again) == [3, 20]
+
+
+def test_a_crash_brings_back_nothing_that_was_purged(tmp_path: Path) -> None:
+    """Not even in the turn of the purge, of which no other file needs to know."""
+    broker, taker, messages = make(tmp_path)
+    left_over(broker, taker, messages, 3, 20)
+    broker.operate("topic.purge", name="t", before=10)
+    broker.kill()
+
+    assert rest_of(broker.again()) == [20]
+
+
+def test_what_is_purged_while_it_is_copied_is_gone(tmp_path: Path) -> None:
+    """The copy that is on its way to the disk is of no use any more."""
+    broker, taker, messages = make(tmp_path)
+    taker.finish(*(each for each in messages if each.offset != 3))
+    broker.clock.pump([0] * 6)
+    broker.wall.now_ms += HOUR
+    broker.housekeeping.apply_retention()
+    broker.operate("topic.purge", name="t", before=10)
+    broker.clock.pump([0] * 6)
+
+    assert hosted_of(broker).stragglers.offsets == []
+    assert hosted_of(broker).queue.channels["c"].counts(2 * TOTAL).backlog == 0
+
+
+def test_all_of_them_together_are_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept bounds what may be copied, and what turns out too long is let go."""
+    broker, taker, messages = make(tmp_path)
+    left_over(broker, taker, messages, 2)
+    monkeypatch.setattr(stragglers, "_MOST_BYTES", 6000)
+    for number in range(10):
+        broker.produce(b"%d" % number + bytes(3000))
+    last = taker.take()
+    while len(last) < 11:
+        taker.run(21)
+        last += taker.take()
+    taker.finish(*(each for each in last if each.offset in range(84, 90)))
+    taker.requeue(*(each for each in last if each.offset in (80, 82)), d=60_000)
+    age(broker)
+    held = hosted_of(broker).stragglers
+
+    assert held.offsets == [2]
+    assert held._copied == {}
+    assert len(held.snapshot(0)) == 1

@@ -25,6 +25,7 @@ ROW: dict[str, Any] = {
     "failures": 1,
     "since_ms": 1,
     "deadline_ms": 2,
+    "lease_ms": 1,
     "state": "in_flight",
     "size": 3,
     "key": "tea",
@@ -46,7 +47,7 @@ def test_list(broker: MemoryBroker, run: Run) -> None:
     assert lines[1].split()[:5] == ["orders/work/0@5", "mailer", "b1/7", "2", "1"]
     assert broker.calls[0][1] == {
         "topic": "orders",
-        "name": "work",
+        "channel": "work",
         "client": "mailer",
         "attempts": 1,
         "older_ms": 30_000,
@@ -105,7 +106,7 @@ def test_nothing_without_a_yes(broker: MemoryBroker, run: Run) -> None:
 
 def test_many(broker: MemoryBroker, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than one call takes are asked for in several."""
-    monkeypatch.setattr(verbs, "MOST", 2)
+    monkeypatch.setattr(verbs, "MOST_OFFSETS", 2)
     broker.answers["inflight.settle"] = [reply([0, 1]), reply([2])]
     places = [f"orders/work/0@{offset}" for offset in range(3)]
     result = run("inflight", "finish", *places, "--yes", "-o", "name")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from tests.cli.conftest import Run
 from tests.fakes.memory_broker import MemoryBroker
 
@@ -46,3 +48,23 @@ def test_life(broker: MemoryBroker, run: Run) -> None:
     assert "forgotten" in result.stderr
     assert "more" in result.stderr
     assert json.loads(run("message", "life", "orders", "2", "7", "-o", "json").stdout) == LIFE
+
+
+@pytest.mark.parametrize("place", ["orders/2@7", "orders/work/2@7", "orders/w@rk/2@7"])
+def test_place_is_taken_as_it_is_shown(broker: MemoryBroker, run: Run, place: str) -> None:
+    """What `peek`, `dlq show` and `inflight ls` write can be copied."""
+    broker.answers["message.life"] = [LIFE]
+    run("message", "life", place)
+
+    assert broker.calls[0][1] == {"topic": "orders", "partition": 2, "offset": 7}
+
+
+@pytest.mark.parametrize(
+    "words", [("orders",), ("orders", "2"), ("orders/2",), ("orders", "2", "x"), ("a/b/c/2@7",)]
+)
+def test_what_is_no_place_is_refused(run: Run, words: tuple[str, ...]) -> None:
+    """The error shows the form that is meant."""
+    result = run("message", "life", *words)
+
+    assert result.exit_code == 2
+    assert "write TOPIC/PARTITION@OFFSET, such as orders/0@4711" in result.stderr

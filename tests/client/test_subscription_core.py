@@ -474,6 +474,17 @@ class TestCredit:
 
         assert [request.granted for request in worker.seen(Credit)] == [125]
 
+    def test_a_small_window_is_used_to_the_last(self) -> None:
+        """Who works long on all but one asks for one more."""
+        worker = Worker(max_in_flight=8)
+        worker.puppet.put(*[b"v"] * 10)
+        worker.net.pump()
+        worker.take_all()[3].finish()
+        worker.net.pump()
+
+        assert [request.granted for request in worker.seen(Credit)] == [9]
+        assert worker.core.in_flight == 8
+
     def test_credit_is_told_when_it_lets_a_broker_go_on(self) -> None:
         """What is left and what is new are worth a frame together."""
         worker = Worker(max_in_flight=100)
@@ -930,7 +941,7 @@ class TestBeginning:
         """A topic that does not exist ends it."""
         worker = Worker(partitions=0)
 
-        with pytest.raises(UnknownTopic):
+        with pytest.raises(UnknownTopic, match=r"the first publish makes it.*create_topics=True"):
             worker.core.take(worker.net.now)
         told: list[Any] = []
         worker.core.ready_when(told.append, worker.net.now)

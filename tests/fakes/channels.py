@@ -84,7 +84,13 @@ class FakeChannels:
         return no_signs()
 
     async def seek(
-        self, topic_id: bytes, channel: str, cursors: Mapping[int, int], *, dry_run: bool
+        self,
+        topic_id: bytes,
+        channel: str,
+        cursors: Mapping[int, int],
+        *,
+        empty: bool = False,
+        dry_run: bool,
     ) -> Sequence[SeekRow]:
         """Move cursors."""
         rows = []

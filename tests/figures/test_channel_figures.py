@@ -12,6 +12,16 @@ from tinymq.figures.channels import SUMMED, clear_ms, merge, moment, no_signs, s
 NOW = 1_750_000_000_000
 
 
+#: Ten messages come in each second, and eight are finished.
+BEHIND: dict[str, Any] = {
+    "lag": 300,
+    "ready": 300,
+    "lag_ms": 31_000,
+    "trend_s": 2.0,
+    "rates": {"finished_s": 8.0, "delivered_s": 8.0, "published_s": 10.0},
+}
+
+
 def row(**facts: Any) -> dict[str, Any]:
     """A row of one partition that does nothing, but for what is said."""
     signs = {**no_signs(), "partitions": 1, **facts.pop("signs", {})}
@@ -82,6 +92,10 @@ def test_clear(lag: int, trend: float | None, expected: int | None) -> None:
         ({"lag": 1, "ready": 1, "rates": {"delivered_s": None}}, "consuming"),
         ({"lag": 1, "in_flight": 1}, "consuming"),
         ({"lag": 1, "waiting": 1}, "idle"),
+        ({**BEHIND}, "falling_behind"),
+        ({**BEHIND, "lag_ms": 29_000}, "consuming"),
+        ({**BEHIND, "trend_s": 0.1}, "consuming"),
+        ({**BEHIND, "lag": 200}, "consuming"),
         ({"lag": 1, "parked": 1}, "stuck"),
     ],
 )
@@ -115,15 +129,15 @@ def test_consumers() -> None:
     """Consumers that are not there, hold all they want, or want nothing."""
     lag = {"lag": 1200, "ready": 1000, "in_flight": 200}
     assert why(row(**lag, consumers=0)) == {
-        "no_consumers": "nobody is subscribed, and 1 200 messages wait"
+        "no_consumers": "nobody is subscribed, and 1,200 messages wait"
     }
-    full = row(**lag, signs={"members": 2, "at_limit": 2})
+    full = row(**lag, consumers=2, signs={"members": 6, "at_limit": 6})
     assert why(full) == {
-        "in_flight_limit": "all 2 consumers have as many messages in flight as asked for, "
-        "200 in all, and 1 000 messages wait"
+        "in_flight_limit": "both consumers have as many messages in flight as asked for, "
+        "200 in all, and 1,000 messages wait"
     }
-    mixed = row(**lag, signs={"members": 2, "at_limit": 1, "no_credit": 1})
-    text = "all 2 consumers take no more just now, and 1 000 messages wait"
+    mixed = row(**lag, consumers=2, signs={"members": 2, "at_limit": 1, "no_credit": 1})
+    text = "both consumers take no more just now, and 1,000 messages wait"
     assert why(mixed) == {"no_credit": text}
     assert why(row(**lag, signs={"members": 2, "at_limit": 1})) == {}
 
@@ -145,7 +159,7 @@ def test_troubles() -> None:
             },
         )
     )
-    assert found["full"].startswith("100 000 messages of partition 3 were given out")
+    assert found["full"].startswith("100,000 messages of partition 3 were given out")
     assert found["slow_consumer"] == "ana (10.0.0.1:5) takes 2.1 s a message and holds 5"
     assert found["poison"] == "message 3@12 has failed 8 times"
     assert found["waiting"].endswith(
@@ -155,10 +169,38 @@ def test_troubles() -> None:
     assert found["dead_letters_kept"] == "1 message that was given up waits here: no room"
 
 
+def test_one_client_at_several_brokers() -> None:
+    """A slow client is one, with what all its connections do, also when it is told by several."""
+    half = ["ana", "10.0.0.1:5", "takes 4.0 s a message and holds 5", 0.25, 5, 9000]
+    other = ["ana", "10.0.0.1:6", "takes 4.0 s a message and holds 3", 0.25, 3, 4000]
+    signs = {"slow": [half]}
+    alone = "ana (10.0.0.1:5) takes 4.0 s a message and holds 5"
+    assert why(row(lag=9, in_flight=9, signs=signs)) == {"slow_consumer": alone}
+    rows = [row(lag=4, signs=signs), row(lag=5, signs={"slow": [other]})]
+    both = "ana takes 2.0 s a message and holds 8, over 2 connections"
+    assert why(*rows) == {"slow_consumer": both}
+    still = [[*half[:3], 0.0, 5, 9000], [*other[:3], 0.0, 3, 4000]]
+    text = (
+        "ana has settled nothing lately and holds 8, the oldest for 9 seconds, over 2 connections"
+    )
+    assert why(row(lag=9, signs={"slow": still})) == {"slow_consumer": text}
+    busy = [[*half[:3], 0.9, 5, 9000], [*other[:3], 0.9, 3, 4000]]
+    assert why(row(lag=9, signs={"slow": busy})) == {}
+
+
+def test_falling_behind_says_why() -> None:
+    """What comes in and what is finished is told, and what waits for an idle consumer."""
+    assert why(row(**BEHIND, signs={"alone": 2})) == {
+        "set_apart": "2 messages were lost with a consumer or not settled in time, so that each "
+        "waits for a consumer that holds nothing else",
+        "falling_behind": "8.0 messages a second are finished, and 10.0 come in",
+    }
+
+
 def test_skew() -> None:
     """A partition with most of the lag is named, but not among two that are nearly even."""
     rows = [row(lag=8200, signs={"most": [8200, 3]}), row(lag=1800, signs={"most": [1800, 1]})]
-    text = "partition 3 holds 82 % of the lag (8 200 of 10 000)"
+    text = "partition 3 holds 82 % of the lag (8,200 of 10,000)"
     assert why(*rows) == {"partition_skew": text}
     even = [row(lag=600, signs={"most": [600, 0]}), row(lag=400, signs={"most": [400, 1]})]
     assert why(*even) == {}
@@ -169,7 +211,7 @@ def test_signs_stay_small() -> None:
     signs = no_signs()
     for index in range(100):
         merge(signs, {**no_signs(), "full": [index], "slow": [f"c{index}"], "worst": [index, 0, 1]})
-    assert (len(signs["full"]), len(signs["slow"]), signs["worst"]) == (3, 3, [99, 0, 1])
+    assert (len(signs["full"]), len(signs["slow"]), signs["worst"]) == (3, 12, [99, 0, 1])
 
 
 def test_moments() -> None:

@@ -42,6 +42,7 @@ class Brokers:
             {
                 "topic": topic,
                 "name": name,
+                "lag_ms": 5,
                 "state": "stuck" if name == "bad" else "consuming",
                 "lag": self.lag + len(topic),
                 **dict.fromkeys(("ready", "in_flight", "waiting", "given_up"), 2),

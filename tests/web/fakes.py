@@ -180,6 +180,8 @@ class FakeConsole:
         self.connected: list[ClientSnapshot] = []
         self.label = "production"
         self.queue = FakeQueue([])
+        #: What channels hold back, by topic and partition.
+        self.held: dict[tuple[str, int], dict[str, Any]] = {}
 
     def _find(self, name: str) -> FakeTopic:
         if self.failure is not None:
@@ -542,6 +544,14 @@ class FakeConsole:
         answer = self.queue.answer(name, whole) if self.queue.active(name) else None
         if answer is not None:
             return answer
+        if name == "topic.info":
+            topic = self.topic(checked["name"])
+            rows = [
+                {"partition": one.index, "held": self.held.get((topic.name, one.index))}
+                for one in topic.partitions
+            ]
+            config = {row.name: row.value for row in topic.config}
+            return {"topic": {"partitions": rows, "config": config}}
         if operation.changes and not checked["dry_run"]:
             self.calls.append((name, checked))
         return {"did": name, "arguments": checked}

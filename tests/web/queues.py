@@ -11,7 +11,7 @@ from attrs import Factory, define, evolve
 from tinymq import errors
 from tinymq.channelpolicy import DEFAULT_POLICY, ChannelPolicy
 from tinymq.stats import Backlog
-from tinymq.web.channels import ChannelPage, ChannelQuery, select_channels
+from tinymq.web.channels import TROUBLED, ChannelPage, ChannelQuery, select_channels
 
 #: As in `tests.web.fakes`, which imports this module.
 NOW: Final = 1_795_962_726_000
@@ -197,7 +197,7 @@ class FakeQueue:
     def backlog(self) -> Backlog:
         """Add all up."""
         rows = sorted(self.rows, key=lambda row: -row["lag"])
-        bad = [row for row in rows if row["state"] in {"stuck", "no_consumers"} and row["lag"]]
+        bad = [row for row in rows if row["state"] in TROUBLED and row["lag"]]
         return Backlog(
             taken_ms=NOW,
             channels=len(rows),
@@ -206,6 +206,7 @@ class FakeQueue:
                 for key in ("ready", "in_flight", "waiting", "given_up")
             },
             worst=tuple(row for row in rows if row["lag"])[:5],
+            latest=max((r for r in rows if r["lag_ms"]), key=lambda r: r["lag_ms"], default=None),
             troubled=tuple(bad),
             troubled_count=len(bad),
             silent=self.silent,
@@ -373,7 +374,7 @@ class FakeQueue:
             row
             for row in self.held
             if asked["topic"] in (None, row["topic"])
-            and asked["name"] in (None, row["channel"])
+            and asked["channel"] in (None, row["channel"])
             and asked["client"] in (None, row["client_id"])
             and row["attempt"] >= asked["attempts"]
             and NOW - row["since_ms"] >= asked["older_ms"]
@@ -542,6 +543,7 @@ def holding() -> list[Json]:
             "failures": index % 3,
             "since_ms": NOW - 60_000 if index == 0 else NOW - int(age * 1000),
             "deadline_ms": NOW if index == 0 else NOW - int(age * 1000) + 60_000,
+            "lease_ms": 60_000,
             "state": "timed_out" if index == 0 else "in_flight",
             "size": 600 + 13 * index if index % 7 else None,
             "key": f"ord_{rng.randint(10**7, 10**8)}",

@@ -260,5 +260,10 @@ def test_channels_in_trouble_are_problems() -> None:
         "5 messages wait, the oldest for 1 m 01 s. Message 0@3 has failed 9 times."
     )
     assert found[1].detail == "5 messages wait."
-    assert found[3].title == "6 more channels stuck or without consumers"
+    assert found[3].title == "6 more channels stuck, falling behind or without consumers"
+    late = {**idle, "state": "falling_behind", "trend_s": 4.6, "lag_ms": 61_000}
+    told = problems(cluster_of(*three()), Backlog(taken_ms=NOW, troubled=(late,)))[0]
+    assert (told.level, told.title) == ("bad", "Channel d of topic t is falling behind")
+    assert told.detail == "5 messages wait, the oldest for 1 m 01 s, 4.6 a second more."
     assert (found[4].title, found[4].link) == ("3 dead letters", "/dead-letters/t.c.dead")
+    assert found[4].detail == "3 in t.c.dead. Channels gave them up."

@@ -16,7 +16,14 @@ from tinymq.catalog import PUBLIC
 from tinymq.catalog.channels import CHANNEL_ROW
 from tinymq.catalog.shapes import shape
 from tinymq.channelpolicy import ChannelPolicy
-from tinymq.web.channels import CHANNEL_SORTS, ChannelQuery, clears, select_channels, trend
+from tinymq.web.channels import (
+    CHANNEL_SORTS,
+    ChannelQuery,
+    clears,
+    select_channels,
+    sentence,
+    trend,
+)
 from tinymq.web.input import BadInput
 from tinymq.web.sheets import length_of
 from tinymq.wire.fields import JsonSchema
@@ -88,6 +95,28 @@ def test_unknown_figures_are_dashes() -> None:
 
     assert trend(row)[0] == clears(row)[0] == "\N{EN DASH}"
     assert clears({**row, "lag": 0})[0] == "0 s"
+
+
+def test_worst_lag_is_that_of_the_channel_beside_it() -> None:
+    """The channel whose message is oldest, which need not be the one with the most."""
+    console = lively()
+    row = FakeChannel(topic="t", name="many", lag=[50], state="consuming").row
+    console.queue.fixed = [
+        {**row, "lag_ms": 5000},
+        {**row, "name": "few", "lag": 3, "lag_ms": 61_000},
+    ]
+
+    assert "Worst lag 1 m 01 s t / few" in flat(Client(console).get("/"))
+
+
+def test_sentences_begin_as_such_unless_with_a_name() -> None:
+    """What a client calls itself is left as it is."""
+    slow = "(127.0.0.1:7) takes 5.0 s a message"
+
+    assert sentence({"cause": "slow_consumer", "text": f"a consumer {slow}"}) == (
+        f"A consumer {slow}."
+    )
+    assert sentence({"cause": "slow_consumer", "text": f"billing {slow}"}) == f"billing {slow}."
 
 
 def test_topic_lists_its_channels(client: Client) -> None:

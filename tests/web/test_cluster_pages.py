@@ -314,6 +314,21 @@ def test_kick_of_a_client_that_just_left_says_so() -> None:
 # --- placement and partial figures --------------------------------------------
 
 
+def test_what_retention_waits_for_is_told() -> None:
+    """The channel that is behind is named, with how much is kept for it, and who is refused."""
+    console = lively()
+    row = {"channel": "late", "offset": 1039, "bytes": 519_134, "since_ms": 0, "refusing": True}
+    console.held[("clicks.raw", 1)] = row
+    client = Client(console)
+
+    shown = client.get("/topics/clicks.raw/partitions").shown
+
+    assert "519.1 KB would be gone by now" in shown
+    assert "1,039" in shown
+    assert "Refused" in shown
+    assert "Retention waits" not in client.get("/topics/orders.created/partitions").shown
+
+
 def test_partitions_say_where_they_are(client: Client) -> None:
     """Each leader is a link with its zone; a summary stands above."""
     reply = client.get("/topics/orders.created/partitions")

@@ -37,6 +37,15 @@ def test_oldest_is_first_with_its_deadline(client: Client) -> None:
     assert 'href="/clients/1/1006"' in reply.text
 
 
+def test_every_width_says_which_channel(client: Client) -> None:
+    """The channel's column goes on phones only, where the channel stands below the message."""
+    found = client.get("/inflight").text
+
+    assert '<th scope="col" class="w">Channel</th>' in found
+    assert '<small class="nar q"><span class="cut">orders.created</span> ' in found
+    assert "nar q" not in client.get("/inflight?topic=orders.created&channel=fulfilment").text
+
+
 def test_messages_are_filtered(client: Client) -> None:
     """By channel, client, attempt and age; odd input is refused by name."""
     assert "14 messages of orders.created / fulfilment" in re.sub(
@@ -161,7 +170,7 @@ def test_messages_are_put_together_by_partition() -> None:
 )
 def test_leases_warn_before_they_end(age: int, state: str, colour: str) -> None:
     """Grey, then amber in the last tenth, then red."""
-    row = {"since_ms": 0, "deadline_ms": 100, "state": state}
+    row = {"since_ms": -9900, "deadline_ms": 100, "lease_ms": 100, "state": state}
 
     assert lease_of(row, age).colour == colour
     assert lease_of(row, 500).left_ms == 0

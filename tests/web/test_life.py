@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.web.client import Client
 from tests.web.content import lively
 from tinymq.errors import BrokerSilent
@@ -61,3 +63,22 @@ def test_message_is_shown_without_its_life() -> None:
     assert reply.status == 200
     assert "Not known just now" in reply.shown
     assert "mq-2 does not answer" in reply.shown
+
+
+@pytest.mark.parametrize(
+    ("last", "word", "colour"),
+    [
+        ("finished", "Finished", "ok"),
+        ("dead_lettered", "Dead letter", "bad"),
+        ("", "Settled", "ok"),
+    ],
+)
+def test_a_settled_message_says_how_it_ended(last: str, word: str, colour: str) -> None:
+    """A dead letter is no success, although its channel is done with it."""
+    event = {"channel": "c", "time_ms": 5, "attempt": 1, "client_id": None, "text": ""}
+    events = [{**event, "what": last}] if last else []
+    life = {"channels": [{"channel": "c", "state": "settled"}], "events": events}
+
+    lane = lanes_of(life, 0)[0]
+
+    assert (lane.state.word, lane.state.colour) == (word, colour)

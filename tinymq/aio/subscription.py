@@ -6,13 +6,14 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from tinymq.aio.handling import Handler, Run
 from tinymq.aio.network import LoopNetwork, give, refuse
 from tinymq.client.core.bundle import QueueBatch
 from tinymq.client.core.config import SubscriptionConfig
 from tinymq.client.core.faces import SubscriptionFace
+from tinymq.client.core.fate import Confirmed
 from tinymq.client.core.handling import Plan, Work
 from tinymq.client.core.message import QueueMessage
 from tinymq.client.core.sources import Topics, core_of
@@ -20,54 +21,51 @@ from tinymq.client.core.taking import Face
 from tinymq.errors import ClosedError, TinyMQError, UsageError
 
 
-class Message(QueueMessage):
+class _Kept(Protocol):
+    """What one message and several have in common."""
+
+    def when_lost(self, call: Callable[[], None]) -> None:
+        """Call when it is not held any more."""
+
+    def when_confirmed(self, call: Confirmed) -> None:
+        """Call when what became of it is written down."""
+
+
+class _Awaited:
+    """Waits for what becomes of a message, or of several."""
+
+    __slots__ = ()
+
+    async def lost(self: _Kept) -> None:
+        """Return when it, or some of it, is not yours any more without your doing."""
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.when_lost(lambda: give(waiting, None))
+        await waiting
+
+    async def confirmed(self: _Kept) -> None:
+        """
+        Wait until the brokers have written down what became of it.
+
+        Raises:
+            LeaseLost: It, or some of it, was lost before.
+            ConnectionLost: Or `DeadlineExceeded`, `ClosedError`: the subscription
+                ended, and nobody knows.
+        """
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.when_confirmed(lambda error: _told(waiting, error))
+        await waiting
+
+
+class Message(_Awaited, QueueMessage):
     """A message of a channel; see `QueueMessage` for what it says and what becomes of it."""
 
     __slots__ = ()
 
-    async def lost(self) -> None:
-        """Return when the message is not yours any more without your doing."""
-        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.when_lost(lambda: give(waiting, None))
-        await waiting
 
-    async def confirmed(self) -> None:
-        """
-        Wait until the broker has written down what became of the message.
-
-        Raises:
-            LeaseLost: The message was lost before.
-            ConnectionLost: Or `DeadlineExceeded`, `ClosedError`: the subscription
-                ended, and nobody knows.
-        """
-        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.when_confirmed(lambda error: _told(waiting, error))
-        await waiting
-
-
-class MessageBatch(QueueBatch):
+class MessageBatch(_Awaited, QueueBatch):
     """Messages of a channel that are settled together; see `QueueBatch`."""
 
     __slots__ = ()
-
-    async def lost(self) -> None:
-        """Return when some of it is not yours any more without your doing."""
-        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.when_lost(lambda: give(waiting, None))
-        await waiting
-
-    async def confirmed(self) -> None:
-        """
-        Wait until the brokers have written down what became of all messages.
-
-        Raises:
-            LeaseLost: Some messages were lost before.
-            ConnectionLost: Or `DeadlineExceeded`, `ClosedError`: the subscription
-                ended, and nobody knows.
-        """
-        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.when_confirmed(lambda error: _told(waiting, error))
-        await waiting
 
 
 class Subscription(SubscriptionFace):

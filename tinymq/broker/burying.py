@@ -412,11 +412,8 @@ class Round:
         return _Numbered(number, target, partition.index, letter, doom, last)
 
     def _client(self, who: str) -> str:
-        """Name the client of a consumer; one that is gone by its session."""
-        subscription = self._hosted.subscriptions.get(who)
-        if subscription is not None and subscription.client_id:
-            return subscription.client_id
-        return who.partition(":")[0]
+        """Name the client of a consumer; one that was forgotten by its session."""
+        return self._broker.channels.client_known_as(who) or who.partition(":")[0]
 
 
 def _pieces(letters: Iterator[_Numbered]) -> Iterator[_Piece]:

@@ -270,10 +270,6 @@ class Channels:
         found = (self._hosted.get((topic_id, index)) for index in range(topic.partitions))
         return [each for each in found if each is not None]
 
-    def all_hosted(self) -> list[Hosted]:
-        """Return the channels of all partitions that are here."""
-        return list(self._hosted.values())
-
     # --- turns -------------------------------------------------------------------------
 
     def mark(self, hosted: Hosted) -> None:
@@ -513,6 +509,19 @@ class Channels:
         subscription = self._subscriptions.get(consumer)
         found = None if subscription is None else self.client_of(subscription)
         return found or self._gone.find(consumer)
+
+    def client_known_as(self, consumer: str) -> str:
+        """
+        Say how the client of a consumer is known to people; empty if it was forgotten.
+
+        Args:
+            consumer: Its name; its link may be gone.
+        """
+        subscription = self._subscriptions.get(consumer)
+        if subscription is not None:
+            return subscription.known_as
+        gone = self._gone.find(consumer)
+        return "" if gone is None else gone.client_id or gone.address
 
     def _end(self, subscription: Subscription, why: WireError | None = None) -> None:
         """Forget a subscription; its client is told why if it does not know."""

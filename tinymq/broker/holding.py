@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tinymq.broker.channel.queue import Subscribers
     from tinymq.broker.hosted import Hosted
     from tinymq.storage.facts import Due
+    from tinymq.topicconfig import TopicConfig
 
 #: Messages that are given up at a time; the next when those are in the dead-letter topic.
 _MOST_GIVEN_UP: Final = 500
@@ -66,8 +67,11 @@ class Holding:
         self._hosted = hosted
         self.held: Held | None = None
         self.squeezed = False
-        #: What lies below is given up.
+        #: What lies below is given up, or producers are refused until it is settled.
         self._beyond = 0
+        self._giving_up = False
+        #: The topic's settings by which that was decided.
+        self._decided: TopicConfig | None = None
 
     @property
     def bytes(self) -> int:
@@ -137,15 +141,18 @@ class Holding:
         if beyond <= offset:
             self._free()
         elif config.hold_then == "drop":
+            self._free()
             removed += log.expire(now, *limits, below=beyond)
         elif config.hold_then == "refuse":
             partition.refusals[_CAUSE] = self._refusal(channel, offset)
+            self._beyond, self._giving_up, self._decided = beyond, False, config
         else:
+            partition.refusals.pop(_CAUSE, None)
             self._give_up_below(beyond, channel)
         return removed
 
     def _free(self) -> None:
-        self._beyond = 0
+        self._beyond, self._giving_up = 0, False
         self._hosted.partition.refusals.pop(_CAUSE, None)
 
     def _too_much(self, rows: list[Due], now: int) -> int:
@@ -174,7 +181,7 @@ class Holding:
         )
 
     def _give_up_below(self, beyond: int, channel: str) -> None:
-        if not self._beyond:
+        if not self._giving_up:
             self._log.warn(
                 "{hosted}: what {channel} has not settled below offset {beyond} is given up, for "
                 "the topic holds as much back as it may",
@@ -182,7 +189,7 @@ class Holding:
                 channel=channel,
                 beyond=beyond,
             )
-        self._beyond = beyond
+        self._beyond, self._giving_up, self._decided = beyond, True, None
         self._hosted.mark()
 
     def turn(self, now: int) -> None:
@@ -193,15 +200,16 @@ class Holding:
             now: The channels' time.
         """
         partition = self._hosted.partition
-        if self._beyond or _CAUSE in partition.refusals:
+        if self._beyond:
             floor = self._floor()
             done = floor is None or floor[0] >= self._beyond
+            # Where producers are refused, who altered the topic is not kept waiting.
+            done = done or self._decided not in (None, partition.topic.config)
             if done and self.apply(self._broker.wall()):
                 partition.moved.add(partition)
-        if not self._beyond:
+        if not self._giving_up:
             return
         for _, one in self.holders():
             if not one.channel.places.dooming:
                 lost = one.steering.abandon(self._beyond, _MOST_GIVEN_UP, _REASON, now)
-                one.losing(lost)
-                self._hosted.losing(lost)
+                self._hosted.take_away(one, lost)

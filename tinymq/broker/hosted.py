@@ -7,7 +7,7 @@ consumers take, in one go, and hands its ledger to the committer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import random
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -208,7 +208,11 @@ class Hosted:
         for name, old in tuple(self.infos.items()):
             new = infos.get(name)
             if new is None or new.created_ms != old.created_ms:
+                one = self.queue.channels[name]
                 gone += self.close_channel(name)
+                if new is not None and not self._is_over(_key(old)):
+                    # Nobody deleted it: the MetaServer lost it, and somebody made it anew.
+                    self._kept[_key(old)] = one.channel.places
         for name, info in infos.items():
             old_info = self.infos.get(name)
             if old_info is None:
@@ -366,6 +370,17 @@ class Hosted:
         """
         return self.queue.channels[subscription.channel]
 
+    def take_away(self, one: Subscribers, lost: Sequence[Lost]) -> None:
+        """
+        Count what was taken from consumers, and tell them.
+
+        Args:
+            one: The channel that took it.
+            lost: What is not in the hands of its holders any more.
+        """
+        one.losing(lost)
+        self.losing(lost)
+
     def losing(self, lost: Iterable[Lost]) -> None:
         """
         Tell consumers what they do not hold any more.
@@ -413,9 +428,7 @@ class Hosted:
         if start > self._start:
             self._start = start
             for one in self.queue.channels.values():
-                lost = one.steering.trim(start, now, self.stragglers.offsets)
-                one.losing(lost)
-                self.losing(lost)
+                self.take_away(one, one.steering.trim(start, now, self.stragglers.offsets))
 
     def purged(self, below: int) -> None:
         """
@@ -424,8 +437,11 @@ class Hosted:
         Args:
             below: All below this offset is gone.
         """
-        self.stragglers.forget(below)
         self._start = -1
+        if self.stragglers.forget(below):
+            # No file says that these are gone: a crash must not bring them back.
+            self.trim(self._host.now())
+            self.ledger.write_through()
         self.mark()
 
     def note(self) -> int:
@@ -499,9 +515,9 @@ class Hosted:
 
 
 def _name(journal: Journal, subscription: Subscription, now: int) -> None:
-    """Write down what a consumer's client calls itself, for people."""
-    if subscription.client_id:
-        journal.of(now, subscription.name).append((NAMED, subscription.client_id))
+    """Write down whose a consumer is, for people."""
+    if subscription.known_as:
+        journal.of(now, subscription.name).append((NAMED, subscription.known_as))
 
 
 def _key(info: ChannelInfo) -> bytes:

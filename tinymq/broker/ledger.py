@@ -173,6 +173,17 @@ class Ledger:
         if self.topic.config.sync != "always":
             self.advance()
 
+    def write_through(self) -> None:
+        """Bring all that channels did to the disk, and wait for it."""
+        self.write()
+        log = self._stored
+        if log is not None and self.failure is None:
+            try:
+                log.sync()
+            except (OSError, TinyMQError) as error:
+                self._log.error("{ledger} cannot be synced: {error}", ledger=self, error=error)
+            self.advance()
+
     def _stage(self, log: Log) -> None:
         records = self._gather()
         if self.behind or self._grown():

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from tinymq.broker.channel.marks import Mark
 from tinymq.broker.channel.places import Doom
-from tinymq.limits import MIB
+from tinymq.limits import DEFAULT_LIMITS, MIB
 from tinymq.names import group_of
 from tinymq.wire.records import Headers, encode_batch
 
@@ -55,8 +55,6 @@ MOST_HOPS: Final = 5
 #: What a parking place is called after.
 _PARKING: Final = ".parking"
 _DEAD: Final = ".dead"
-#: Bytes of the longest name.
-_LONGEST: Final = 200
 #: Bytes of one batch of dead letters, about.
 BATCH_BYTES: Final = MIB // 2
 #: Letters in one batch.
@@ -339,10 +337,10 @@ def is_parking(topic: str) -> bool:
 
 def _named(name: str, ending: str) -> str:
     """Add an ending to a name; a long one is cut, and told from others by a hash."""
-    if len(name) + len(ending) <= _LONGEST:
+    if len(name) + len(ending) <= DEFAULT_LIMITS.name:
         return name + ending
     short = blake2b(name.encode(), digest_size=8).hexdigest()
-    return f"{name[: _LONGEST - len(ending) - len(short) - 1]}-{short}{ending}"
+    return f"{name[: DEFAULT_LIMITS.name - len(ending) - len(short) - 1]}-{short}{ending}"
 
 
 def encoded(letters: Sequence[Letter]) -> bytes:

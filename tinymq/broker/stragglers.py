@@ -71,15 +71,37 @@ class Stragglers:
         """Which messages are kept, in order."""
         return sorted(self.kept)
 
-    def forget(self, below: int) -> None:
+    def forget(self, below: int) -> bool:
         """
-        Keep nothing below an offset any more.
+        Keep nothing below an offset any more, and copy nothing of it.
 
         Args:
             below: The offset.
+
+        Returns:
+            Whether there was something.
         """
-        for offset in [each for each in self.kept if each < below]:
+        found = [each for each in self.kept if each < below]
+        for offset in found:
             del self.kept[offset]
+        for offset in [each for each in self._copied if each < below]:
+            del self._copied[offset]
+        self._fresh = [each for each in self._fresh if each >= below]
+        return bool(found)
+
+    def needed_by(self, places: Places, below: int) -> list[int]:
+        """
+        Return which of the messages that are kept a channel has not settled.
+
+        Args:
+            places: The channel's state.
+            below: Only those below this offset.
+        """
+        return [
+            offset
+            for offset in self.offsets
+            if offset < below and where(places, offset) not in {"settled", "given_up"}
+        ]
 
     # --- what channels need --------------------------------------------------------
 
@@ -100,10 +122,20 @@ class Stragglers:
 
     def _prune(self) -> None:
         """Keep only what a channel still needs."""
+        if not self.kept:
+            return
         channels = [one.channel.places for one in self._hosted.queue.channels.values()]
         channels += (places for _, places in self._hosted.unknown)
+        first, behind = min(self.kept), max(self.kept) + 1
+        unneeded = Runs([(first, behind)])
+        for places in channels:
+            # Each channel is looked through once: it may hold very much beside these few.
+            for start, end in _needed(places):
+                unneeded.remove(start, end)
+            for start, end in places.ahead.missing(places.cursor, behind):
+                unneeded.remove(start, end)
         for offset in self.offsets:
-            if not any(_needs(places, offset) for places in channels):
+            if offset in unneeded:
                 del self.kept[offset]
 
     # --- copying -------------------------------------------------------------------
@@ -149,24 +181,26 @@ class Stragglers:
     def _copy(self, wanted: list[int], end: int, freed: int, warm: int = -1) -> None:
         """Copy messages; what is not in memory is fetched by the background."""
         window = self._hosted.window
+        most = min(_MOST_BYTES - _size(self.kept), freed // _WORTH)
+        size = _size(self._copied)
         try:
             with window.hasty(warm):
                 for offset in wanted:
-                    if offset not in self._copied:
+                    if offset not in self._copied and size <= most:
                         stored = _alone(window.batch_at(offset, offset + 1), offset)
                         if stored is not None:
                             self._copied[offset] = stored
+                            size += len(stored[1])
         except ColdPiece as cold:
             fetched = partial(self._copy, wanted, end, freed, cold.offset)
             self._broker.background.submit(window.warmer(cold.offset), fetched)
             return
         except (OSError, TinyMQError) as error:
             self._log.warn("{hosted}: stragglers stay: {error}", hosted=self._hosted, error=error)
-            self._busy = False
+            self._busy, self._copied = False, {}
             return
-        size = sum(len(data) for _, data in self._copied.values())
-        if size > _MOST_BYTES or size * _WORTH > freed:
-            self._refused, self._busy = end, False
+        if size > most:
+            self._refused, self._busy, self._copied = end, False, {}
             return
         self._fresh = sorted(self._copied)
         self._hosted.settled(self._safe)
@@ -230,6 +264,10 @@ class Stragglers:
             )
 
 
+def _size(copies: dict[int, Stored]) -> int:
+    return sum(len(data) for _, data in copies.values())
+
+
 def _needed(places: Places) -> Iterator[Run]:
     """Yield what a channel needs below its cursor, in order; runs may overlap."""
     found: list[Run] = [(start, end) for start, end, _ in places.open()]
@@ -238,11 +276,6 @@ def _needed(places: Places) -> Iterator[Run]:
     if places.undo is not None:
         found += ((start, end) for start, end, _ in places.undo.skipped)
     return iter(sorted(found))
-
-
-def _needs(places: Places, offset: int) -> bool:
-    undo = () if places.undo is None else places.undo.skipped
-    return where(places, offset) != "settled" or any(a <= offset < b for a, b, _ in undo)
 
 
 def _alone(stored: Stored | None, offset: int) -> Stored | None:

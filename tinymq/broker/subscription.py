@@ -28,7 +28,14 @@ ALL_BITS: Final = bytes([255]) * (MOST_SPANNED // 8)
 
 
 class Link(Protocol):
-    """A connection, as a subscription sees it."""
+    """
+    A connection, as a subscription sees it.
+
+    Attributes:
+        peer: The address of its other end.
+    """
+
+    peer: str
 
     @property
     def client_id(self) -> str:
@@ -85,6 +92,7 @@ class Subscription:
     Attributes:
         consumer: Its credit and what it holds.
         client_id: What its client calls itself.
+        known_as: That, or the client's address where it has no name; for people.
         hosted: Where it takes messages, by the partition's number.
     """
 
@@ -104,6 +112,7 @@ class Subscription:
         self.partitions = partitions
         self.link: Link | None = link
         self.client_id = link.client_id
+        self.known_as = link.client_id or link.peer
         self.consumer = Consumer(name, window)
         self.hosted: dict[int, Hosted] = {}
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from tinymq.catalog.shapes import MAYBE_WHOLE, STRING, WHOLE, Schema, said, several, shape
 
 #: How a channel stands.
-STATES: Final = ("consuming", "idle", "paused", "no_consumers", "stuck")
+STATES: Final = ("consuming", "idle", "falling_behind", "paused", "no_consumers", "stuck")
 #: Why a channel does not do more.
 CAUSES: Final = (
     "offline",
@@ -16,7 +16,9 @@ CAUSES: Final = (
     "no_credit",
     "in_flight_limit",
     "full",
+    "set_apart",
     "slow_consumer",
+    "falling_behind",
     "poison",
     "waiting",
     "parked",

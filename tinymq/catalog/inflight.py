@@ -99,6 +99,7 @@ IN_FLIGHT: Final = shape(
     failures=said(WHOLE, "How often it failed before."),
     since_ms=said(MILLISECONDS, "When it was given out."),
     deadline_ms=said(MILLISECONDS, "When its lease is, or was, over."),
+    lease_ms=said(WHOLE, "How long a lease of the channel lasts; clients renew it in time."),
     state=said(
         {"type": "string", "enum": ["in_flight", "timed_out"]},
         "Those whose lease was over stay in the list for ten seconds.",
@@ -151,7 +152,7 @@ INFLIGHT: Final[dict[str, Operation]] = table(
         False,
         (
             Parameter("topic", optional(NAME), default=None, text="Only those of this topic."),
-            Parameter("name", optional(NAME), default=None, text="Only those of this channel."),
+            Parameter("channel", optional(NAME), default=None, text="Only those of this channel."),
             Parameter(
                 "client",
                 optional(text(1024)),

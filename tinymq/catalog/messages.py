@@ -61,7 +61,8 @@ MESSAGES: Final[dict[str, Operation]] = table(
                         what={"type": "string", "enum": list(HAPPENINGS)},
                         attempt=said(WHOLE, "Which delivery it is about; 0 if about none."),
                         client_id=said(
-                            MAYBE_STRING, "What the client calls itself; null if about none."
+                            MAYBE_STRING,
+                            "What the client calls itself, or its address; null if about none.",
                         ),
                         text=said(STRING, "More about it, for people; may be empty."),
                     )

@@ -38,7 +38,7 @@ _HINTS: tuple[tuple[type[Exception], str], ...] = (
     (errors.UnreachableError, _NODES_HINT),
     (errors.ConnectionLost, "is the broker still running? its log says why it closed"),
     (errors.DeadlineExceeded, "--timeout allows more time; `tinymq node ls` shows who is silent"),
-    (errors.UnknownTopic, "`tinymq topic ls` lists the topics"),
+    (errors.UnknownTopic, "`tinymq topic ls` lists the topics; the first publish makes one"),
     (errors.UnknownChannel, "`tinymq channel ls` lists the channels"),
     (errors.UnknownPartition, "`tinymq topic info -p` lists the partitions"),
     (errors.NotLeader, "`tinymq node ls` shows who is silent; try again when it is back"),
@@ -107,6 +107,8 @@ def text_of(error: Exception) -> str:
         text = error.format_message()
     elif isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    elif isinstance(error, errors.UnknownTopic) and "topic" in error.data:
+        text = f"there is no topic {error.data['topic']!a}"  # clients add advice for programs
     else:
         text = str(error) or type(error).__name__
     return printable(" ".join(text.split())).rstrip(".")

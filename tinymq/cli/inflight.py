@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 from attrs import frozen
 
+from tinymq.catalog.inflight import MOST_OFFSETS
 from tinymq.cli.confirm import confirm, yes_option
 from tinymq.cli.failure import REFUSED
 from tinymq.cli.groups import Group
@@ -38,8 +39,6 @@ from tinymq.cli.session import Session, remote
 from tinymq.cli.unsettled import content, until
 from tinymq.cli.values import DURATION, human_size, iso, now_ms
 
-#: Offsets of one call.
-MOST: Final = 1000
 #: What each act does, to be said before and after.
 _DONE: Final = {
     "requeue": "given out again",
@@ -124,7 +123,7 @@ def inflight() -> None:
 @operation_options(
     "inflight.list",
     own={"limit": "limit", "older_ms": "older"},
-    shorts={"topic": "-t", "name": "-c"},
+    shorts={"topic": "-t", "channel": "-c"},
 )
 @click.option("--older", type=DURATION, help="Only those held for so long, such as 30s.")
 @limit_option
@@ -263,13 +262,13 @@ def _settle(
         confirm(names[0] if len(names) == 1 else str(len(names)), f"{many} will be {done}", yes=yes)
     rows: list[dict[str, Any]] = []
     for at, offsets in places.items():
-        for first in range(0, len(offsets), MOST):
+        for first in range(0, len(offsets), MOST_OFFSETS):
             reply = session.operate(
                 "inflight.settle",
                 topic=at.topic,
                 name=at.channel,
                 partition=at.partition,
-                offsets=offsets[first : first + MOST],
+                offsets=offsets[first : first + MOST_OFFSETS],
                 **arguments,
             )
             rows += [{"message": at.name(each), "result": "done"} for each in reply["done"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import click
@@ -22,19 +23,56 @@ COLUMNS: Final = (
 )
 
 
+def parse_message(words: Sequence[str]) -> Arguments:
+    """
+    Read which message is meant, in each form in which one is shown somewhere.
+
+    Args:
+        words: ``TOPIC PARTITION OFFSET``, or one word: ``TOPIC/PARTITION@OFFSET``, as
+            `peek` and `dlq show` write it, or ``TOPIC/CHANNEL/PARTITION@OFFSET``, as
+            `inflight ls` does.
+
+    Raises:
+        UsageError: It is none of these.
+    """
+    parts = list(words)
+    if len(words) == 1:
+        names, _, offset = words[0].rpartition("@")  # names of channels may have one, too
+        parts = names.split("/")
+        parts = [*parts[:1], *parts[2 if len(parts) == 3 else 1 :], offset]
+    if len(parts) != 3 or not all(each.isascii() and each.isdecimal() for each in parts[1:]):
+        raise click.UsageError(
+            f"{' '.join(words)!r} is no message; "
+            "write TOPIC/PARTITION@OFFSET, such as orders/0@4711"
+        )
+    return {"topic": parts[0], "partition": int(parts[1]), "offset": int(parts[2])}
+
+
 @click.group(cls=Group)
 def message() -> None:
     """Look at what became of single messages."""
 
 
 @message.command("life")
-@operation_options("message.life")
+@operation_options(
+    "message.life", own={"topic": "place", "partition": "partition", "offset": "offset"}
+)
+@click.argument("place", metavar="TOPIC[/PARTITION@OFFSET]")
+@click.argument("partition", required=False)
+@click.argument("offset", required=False)
 @click.option("--columns", default="", metavar="A,B", help="Which columns to show.")
 @output_option
 @remote
-def life(session: Session, arguments: Arguments, columns: str, output: str) -> None:
-    """Tell what the channels of a topic did with one message."""
-    found: dict[str, Any] = session.operate("message.life", **arguments)
+def life(session: Session, arguments: Arguments, columns: str, output: str, **words: Any) -> None:
+    """
+    Tell what the channels of a topic did with one message.
+
+    It is named as other commands write it, orders/0@4711 or orders/work/0@4711, or by
+    three words: orders 0 4711.
+    """
+    named = [words[each] for each in ("place", "partition", "offset") if words[each] is not None]
+    wanted = {**arguments, **parse_message(named)}
+    found: dict[str, Any] = session.operate("message.life", **wanted)
     show(Listing(found["events"], COLUMNS, found, "channel"), output, columns)
     for each in found["channels"]:
         note(f"{each['channel']}: {each['state']}")

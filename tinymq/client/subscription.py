@@ -13,6 +13,7 @@ from tinymq.client.core.bundle import QueueBatch
 from tinymq.client.core.config import SubscriptionConfig
 from tinymq.client.core.directory import Node
 from tinymq.client.core.faces import SubscriptionFace
+from tinymq.client.core.fate import Confirmed
 from tinymq.client.core.fork import Home
 from tinymq.client.core.handling import Plan
 from tinymq.client.core.message import QueueMessage
@@ -38,7 +39,54 @@ class Turns(Protocol):
         """Call at the end of this turn of the reactor."""
 
 
-class Message(QueueMessage):
+class _Kept(Protocol):
+    """What one message and several have in common."""
+
+    _lost_waiting: Deferred[None]
+
+    def when_lost(self, call: Callable[[], None]) -> None:
+        """Call when it is not held any more."""
+
+    def when_confirmed(self, call: Confirmed) -> None:
+        """Call when what became of it is written down."""
+
+
+class _Awaited:
+    """Waits for what becomes of a message, or of several."""
+
+    __slots__ = ()
+
+    @property
+    def lost(self: _Kept) -> Deferred[None]:
+        """
+        Fires when it, or some of it, is not yours any more without your doing.
+
+        It is always the same one.
+        """
+        waiting: Deferred[None] | None = getattr(self, "_lost_waiting", None)
+        if waiting is None:
+            self._lost_waiting = waiting = Deferred[None]()
+            self.when_lost(partial(fire, waiting))
+        return waiting
+
+    def confirmed(self: _Kept) -> Deferred[None]:
+        """
+        Wait until the brokers have written down what became of it.
+
+        Returns:
+            A Deferred that ends
+
+            - with None when it is written, and on disk if the topic is;
+            - with `LeaseLost` when it, or some of it, was lost before;
+            - with `ConnectionLost`, `DeadlineExceeded` or `ClosedError` when the
+              subscription ended and nobody knows.
+        """
+        waiting: Deferred[None] = Deferred()
+        self.when_confirmed(teller(waiting))
+        return waiting
+
+
+class Message(_Awaited, QueueMessage):
     """
     A message of a channel; see `QueueMessage` for what it says and what becomes of it.
 
@@ -50,60 +98,12 @@ class Message(QueueMessage):
     _lost_waiting: Deferred[None]
     node: Node
 
-    @property
-    def lost(self) -> Deferred[None]:
-        """Fires when the message is not yours any more without your doing; always the same one."""
-        waiting: Deferred[None] | None = getattr(self, "_lost_waiting", None)
-        if waiting is None:
-            waiting = self._lost_waiting = Deferred()
-            self.when_lost(partial(fire, waiting))
-        return waiting
 
-    def confirmed(self) -> Deferred[None]:
-        """
-        Wait until the broker has written down what became of the message.
-
-        Returns:
-            A Deferred that ends
-
-            - with None when it is written, and on disk if the topic is;
-            - with `LeaseLost` when the message was lost before;
-            - with `ConnectionLost`, `DeadlineExceeded` or `ClosedError` when the
-              subscription ended and nobody knows.
-        """
-        return _confirmed(self)
-
-
-class MessageBatch(QueueBatch):
+class MessageBatch(_Awaited, QueueBatch):
     """Messages of a channel that are settled together; see `QueueBatch`."""
 
     __slots__ = ("_lost_waiting",)
     _lost_waiting: Deferred[None]
-
-    @property
-    def lost(self) -> Deferred[None]:
-        """Fires when some of it is not yours any more without your doing; always the same one."""
-        waiting: Deferred[None] | None = getattr(self, "_lost_waiting", None)
-        if waiting is None:
-            waiting = self._lost_waiting = Deferred()
-            self.when_lost(partial(fire, waiting))
-        return waiting
-
-    def confirmed(self) -> Deferred[None]:
-        """
-        Wait until the brokers have written down what became of all messages.
-
-        Returns:
-            A Deferred that ends as that of `Message.confirmed` does; with `LeaseLost`
-            when some messages were lost before.
-        """
-        return _confirmed(self)
-
-
-def _confirmed(what: Message | MessageBatch) -> Deferred[None]:
-    waiting: Deferred[None] = Deferred()
-    what.when_confirmed(teller(waiting))
-    return waiting
 
 
 class Subscription(SubscriptionFace):

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Final
 
+from tinymq.broker.channel.core import LOOK_AHEAD
 from tinymq.catalog.figures import RATED, TOTALLED
 
 #: What is summed over partitions.
@@ -21,6 +23,14 @@ _NAMED: Final = 3
 #: A partition holds most of the lag from this percentage on, and this many messages.
 _SKEWED_PERCENT: Final = 50
 _SKEWED: Final = 100
+#: Slow consumers that are told of, each of which may have connections to several brokers.
+SLOW_TOLD: Final = 12
+#: A consumer is slow that takes so long for a message.
+_SLOW_S: Final = 1.0
+#: A channel falls behind when its lag grows by more than this share of what is published,
+#: its oldest message is so old, and what waits is as much as it settles in that time.
+_GROWS: Final = 0.02
+_BEHIND_MS: Final = 30_000
 #: Failures of one message that are worth a word.
 _POISON: Final = 3
 
@@ -42,6 +52,7 @@ def no_signs() -> Facts:
         "no_credit": 0,
         "at_limit": 0,
         "slow": [],
+        "alone": 0,
     }
 
 
@@ -97,7 +108,9 @@ def merge(signs: Facts, more: Mapping[str, Any]) -> None:
     signs["most"] = max(list(signs["most"]), list(more["most"]))
     for key in ("partitions", "members", "no_credit", "at_limit"):
         signs[key] += more[key]
-    for key in ("full", "kept", "slow"):
+    signs["alone"] += more.get("alone", 0)  # older brokers tell of none
+    signs["slow"] = [*signs["slow"], *more["slow"]][:SLOW_TOLD]
+    for key in ("full", "kept"):
         if more[key]:
             signs[key] = [*dict.fromkeys([*signs[key], *more[key]])][:_NAMED]
     if more["worst"] is not None:
@@ -155,7 +168,17 @@ def _state(facts: Mapping[str, Any], paused: object) -> str:
     left = facts["ready"] + facts["parked"]
     if left and not moves and facts["rates"]["delivered_s"] is not None:
         return "stuck"
-    return "consuming" if moves or left or facts["in_flight"] else "idle"
+    if not (moves or left or facts["in_flight"]):
+        return "idle"
+    return "falling_behind" if _falls_behind(facts) else "consuming"
+
+
+def _falls_behind(facts: Mapping[str, Any]) -> bool:
+    """Say whether consumers settle less than comes in, and that is more than a moment's burst."""
+    rates, trend = facts["rates"], facts["trend_s"]
+    grows = trend is not None and trend > _GROWS * (rates["published_s"] or 0)
+    late = facts["lag_ms"] is not None and facts["lag_ms"] >= _BEHIND_MS
+    return grows and late and facts["lag"] * 1000 >= _BEHIND_MS * (rates["finished_s"] or 0)
 
 
 def _causes(
@@ -169,6 +192,8 @@ def _causes(
     if paused is not None:
         yield _cause("paused", _paused(paused, now))
     if facts["lag"]:
+        for text in islice(_slow(facts["signs"]["slow"]), _NAMED):
+            yield _cause("slow_consumer", text)
         yield from _waiting_for_consumers(facts)
         yield from _troubles(facts, now)
     signs = facts["signs"]
@@ -188,31 +213,50 @@ def _waiting_for_consumers(facts: Mapping[str, Any]) -> Iterator[Cause]:
         left = counted(facts["lag"], "message")
         yield _cause("no_consumers", f"nobody is subscribed, and {left} {_wait(left)}")
     if facts["ready"] and members and members == signs["no_credit"] + signs["at_limit"]:
-        who = "the only consumer" if members == 1 else f"all {members} consumers"
+        # Each may be subscribed at several brokers, and is one all the same.
+        one = facts["consumers"] == 1
+        count = facts["consumers"]
+        who = (
+            "the only consumer"
+            if one
+            else "both consumers"
+            if count == 2
+            else f"all {count} consumers"
+        )
         if signs["at_limit"] == members:
-            verb = "has" if members == 1 else "have"
+            verb = "has" if one else "have"
             yield _cause(
                 "in_flight_limit",
                 f"{who} {verb} as many messages in flight as asked for, "
                 f"{number(facts['in_flight'])} in all, and {ready} {_wait(ready)}",
             )
         else:
-            verb = "takes" if members == 1 else "take"
+            verb = "takes" if one else "take"
             yield _cause("no_credit", f"{who} {verb} no more just now, and {ready} {_wait(ready)}")
     if signs["full"]:
         where = ", ".join(map(str, signs["full"]))
         yield _cause(
             "full",
-            f"100 000 messages of partition {where} were given out and are not settled, "
-            "which is the most allowed",
+            f"{number(LOOK_AHEAD)} messages of partition {where} were given out and are not "
+            "settled, which is the most allowed",
         )
 
 
 def _troubles(facts: Mapping[str, Any], now: int) -> Iterator[Cause]:
     """Yield what is wrong with consumers, messages and partitions."""
     signs = facts["signs"]
-    for text in signs["slow"]:
-        yield _cause("slow_consumer", text)
+    if signs["alone"]:
+        left = counted(signs["alone"], "message")
+        verb, them = ("was", "it") if signs["alone"] == 1 else ("were", "each")
+        yield _cause(
+            "set_apart",
+            f"{left} {verb} lost with a consumer or not settled in time, so that {them} waits "
+            "for a consumer that holds nothing else",
+        )
+    if _falls_behind(facts):
+        out, come = facts["rates"]["finished_s"] or 0.0, facts["rates"]["published_s"]
+        coming = "" if come is None else f", and {come:,.1f} come in"
+        yield _cause("falling_behind", f"{out:,.1f} messages a second are finished{coming}")
     if signs["worst"] is not None and signs["worst"][0] >= _POISON:
         failures, partition, offset = signs["worst"]
         yield _cause("poison", f"message {partition}@{offset} has failed {number(failures)} times")
@@ -237,6 +281,43 @@ def _troubles(facts: Mapping[str, Any], now: int) -> Iterator[Cause]:
             f"partition {partition} holds {share} % of the lag "
             f"({number(most)} of {number(facts['lag'])})",
         )
+
+
+def _slow(told: Iterable[Any]) -> Iterator[str]:
+    """Yield who is slow, and in what; a client with links to several brokers is one."""
+    clients: dict[tuple[str, str], list[Any]] = {}
+    for index, row in enumerate(told):
+        if isinstance(row, str):  # as older brokers tell it
+            yield row
+            continue
+        client_id, address, _, done_s, *_ = row
+        alone = not client_id or done_s is None
+        key = (client_id, str(index) if alone else address.rpartition(":")[0])
+        clients.setdefault(key, []).append(row)
+    for (client_id, _), rows in clients.items():
+        _, address, text, *_ = rows[0]
+        if len(rows) == 1:
+            yield f"{client_id or 'a consumer'} ({address}) {text}"
+            continue
+        done_s, held = sum(row[3] for row in rows), sum(row[4] for row in rows)
+        if done_s * _SLOW_S <= 1:
+            text = how_slow(done_s, held, max(row[5] for row in rows))
+            yield f"{client_id} {text}, over {len(rows)} connections"
+
+
+def how_slow(done_s: float, held: int, age_ms: int) -> str:
+    """
+    Say in what a consumer is slow.
+
+    Args:
+        done_s: Messages that it is done with, a second.
+        held: What it holds.
+        age_ms: For how long it has held the oldest of that.
+    """
+    if done_s:
+        return f"takes {1 / done_s:.1f} s a message and holds {number(held)}"
+    seconds = counted(age_ms // 1000, "second")
+    return f"has settled nothing lately and holds {number(held)}, the oldest for {seconds}"
 
 
 def _paused(paused: Mapping[str, Any], now: int) -> str:
@@ -265,7 +346,7 @@ def number(value: int) -> str:
     Args:
         value: Any number.
     """
-    return f"{value:,}".replace(",", " ")
+    return f"{value:,}"
 
 
 def counted(value: int, what: str) -> str:

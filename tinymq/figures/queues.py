@@ -35,7 +35,7 @@ REST: Final = 10
 _WORST: Final = 5
 _TROUBLED: Final = 20
 _SUMS: Final = ("ready", "in_flight", "waiting", "given_up")
-_TROUBLE: Final = frozenset({"stuck", "no_consumers"})
+_TROUBLE: Final = frozenset({"stuck", "falling_behind", "no_consumers"})
 
 #: Topic and name.
 Place = tuple[str, str]
@@ -195,6 +195,7 @@ class Queues:
         rows = self._rows
         troubled = [row for row in rows if row["state"] in _TROUBLE and row["lag"]]
         lagging = [row for row in rows if row["lag"]]
+        late = [row for row in lagging if row["lag_ms"] is not None]
         lag = itemgetter("lag")
         return Backlog(
             taken_ms=self._wall(),
@@ -203,6 +204,7 @@ class Queues:
             dead_letters=sum(count for _, count in self._dead),
             dead_queues=tuple(self._dead[:_WORST]),
             worst=tuple(nlargest(_WORST, lagging, lag)),
+            latest=max(late, key=itemgetter("lag_ms"), default=None),
             troubled=tuple(nlargest(_TROUBLED, troubled, lag)),
             troubled_count=len(troubled),
             silent=self._silent,

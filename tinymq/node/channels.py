@@ -118,7 +118,13 @@ class ChannelHost(Protocol):
         """Look at the consumers of all channels."""
 
     def seek(
-        self, topic_id: bytes, channel: str, cursors: Mapping[int, int], *, dry_run: bool
+        self,
+        topic_id: bytes,
+        channel: str,
+        cursors: Mapping[int, int],
+        *,
+        empty: bool = False,
+        dry_run: bool,
     ) -> Awaitable[Sequence[SeekRow]]:
         """
         Let a channel begin anew on some partitions.
@@ -127,6 +133,7 @@ class ChannelHost(Protocol):
             topic_id: The topic.
             channel: The channel.
             cursors: Where, by partition; each from the start of the log to what is visible.
+            empty: Whether all is to be settled, also what is kept below the start of the log.
             dry_run: Only tell what would happen.
 
         Returns:
@@ -200,7 +207,7 @@ class Channels:
         """Let a channel begin anew; see `seek_rows` for what is told of it."""
         topic, host = self._channel(id, name)
         cursors = {each.index: _cursor(each, to, at) for each in self._places(topic, partition)}
-        rows = await host.seek(topic.id, name, cursors, dry_run=dry_run)
+        rows = await host.seek(topic.id, name, cursors, empty=to == "latest", dry_run=dry_run)
         return {"partitions": seek_rows(rows, cursors)}
 
     async def channel_undo_seek(
@@ -299,6 +306,7 @@ def _signs_of(row: ChannelRow) -> Facts:
         "worst": None if counts.worst is None else [counts.worst[0], index, counts.worst[1]],
         "kept": [row.kept] if row.kept else [],
         "next_due": counts.next_due,
+        "alone": counts.alone,
     }
 
 

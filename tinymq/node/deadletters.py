@@ -25,8 +25,10 @@ from tinymq.catalog.deadletters import MOST_STEP
 from tinymq.errors import CorruptBatch, StateError, WireError
 from tinymq.limits import MIB
 from tinymq.names import DEAD_LETTERS
+from tinymq.node.hosting import when_safe
 from tinymq.node.partitions import topic_key
-from tinymq.node.records import TURN_SECONDS, Records
+from tinymq.node.records import Records
+from tinymq.node.turns import Turns, later
 from tinymq.operation import Operation, Parameter, Result, table
 from tinymq.wire.fields import (
     I64,
@@ -107,11 +109,14 @@ class DeadLetters(Records):
 
     # --- looking ----------------------------------------------------------------
 
-    def dead_letters(self, ids: list[str]) -> Result:
+    async def dead_letters(self, ids: list[str]) -> Result:
         """Count the dead letters that are still there, by partition."""
         rows: list[Result] = []
+        turns = Turns(self._broker.scheduler)
         for topic_id in ids:
             for hosted, one in self._grave_yards(topic_key(topic_id)):
+                if turns.over:
+                    await turns.next()
                 partition = hosted.partition
                 standing = one.steering.standing(partition.high_watermark)
                 count = sum(end - start for start, end in standing)
@@ -168,8 +173,7 @@ class DeadLetters(Records):
         groups: bool,
     ) -> Result:
         """Look at the dead letters of some partitions, from a place on in each."""
-        chosen, seconds = Choice(**choice), self._broker.scheduler.seconds
-        until = seconds() + TURN_SECONDS
+        chosen, turns = Choice(**choice), Turns(self._broker.scheduler)
         rows = []
         for index, start in places:
             hosted, one = self._grave_yard(topic_key(id), index)
@@ -178,9 +182,8 @@ class DeadLetters(Records):
                 only = Runs((at, at + 1) for where, at in offsets if where == index)
             view = _View(hosted, one, chosen, limit, groups=groups)
             for _ in view.look(start, only):
-                if seconds() > until:
-                    await self._turn()
-                    until = seconds() + TURN_SECONDS
+                if turns.over:
+                    await turns.next()
             rows.append(view.told())
         return {"partitions": rows}
 
@@ -218,7 +221,7 @@ class DeadLetters(Records):
             one.channel.counters.rejected += len(there)
         else:
             one.channel.counters.finished += len(there)
-        return _safe(hosted, {"done": there})
+        return when_safe([hosted], {"done": there})
 
     def revive(
         self,
@@ -243,7 +246,7 @@ class DeadLetters(Records):
             known.pop(at, None)
         revived = one.steering.revive(known, self._broker.channels.now())
         told = {"there": revived.there, "dying": revived.dying, "gone": gone}
-        return _safe(hosted, told)
+        return when_safe([hosted], told)
 
     async def send_letters(
         self,
@@ -271,19 +274,14 @@ class DeadLetters(Records):
             leaving = _leaving(one, wanted)
             if not leaving or seconds() >= until or to in hosted.burying.kept:
                 break
-            await self._wait(_LOOK_SECONDS)
+            await later(self._broker.scheduler, _LOOK_SECONDS)
         back = Runs(one.steering.standing(hosted.partition.high_watermark))
         why = hosted.burying.kept.get(to, "it is on its way")
         failed = [[at, f"it is on its way to {to}: {why}"] for at in leaving]
         failed += ([at, f"{to} does not take it"] for at in offsets if at in back)
         done = [at for at in offsets if at not in back and at not in leaving]
-        answer: Result = await _safe(hosted, {"done": done, "failed": failed})
+        answer: Result = await when_safe([hosted], {"done": done, "failed": failed})
         return answer
-
-    def _wait(self, seconds: float) -> Deferred[None]:
-        waiting: Deferred[None] = Deferred()
-        self._broker.scheduler.callLater(seconds, waiting.callback, None)
-        return waiting
 
     # --- taking dead letters from other brokers ---------------------------------------
 
@@ -429,11 +427,12 @@ def _letter(record: Record, facts: Facts, written_ms: int) -> Result:
 
 def _time_at(hosted: Hosted, offset: int) -> int | None:
     """Say when a message was written, None if that cannot be read."""
+    log = hosted.partition.log
     try:
-        stored = hosted.window.batch_at(offset, offset + 1)
+        header = next(log.headers(max(offset, log.start_offset)), None)
     except (OSError, WireError):
         return None
-    return None if stored is None else stored[0].max_timestamp
+    return None if header is None else header.max_timestamp
 
 
 def _exists(hosted: Hosted, offset: int) -> bool:
@@ -451,20 +450,6 @@ def _leaving(one: Subscribers, wanted: Runs) -> list[int]:
         for low, high in wanted.within(start, end)
         for at in range(low, high)
     )
-
-
-def _safe(hosted: Hosted, result: Result) -> Deferred[Result]:
-    """Return something when what was done is as safe as the topic promises."""
-    done: Deferred[Result] = Deferred()
-
-    def safe(error: WireError | None) -> None:
-        if error is None:
-            done.callback(result)
-        else:
-            done.errback(error)
-
-    hosted.settled(safe)
-    return done
 
 
 _ID: Final = Parameter("id", text(32))

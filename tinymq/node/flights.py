@@ -30,6 +30,7 @@ class Flight(NamedTuple):
     failures: int
     deadline: int
     state: str
+    lease_ms: int
 
     def behind(self, after: Place | None) -> range:
         """
@@ -88,6 +89,7 @@ class Search:
         """
         place = (hosted.partition.topic.name, channel, hosted.index)
         left, since = self._limit, 0
+        lease_ms = one.channel.policy.lease_ms
         for lease in one.channel.places.leases.values():
             if not self._wants(lease.holder, lease.history.deliveries + 1, lease.since):
                 continue
@@ -96,11 +98,18 @@ class Search:
             if left <= 0 and lease.since > since:
                 continue
             since = max(since, lease.since)
-            left -= sum(map(self._add, _flights(lease, *place)))
+            left -= sum(map(self._add, _flights(lease, lease_ms, *place)))
         for gone in one.channel.overdue.lately(now):
             if self._wants(gone.holder, gone.attempt, gone.since):
                 self.total += gone.bits.bit_count()
-                facts = (gone.holder, gone.attempt, gone.failures, gone.deadline, "timed_out")
+                facts = (
+                    gone.holder,
+                    gone.attempt,
+                    gone.failures,
+                    gone.deadline,
+                    "timed_out",
+                    lease_ms,
+                )
                 for start, end in runs_in(gone.base, gone.bits):
                     self._add(Flight._make((gone.since, *place, start, end, *facts)))
 
@@ -120,10 +129,10 @@ class Search:
         return list(islice(singles, self._limit))
 
 
-def _flights(lease: Lease, *place: Any) -> Iterator[Flight]:
+def _flights(lease: Lease, lease_ms: int, *place: Any) -> Iterator[Flight]:
     past = lease.history
     facts = (lease.holder, past.deliveries + 1, past.failures)
     for bits, deadline in deadlines(lease):
         for start, end in runs_in(lease.base, bits):
-            row = (lease.since, *place, start, end, *facts, deadline, "in_flight")
+            row = (lease.since, *place, start, end, *facts, deadline, "in_flight", lease_ms)
             yield Flight._make(row)

@@ -89,7 +89,13 @@ class Hosting:
         return None if appended is None else max(0, self._broker.wall() - appended)
 
     def seek(
-        self, topic_id: bytes, channel: str, cursors: Mapping[int, int], *, dry_run: bool
+        self,
+        topic_id: bytes,
+        channel: str,
+        cursors: Mapping[int, int],
+        *,
+        empty: bool = False,
+        dry_run: bool,
     ) -> Awaitable[Sequence[SeekRow]]:
         """
         Let a channel begin anew on some partitions.
@@ -98,6 +104,7 @@ class Hosting:
             topic_id: The topic.
             channel: The channel.
             cursors: Where, by partition.
+            empty: Whether all is to be settled, also what is kept below the start of the log.
             dry_run: Only tell what would happen.
 
         Returns:
@@ -108,11 +115,15 @@ class Hosting:
         touched: list[Hosted] = []
         for hosted, one in self._places(topic_id, channel, cursors):
             cursor, preview = cursors[hosted.index], one.steering.preview(cursors[hosted.index])
+            whole = not empty and cursor <= hosted.partition.log.start_offset
+            places = one.channel.places
+            # To go to the beginning settles nothing that is still there.
+            spared = hosted.stragglers.needed_by(places, cursor) if whole else []
             rows.append(
                 SeekRow(
                     partition=hosted.index,
-                    cursor=one.channel.places.cursor,
-                    skipped=preview.skipped,
+                    cursor=places.cursor,
+                    skipped=preview.skipped - len(spared),
                     revived=preview.revived,
                     lost=preview.lost,
                     undo_until_ms=now + UNDO_MS,
@@ -120,6 +131,8 @@ class Hosting:
             )
             if not dry_run:
                 tell(hosted, one, one.steering.seek(cursor, now))
+                again = {offset: places.marks.of(offset).redriven for offset in spared}
+                one.steering.revive(again, now)
                 touched.append(hosted)
         return when_safe(touched, rows)
 
@@ -170,8 +183,7 @@ def tell(hosted: Hosted, one: Subscribers, lost: list[Lost]) -> None:
         one: The channel.
         lost: What is not in the hands of its holders any more.
     """
-    one.losing(lost)
-    hosted.losing(lost)
+    hosted.take_away(one, lost)
     hosted.mark()
 
 

@@ -7,8 +7,6 @@ from functools import cache
 from itertools import islice
 from typing import Any, Final
 
-from twisted.internet.defer import Deferred
-
 from tinymq.broker.broker import Broker
 from tinymq.broker.channel.acts import Act, act
 from tinymq.broker.channel.whereabouts import Whereabouts, whereabouts
@@ -21,7 +19,7 @@ from tinymq.node.flights import Flight, Search
 from tinymq.node.hosting import tell, when_safe
 from tinymq.node.members import Members, who
 from tinymq.node.partitions import topic_key
-from tinymq.node.records import TURN_SECONDS
+from tinymq.node.turns import Turns
 from tinymq.operation import DRY, PARTITION, Operation, Parameter, Result, table
 from tinymq.wire.fields import I64, array, choice, integer, optional, row, text
 from tinymq.wire.fields import PARTITION as PARTITION_FIELD
@@ -59,16 +57,14 @@ class InFlight:
         topic = self._topic(id, name)
         first = (-1, -1) if after is None else (after[0], after[1])
         glimpses, rows = Glimpses(), list[Result]()
-        seconds = self._broker.scheduler.seconds
-        until = seconds() + TURN_SECONDS
+        turns = Turns(self._broker.scheduler)
         for hosted in self._broker.channels.hosted_of(topic.id):
             if partition not in (None, hosted.index) or hosted.index < first[0]:
                 continue
             if len(rows) >= limit:
                 break
-            if seconds() > until:
-                await self._turn()
-                until = seconds() + TURN_SECONDS
+            if turns.over:
+                await turns.next()
             start = first[1] + 1 if hosted.index == first[0] else 0
             rows += self._peek(hosted, name, start, state, limit - len(rows), glimpses)
         return {"messages": rows}
@@ -111,6 +107,7 @@ class InFlight:
                 "failures": flight.failures,
                 "since_ms": flight.since,
                 "deadline_ms": flight.deadline,
+                "lease_ms": flight.lease_ms,
                 "state": flight.state,
                 **_record(seen.get((flight.topic, flight.partition, offset))),
             }
@@ -131,13 +128,11 @@ class InFlight:
 
     async def _look(self, search: Search, topic_id: bytes | None, channel: str | None) -> None:
         """Look at all channels that are wanted, many of them in several turns of the reactor."""
-        channels, seconds = self._broker.channels, self._broker.scheduler.seconds
-        until = seconds() + TURN_SECONDS
-        places = channels.all_hosted() if topic_id is None else channels.hosted_of(topic_id)
+        channels, turns = self._broker.channels, Turns(self._broker.scheduler)
+        places = channels.all() if topic_id is None else channels.hosted_of(topic_id)
         for hosted in places:
-            if seconds() > until:
-                await self._turn()
-                until = seconds() + TURN_SECONDS
+            if turns.over:
+                await turns.next()
             for name, one in hosted.queue.channels.items():
                 idle = not one.channel.places.leases and not one.channel.overdue
                 if not idle and channel in (None, name):
@@ -196,12 +191,6 @@ class InFlight:
         topic = registry.topic_of(topic_key(topic_id))
         registry.channel(topic.id, name)
         return topic
-
-    def _turn(self) -> Deferred[None]:
-        """Wait for the next turn of the reactor."""
-        waiting: Deferred[None] = Deferred()
-        self._broker.scheduler.callLater(0, waiting.callback, None)
-        return waiting
 
 
 def _peeked(partition: int, offset: int, run: Whereabouts, seen: Glimpse | None) -> Result:

@@ -15,6 +15,7 @@ from tinymq.broker.partition import Partition
 from tinymq.errors import OffsetOutOfRange
 from tinymq.limits import KIB
 from tinymq.node.partitions import topic_key
+from tinymq.node.turns import Turns
 from tinymq.operation import Operation, Parameter, Result, table
 from tinymq.storage.log import Log
 from tinymq.wire.batch import split
@@ -68,14 +69,13 @@ class LifeLines:
     async def _look_through(self, lives: Lives) -> bool:
         """Look through a ledger; tell whether it was all of it."""
         seconds = self._broker.scheduler.seconds
-        last = seconds() + _MOST_SECONDS
+        last, turns = seconds() + _MOST_SECONDS, Turns(self._broker.scheduler, _TURN_SECONDS)
         while lives.more:
             await self._elsewhere(lives.read)
-            until = seconds() + _TURN_SECONDS
+            turns.begin()
             for _ in lives.take():
-                if seconds() > until:
-                    await self._pause()
-                    until = seconds() + _TURN_SECONDS
+                if turns.over:
+                    await turns.next()
             if seconds() > last:
                 return not lives.more
         return True
@@ -98,12 +98,6 @@ class LifeLines:
     def _elsewhere(self, work: Callable[[], None]) -> Deferred[None]:
         done: Deferred[None] = Deferred()
         self._broker.background.submit(work, lambda: done.callback(None))
-        return done
-
-    def _pause(self) -> Deferred[None]:
-        """Wait for the next turn of the reactor."""
-        done: Deferred[None] = Deferred()
-        self._broker.scheduler.callLater(0, done.callback, None)
         return done
 
 

@@ -9,7 +9,7 @@ from tinymq.broker.broker import Broker
 from tinymq.broker.channel.queue import Subscribers
 from tinymq.broker.hosted import Hosted
 from tinymq.broker.subscription import Subscription
-from tinymq.figures.channels import Facts, counted, moment, no_signs, number
+from tinymq.figures.channels import SLOW_TOLD, Facts, how_slow, moment, no_signs
 from tinymq.limits import KIB, MIB
 from tinymq.stats import ClientSnapshot
 
@@ -19,9 +19,6 @@ _SLOW_MS: Final = 1_000
 _STUCK_MS: Final = 10_000
 #: Of what it did in less time nobody can say that it is slow.
 _STEADY_MS: Final = 5_000
-#: Slow consumers that are named.
-_NAMED: Final = 3
-
 Row = dict[str, Any]
 
 
@@ -74,12 +71,20 @@ class Members:
             signs["members"] += 1
             if not consumer.credit.usable(consumer.in_flight):
                 signs["at_limit" if consumer.in_flight else "no_credit"] += 1
-            if len(signs["slow"]) < _NAMED and self._may_be_slow(each):
+            if len(signs["slow"]) < SLOW_TOLD and self._may_be_slow(each):
                 row = self._present(each)
                 if row["slow"]:
-                    whose = row["client_id"] or "a consumer"
-                    signs["slow"].append(f"{whose} ({row['address']}) {row['slow']}")
+                    # Of one whose link takes no bytes the text alone says what is the matter.
+                    done_s = self._done_s(each) if consumer.ready else None
+                    facts = (row["client_id"], row["address"], row["slow"], done_s)
+                    signs["slow"].append([*facts, row["in_flight"], row["oldest_ms"] or 0])
         return signs
+
+    def _done_s(self, subscription: Subscription) -> float | None:
+        """Say how many messages a second a consumer is done with, over a while."""
+        consumer = subscription.consumer
+        lately = consumer.pace.rates(self._now, consumer.done, _STEADY_MS)
+        return lately[1] if lately else None
 
     def _may_be_slow(self, subscription: Subscription) -> bool:
         """Say whether a closer look is worth its while: there may be thousands of consumers."""
@@ -91,12 +96,13 @@ class Members:
 
     def _present(self, subscription: Subscription) -> Row:
         consumer = subscription.consumer
+        client = self._channels.client_of(subscription)
         rates = consumer.pace.rates(self._now, consumer.done)
         finished_s = None if rates is None else rates[0]
         oldest = _oldest(consumer.name, _places(subscription))
         age = None if oldest is None else max(0, self._now - oldest)
         row = {
-            **who(self._channels.client_of(subscription), self._broker),
+            **who(client, self._broker),
             "partitions": sorted(subscription.hosted),
             "credit": max(0, consumer.credit.left),
             "in_flight": consumer.in_flight,
@@ -108,9 +114,7 @@ class Members:
             "finished_s": finished_s,
             "absent_until_ms": None,
         }
-        lately = consumer.pace.rates(self._now, consumer.done, _STEADY_MS)
-        client = self._channels.client_of(subscription)
-        slow = self._slow(client, oldest, consumer.in_flight, lately[1] if lately else None)
+        slow = self._slow(client, oldest, consumer.in_flight, self._done_s(subscription))
         return {**row, **slow}
 
     def _slow(
@@ -126,15 +130,9 @@ class Members:
             text = f"takes no bytes since {since}; {_size(client.buffered)} wait for it"
             return {"slow_since_ms": client.slow_since_ms, "slow": text}
         age = 0 if oldest is None else self._now - oldest
-        if age >= _SLOW_MS and done_s is not None:
-            holds = f"and holds {number(in_flight)}"
-            if 0 < done_s < 1000 / _SLOW_MS:
-                text = f"takes {1 / done_s:.1f} s a message {holds}"
-                return {"slow_since_ms": oldest, "slow": text}
-            if not done_s and age >= _STUCK_MS:
-                seconds = counted(age // 1000, "second")
-                text = f"has settled nothing lately {holds}, the oldest for {seconds}"
-                return {"slow_since_ms": oldest, "slow": text}
+        least = _SLOW_MS if done_s else _STUCK_MS
+        if done_s is not None and age >= least and done_s < 1000 / _SLOW_MS:
+            return {"slow_since_ms": oldest, "slow": how_slow(done_s, in_flight, age)}
         return {"slow_since_ms": None, "slow": ""}
 
     def _absent(self, topic_id: bytes, channel: str) -> Iterator[Row]:

@@ -15,6 +15,7 @@ from tinymq.broker.ports import Timer
 from tinymq.errors import InvalidRequest, OffsetOutOfRange, Overloaded, WireError
 from tinymq.limits import KIB, MIB
 from tinymq.node.partitions import topic_key
+from tinymq.node.turns import Turns
 from tinymq.operation import Operation, Parameter, Result, table
 from tinymq.wire.batch import BatchHeader, Codec
 from tinymq.wire.fields import I64, PARTITION, array, binary, boolean, choice, integer, text
@@ -32,8 +33,6 @@ MOST_PIECE: Final = 48 * KIB
 #: Batches that come in pieces at the same time, and seconds between two pieces.
 _MOST_UPLOADS: Final = 4
 _UPLOAD_SECONDS: Final = 10.0
-#: Seconds for which partitions are looked at before others have their turn.
-TURN_SECONDS: Final = 0.004
 
 
 @define
@@ -74,15 +73,13 @@ class Records:
 
         Many partitions are looked at in several turns of the reactor.
         """
-        topic_id, seconds = topic_key(id), self._broker.scheduler.seconds
+        topic_id, turns = topic_key(id), Turns(self._broker.scheduler)
         notes: list[str] = []
         sight = _Sight(limit, newest=start == "newest")
         effort = Effort()
-        until = seconds() + TURN_SECONDS
         for index in partitions:
-            if seconds() > until:
-                await self._turn()
-                until = seconds() + TURN_SECONDS
+            if turns.over:
+                await turns.next()
             try:
                 partition = self._broker.partition(topic_id, index)
                 first = _first(partition, start, at, limit, notes)
@@ -94,12 +91,6 @@ class Records:
         if effort.left <= 0 and not sight.complete:
             notes.append("only a part of the compressed batches is shown")
         return {"records": sight.rows(notes), "scanned": sight.scanned, "notes": notes}
-
-    def _turn(self) -> Deferred[None]:
-        """Wait for the next turn of the reactor."""
-        waiting: Deferred[None] = Deferred()
-        self._broker.scheduler.callLater(0, waiting.callback, None)
-        return waiting
 
     def message(
         self,

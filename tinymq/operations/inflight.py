@@ -58,11 +58,11 @@ class InFlight(Channels):
             "silent": self._silence(answers),
         }
 
-    async def in_flight(self, topic: str | None, name: str | None, **wanted: Any) -> Result:
+    async def in_flight(self, topic: str | None, channel: str | None, **wanted: Any) -> Result:
         """List messages in the hands of consumers, the oldest first."""
         limit = wanted["limit"]
         after = _read(wanted["after"], int, str, str, int, int)
-        arguments = {**wanted, "name": name, "after": after, "limit": limit + 1}
+        arguments = {**wanted, "name": channel, "after": after, "limit": limit + 1}
         if topic is None:
             registry = self._registry
             led = {leader for each in registry.topics.values() for leader in each.leaders}

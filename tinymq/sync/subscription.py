@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from threading import Event, RLock
 from time import monotonic
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 from typing_extensions import override
 
 from tinymq.client.core.bundle import QueueBatch
 from tinymq.client.core.config import SubscriptionConfig
 from tinymq.client.core.faces import SubscriptionFace
+from tinymq.client.core.fate import Confirmed
 from tinymq.client.core.handling import Plan, Work
 from tinymq.client.core.held import HeldLease, Maker, Part
 from tinymq.client.core.message import QueueMessage
@@ -27,15 +28,26 @@ from tinymq.wire.records import Record
 _GRACE_S: Final = 1.0
 
 
-class Message(QueueMessage):
-    """A message of a channel; every thread may settle it."""
+class _Kept(Protocol):
+    """What one message and several have in common."""
 
-    __slots__ = ("_lock",)
     _lock: RLock
 
-    def lost(self, timeout: float | None = None) -> bool:
+    def when_lost(self, call: Callable[[], None]) -> None:
+        """Call when it is not held any more."""
+
+    def when_confirmed(self, call: Confirmed) -> None:
+        """Call when what became of it is written down."""
+
+
+class _Awaited:
+    """Waits for what becomes of a message, or of several."""
+
+    __slots__ = ()
+
+    def lost(self: _Kept, timeout: float | None = None) -> bool:
         """
-        Wait until the message is not yours any more without your doing.
+        Wait until it, or some of it, is not yours any more without your doing.
 
         Args:
             timeout: Seconds to wait; None waits for ever.
@@ -48,19 +60,38 @@ class Message(QueueMessage):
             self.when_lost(event.set)
         return event.wait(timeout)
 
-    def confirmed(self, timeout: float | None = None) -> None:
+    def confirmed(self: _Kept, timeout: float | None = None) -> None:
         """
-        Wait until the broker has written down what became of the message.
+        Wait until the brokers have written down what became of it.
 
         Args:
-            timeout: Seconds to wait; None waits until it has, or the subscription ended.
+            timeout: Seconds to wait; None waits until they have, or the subscription ended.
 
         Raises:
-            LeaseLost: The message was lost before.
+            LeaseLost: It, or some of it, was lost before.
             DeadlineExceeded: The time has passed.
             ConnectionLost: Or `ClosedError`: the subscription ended, and nobody knows.
         """
-        _wait(self, timeout)
+        event, found = Event(), list[TinyMQError]()
+
+        def told(error: TinyMQError | None) -> None:
+            if error is not None:
+                found.append(error)
+            event.set()
+
+        with self._lock:
+            self.when_confirmed(told)
+        if not event.wait(timeout):
+            raise DeadlineExceeded("the broker has not confirmed it in time")
+        if found:
+            raise found[0]
+
+
+class Message(_Awaited, QueueMessage):
+    """A message of a channel; every thread may settle it."""
+
+    __slots__ = ("_lock",)
+    _lock: RLock
 
     @override
     def touch(self) -> None:
@@ -78,40 +109,11 @@ class Message(QueueMessage):
             super().settle(verb, facts)
 
 
-class MessageBatch(QueueBatch):
+class MessageBatch(_Awaited, QueueBatch):
     """Messages of a channel that are settled together; every thread may settle it."""
 
     __slots__ = ("_lock",)
     _lock: RLock
-
-    def lost(self, timeout: float | None = None) -> bool:
-        """
-        Wait until some of it is not yours any more without your doing.
-
-        Args:
-            timeout: Seconds to wait; None waits for ever.
-
-        Returns:
-            Whether that has happened.
-        """
-        event = Event()
-        with self._lock:
-            self.when_lost(event.set)
-        return event.wait(timeout)
-
-    def confirmed(self, timeout: float | None = None) -> None:
-        """
-        Wait until the brokers have written down what became of all messages.
-
-        Args:
-            timeout: Seconds to wait; None waits until they have, or the subscription ended.
-
-        Raises:
-            LeaseLost: Some messages were lost before.
-            DeadlineExceeded: The time has passed.
-            ConnectionLost: Or `ClosedError`: the subscription ended, and nobody knows.
-        """
-        _wait(self, timeout)
 
     @property
     @override
@@ -128,23 +130,6 @@ class MessageBatch(QueueBatch):
     def _settle(self, verb: int, facts: dict[str, Any]) -> None:
         with self._lock:
             super()._settle(verb, facts)
-
-
-def _wait(what: Message | MessageBatch, timeout: float | None) -> None:
-    """Wait until it is confirmed."""
-    event, found = Event(), list[TinyMQError]()
-
-    def told(error: TinyMQError | None) -> None:
-        if error is not None:
-            found.append(error)
-        event.set()
-
-    with what._lock:  # noqa: SLF001 - classes of this module
-        what.when_confirmed(told)
-    if not event.wait(timeout):
-        raise DeadlineExceeded("the broker has not confirmed it in time")
-    if found:
-        raise found[0]
 
 
 class Subscription(SubscriptionFace):

@@ -13,17 +13,24 @@ from typing import Any, Final
 
 from twisted.web.http import Request
 
-from tinymq.errors import RequestError, StateError, StorageError
 from tinymq.web.base import Answer, Base, redirect
-from tinymq.web.input import MOST_OFFSET, BadInput, choice, integer, moment, query_of, text
+from tinymq.web.input import (
+    MOST_OFFSET,
+    BadInput,
+    check_typed,
+    choice,
+    integer,
+    moment,
+    query_of,
+    text,
+)
 from tinymq.web.port import At, Plan, Since
 from tinymq.web.publishing import from_form
 from tinymq.web.render import INTERVALS, segment
+from tinymq.web.sheets import EXPECTED
 
 _MOST_PARTITION: Final = 2**31 - 1
 _YEAR: Final = 365 * 24 * 3600
-#: What a form page can show again with a word beside the field.
-_EXPECTED: Final = (BadInput, RequestError, StateError, StorageError)
 
 
 def purge_of(fields: Mapping[str, Any]) -> tuple[int | None, At | Since | None]:
@@ -104,7 +111,7 @@ class Actions(Base):
             at = await self._console.publish(
                 name, wish.value, wish.key, wish.headers, wish.partition
             )
-        except _EXPECTED as error:
+        except EXPECTED as error:
             return self._again(
                 request, "topic_publish.html", name, error, tab="publish", values=form, note=""
             )
@@ -137,7 +144,7 @@ class Actions(Base):
             count = integer(form, "partitions", 1, self._config.limits.partitions)
             config = settings_of(text(form, "config"))
             await self._console.create_topic(name, count, config, dry_run=False)
-        except _EXPECTED as error:
+        except EXPECTED as error:
             return self._again(request, "new_topic.html", None, error, values=form)
         return redirect(request, f"/topics/{segment(name)}", {"done": "created"})
 
@@ -154,7 +161,7 @@ class Actions(Base):
         seen = form.get("confirm") == "yes"
         try:
             plan = await self._console.alter_topic(name, changed, dry_run=not seen)
-        except _EXPECTED as error:
+        except EXPECTED as error:
             return self._again(
                 request, "topic_settings.html", name, error, tab="settings", values=form
             )
@@ -182,10 +189,6 @@ class Actions(Base):
             error=error,
         )
 
-    def _check_typed(self, form: Mapping[str, str], name: str) -> None:
-        if form.get("typed", "") != name:
-            raise BadInput("typed", f"type {name} to confirm; nothing was changed")
-
     @Base.app.route("/topics/<name>/purge", methods=["GET"])
     async def purge_plan(self, request: Request, name: str) -> bytes:
         """What a purge would remove. Removes nothing."""
@@ -200,7 +203,7 @@ class Actions(Base):
         form = self._form(request, "topic.purge")
         partition, before = purge_of(form)
         try:
-            self._check_typed(form, name)
+            check_typed(form, name)
         except BadInput as error:
             plan = await self._console.purge(name, partition, before, dry_run=True)
             request.setResponseCode(error.status)
@@ -227,7 +230,7 @@ class Actions(Base):
         """Delete a topic."""
         form = self._form(request, "topic.delete")
         try:
-            self._check_typed(form, name)
+            check_typed(form, name)
         except BadInput as error:
             plan = await self._console.delete_topic(name, dry_run=True)
             request.setResponseCode(error.status)

@@ -13,8 +13,8 @@ from twisted.web.http import Request
 
 from tinymq.channelpolicy import DEFAULT_POLICY
 from tinymq.web.base import Answer, redirect
-from tinymq.web.channel_pages import settings_rows
-from tinymq.web.channel_plans import ONE, ChannelPlans, Json, both, standing
+from tinymq.web.channel_pages import ONE, settings_rows
+from tinymq.web.channel_plans import ChannelPlans, Json, both, standing
 from tinymq.web.format import number, plural
 from tinymq.web.input import BadInput, query_of, text, truth
 from tinymq.web.render import segment, shell_quoted

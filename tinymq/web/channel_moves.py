@@ -14,9 +14,10 @@ from attrs import evolve
 from twisted.web.http import Request
 
 from tinymq.web.base import Answer, redirect
-from tinymq.web.channel_plans import ONE, ChannelPlans, Json, both, standing
+from tinymq.web.channel_pages import ONE
+from tinymq.web.channel_plans import ChannelPlans, Json, both, standing
 from tinymq.web.format import duration, number, plural
-from tinymq.web.input import MOST_OFFSET, BadInput, integer, moment, query_of, text
+from tinymq.web.input import MOST_OFFSET, BadInput, check_typed, integer, moment, query_of, text
 from tinymq.web.publishing import MOST_PARTITION
 from tinymq.web.render import segment, shell_quoted
 from tinymq.web.sheet import Figure, Sheet, command
@@ -94,14 +95,7 @@ class ChannelMoves(ChannelPlans):
                     title=times.full(until),
                 ),
             ),
-            heads=(
-                "Partition",
-                "Position before",
-                "Position after",
-                "Skipped",
-                "Replayed",
-                "Taken away",
-            ),
+            heads=_MOVED,
             rows=[
                 (
                     number(row["partition"]),
@@ -165,7 +159,7 @@ class ChannelMoves(ChannelPlans):
         form = self._form(request, "channel.seek")
         arguments = seek_arguments(form)
         try:
-            _check_typed(form, channel)
+            check_typed(form, channel)
             await self._operate(request, "channel.seek", topic=name, name=channel, **arguments)
         except EXPECTED as error:
             sheet = await self._seek_sheet(request, (name, channel), form)
@@ -199,7 +193,7 @@ class ChannelMoves(ChannelPlans):
         """Settle all messages of a channel."""
         form = self._form(request, "channel.empty")
         try:
-            _check_typed(form, channel)
+            check_typed(form, channel)
             await self._operate(request, "channel.empty", topic=name, name=channel)
         except EXPECTED as error:
             return self._sheet(request, await self._empty_sheet(request, (name, channel)), error)
@@ -226,7 +220,7 @@ class ChannelMoves(ChannelPlans):
             button="Delete the channel",
             danger=True,
             typed=names[1],
-            figures=standing(found),
+            figures=standing(found, goes=True),
             warnings=(f"{plural(found['consumers'], 'consumer')} subscribed: they get an error.",)
             if found["consumers"]
             else (),
@@ -248,13 +242,8 @@ class ChannelMoves(ChannelPlans):
         """Delete a channel."""
         form = self._form(request, "channel.delete")
         try:
-            _check_typed(form, channel)
+            check_typed(form, channel)
             await self._operate(request, "channel.delete", topic=name, name=channel)
         except EXPECTED as error:
             return self._sheet(request, await self._delete_sheet(request, (name, channel)), error)
         return redirect(request, f"/topics/{segment(name)}/channels", {"done": "deleted"})
-
-
-def _check_typed(form: Mapping[str, str], name: str) -> None:
-    if form.get("typed", "") != name:
-        raise BadInput("typed", f"type {name} to confirm; nothing was changed")

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from twisted.web.http import Request
 
+from tinymq.catalog.inflight import STATES as PEEKS
 from tinymq.channelpolicy import ChannelPolicy
 from tinymq.web.base import Base
 from tinymq.web.channels import (
@@ -20,11 +21,10 @@ from tinymq.web.lists import MAX_PAGE_SIZE
 from tinymq.web.publishing import MOST_PARTITION
 
 _MOST_PAGE: Final = 10**6
-#: States of a message that can be peeked at.
-PEEKS: Final = ("any", "ready", "in_flight", "waiting", "parked", "given_up")
 #: Messages on one page of a peek.
 _PEEKED: Final = 50
-_ONE: Final = "/topics/<name>/channels/<channel>"
+#: The address of one channel.
+ONE: Final = "/topics/<name>/channels/<channel>"
 
 
 def channel_query(query: Mapping[str, Any], topic: str | None = None) -> ChannelQuery:
@@ -126,7 +126,7 @@ class ChannelPages(Base):
             **values,
         )
 
-    @Base.app.route(_ONE, methods=["GET"])
+    @Base.app.route(ONE, methods=["GET"])
     async def channel(self, request: Request, name: str, channel: str) -> bytes:
         """One channel: where its messages are, why it stands where it does, who works."""
         told = await self._operate(request, "channel.members", topic=name, name=channel)
@@ -139,7 +139,7 @@ class ChannelPages(Base):
             missing=told["silent"],
         )
 
-    @Base.app.route(f"{_ONE}/messages", methods=["GET"])
+    @Base.app.route(f"{ONE}/messages", methods=["GET"])
     async def peek(self, request: Request, name: str, channel: str) -> bytes:
         """The messages of a channel, each with where it stands. Changes nothing."""
         query = query_of(request)
@@ -167,7 +167,7 @@ class ChannelPages(Base):
             peeks=PEEKS,
         )
 
-    @Base.app.route(f"{_ONE}/settings", methods=["GET"])
+    @Base.app.route(f"{ONE}/settings", methods=["GET"])
     async def channel_settings(self, request: Request, name: str, channel: str) -> bytes:
         """The policy of a channel, to be changed."""
         found = await self._info(request, name, channel)
@@ -181,7 +181,7 @@ class ChannelPages(Base):
             error=None,
         )
 
-    @Base.app.route(f"{_ONE}/danger", methods=["GET"])
+    @Base.app.route(f"{ONE}/danger", methods=["GET"])
     async def channel_danger(self, request: Request, name: str, channel: str) -> bytes:
         """What moves a channel, settles its messages, or removes it."""
         return await self._channel_page(

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from tinymq.web.channel_pages import ChannelPages
 from tinymq.web.format import number
 from tinymq.web.render import segment, shell_quoted
 from tinymq.web.sheet import Call, Figure, Sheet
 from tinymq.web.sheets import Sheets
-
-#: The address of one channel.
-ONE: Final = "/topics/<name>/channels/<channel>"
 
 Json = dict[str, Any]
 
@@ -58,16 +55,20 @@ def both(topic: str, name: str) -> str:
     return f"{shell_quoted(topic)} {shell_quoted(name)}"
 
 
-def standing(found: Mapping[str, Any]) -> tuple[Figure, ...]:
+def standing(found: Mapping[str, Any], *, goes: bool = False) -> tuple[Figure, ...]:
     """
     Say what a channel holds, in figures.
 
     Args:
         found: As operations describe it.
+        goes: Whether the plan is to remove it.
     """
+    held, taken = ("can be given out now", "can still be settled")
+    if goes:
+        held, taken = ("would be given out next", "are taken from their consumers")
     return (
-        Figure("Ready", number(found["ready"]), "can be given out now"),
-        Figure("In flight", number(found["in_flight"]), "can still be settled"),
+        Figure("Ready", number(found["ready"]), held),
+        Figure("In flight", number(found["in_flight"]), taken),
         Figure("Waiting", number(found["waiting"]), "for their next attempt"),
         Figure("Consumers", number(found["consumers"]), "subscribed"),
     )

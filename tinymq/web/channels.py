@@ -33,7 +33,9 @@ ChannelSort = Literal[
 ]
 CHANNEL_SORTS: Final[tuple[ChannelSort, ...]] = get_args(ChannelSort)
 #: The worst first.
-STATES: Final = ("stuck", "no_consumers", "paused", "consuming", "idle")
+STATES: Final = ("stuck", "falling_behind", "no_consumers", "paused", "consuming", "idle")
+#: In these, what waits is somebody's trouble.
+TROUBLED: Final = frozenset({"stuck", "falling_behind", "no_consumers"})
 #: Where time to clear is infinite, for sorting.
 _NEVER: Final = 1 << 62
 
@@ -49,6 +51,7 @@ class Word(NamedTuple):
 _WORDS: Final = {
     "consuming": Word("run", "Consuming", "ok"),
     "idle": Word("idle", "Idle", "s"),
+    "falling_behind": Word("up", "Falling behind", "bad"),
     "paused": Word("pause", "Paused", "warn"),
     "no_consumers": Word("bad", "No consumers", "bad"),
     "stuck": Word("bad", "Stuck", "bad"),
@@ -56,6 +59,7 @@ _WORDS: Final = {
 #: What each cause is called, and how bad it is.
 _CAUSES: Final = {
     "paused": "warn",
+    "set_apart": "warn",
     "waiting": "warn",
     "parked": "warn",
     "dead_letters_kept": "warn",
@@ -245,7 +249,7 @@ def sentence(why: Mapping[str, str]) -> str:
         why: The cause with its text. Where that begins with a name, the name stays as it is.
     """
     text = why["text"]
-    if why["cause"] not in _NAMED_FIRST:
+    if why["cause"] not in _NAMED_FIRST or text.startswith("a consumer ("):
         text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
@@ -264,7 +268,7 @@ def trend(row: ChannelRow) -> tuple[str, str, str]:
         return "\N{RIGHTWARDS ARROW} 0", "q", "The lag stays as it is"
     arrow = "\N{NORTH EAST ARROW} +" if speed > 0 else "\N{SOUTH EAST ARROW} \N{MINUS SIGN}"
     grows = "grows" if speed > 0 else "shrinks"
-    bad = speed > 0 and row["state"] in {"stuck", "no_consumers"}
+    bad = speed > 0 and row["state"] in TROUBLED
     text = f"The lag {grows} by {abs(speed):,.3g} messages a second"
     return f"{arrow}{rate(abs(speed))}", "bad" if bad else "", text
 
@@ -290,6 +294,7 @@ def clears(row: ChannelRow) -> tuple[str, str]:
 class Words:
     """What templates ask about channels."""
 
+    troubled = TROUBLED
     word_of = staticmethod(word_of)
     cause_level = staticmethod(cause_level)
     sentence = staticmethod(sentence)

@@ -20,9 +20,10 @@ from twisted.python.failure import Failure
 from twisted.web.http import Request
 from zope.interface import implementer
 
+from tinymq.catalog.deadletters import MOST_STEP
 from tinymq.web.base import redirect
 from tinymq.web.format import number, plural
-from tinymq.web.input import MOST_OFFSET, BadInput, integer, moment, query_of, text
+from tinymq.web.input import MOST_OFFSET, BadInput, check_typed, integer, moment, query_of, text
 from tinymq.web.render import segment, shell_quoted
 from tinymq.web.sheet import Call, Entry, Figure, Sheet
 from tinymq.web.sheets import EXPECTED, Sheets
@@ -30,9 +31,8 @@ from tinymq.web.sheets import EXPECTED, Sheets
 Verb = Literal["redrive", "drop"]
 #: Reads the page of dead letters behind a place.
 Reader = Callable[[str], Awaitable[dict[str, Any]]]
-#: Rows of one page, and messages of one step.
+#: Rows of one page.
 _ROWS: Final = 40
-MOST_STEP: Final = 500
 _FILTERS: Final = ("topic", "channel", "reason", "text", "since", "until")
 _ONE: Final = "/dead-letters/<target>"
 #: Failures that a page lists.
@@ -297,8 +297,8 @@ class DeadLetterPages(Sheets):
         """Carry one step out, and show how far it is."""
         form = self._form(request, f"dlq.{verb}")
         try:
-            if verb == "drop" and form.get("typed", "") != target:
-                raise BadInput("typed", f"type {target} to confirm; nothing was changed")
+            if verb == "drop":
+                check_typed(form, target)
             result = await self._step(request, verb, target, form, dry_run=False)
         except EXPECTED as error:
             if form.get("so.steps"):

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, unquote, urlencode
 from attrs import evolve, frozen
 from twisted.web.http import Request
 
+from tinymq.catalog.inflight import ACTS
 from tinymq.web.base import redirect
 from tinymq.web.format import number, plural
 from tinymq.web.input import MOST_OFFSET, BadInput, choice, integer, query_of, text
@@ -17,13 +18,14 @@ from tinymq.web.render import segment, shell_quoted
 from tinymq.web.sheet import Call, Entry, Figure, Sheet
 from tinymq.web.sheets import EXPECTED, Sheets, length_of
 
-ACTS: Final = ("requeue", "finish", "extend", "dead_letter")
 #: Messages on one page.
 _ROWS: Final = 40
 #: Messages that one plan decides about.
 MOST_PICKED: Final = 1000
 _PAGE: Final = 500
 _FILTERS: Final = ("topic", "channel", "client", "attempts", "older")
+#: What a lease is taken to last when an older broker does not tell.
+_LEASE_MS: Final = 60_000
 
 
 class Place(NamedTuple):
@@ -120,9 +122,9 @@ def lease_of(row: Mapping[str, Any], now_ms: int) -> Lease:
         row: As the operation tells it.
         now_ms: The instant that is shown.
     """
-    whole = max(1, row["deadline_ms"] - row["since_ms"])
-    share = min(1.0, max(0.0, (now_ms - row["since_ms"]) / whole))
     left = max(0, row["deadline_ms"] - now_ms)
+    # Clients renew leases: what counts is the time since then, not that since the delivery.
+    share = min(1.0, max(0.0, 1 - left / (row.get("lease_ms") or _LEASE_MS)))
     if row["state"] == "timed_out" or share >= 0.95:
         return Lease(share, left, "b", "bad")
     return Lease(share, left, "w" if share >= 0.9 else "g", "warn" if share >= 0.9 else "")
@@ -135,7 +137,7 @@ class InFlightPages(Sheets):
         """Read which messages are wanted, as arguments of the operation."""
         return {
             "topic": text(query, "topic").strip() or None,
-            "name": text(query, "channel").strip() or None,
+            "channel": text(query, "channel").strip() or None,
             "client": text(query, "client").strip() or None,
             "attempts": integer(query, "attempts", 1, MOST_OFFSET) or 1,
             "older_ms": length_of(query, "older") or 0,

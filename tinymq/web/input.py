@@ -153,6 +153,21 @@ def choice(values: Mapping[str, Any], field: str, among: Sequence[T], default: T
     raise BadInput(field, f"{field} must be one of {', '.join(among)}")
 
 
+def check_typed(form: Mapping[str, str], name: str) -> None:
+    """
+    Make sure that somebody typed what they are about to change.
+
+    Args:
+        form: What was filled in.
+        name: What must stand in its field ``typed``.
+
+    Raises:
+        BadInput: Something else does.
+    """
+    if form.get("typed", "") != name:
+        raise BadInput("typed", f"type {name} to confirm; nothing was changed")
+
+
 def truth(values: Mapping[str, Any], field: str) -> bool:
     """Read a yes or no; missing is no."""
     value = values.get(field)

@@ -34,6 +34,8 @@ _STATES: Final = {
     "given_up": Word("bad", "Given up", "bad"),
     "settled": Word("ok", "Settled", "ok"),
 }
+#: Settled is said of all of these; which it was is what people want to know.
+_ENDS: Final = frozenset({"finished", "rejected", "given_up", "dead_lettered", "skipped"})
 #: Behind these a message waits; behind the others somebody has it.
 _WAITS: Final = frozenset(
     {"published", "requeued", "timed_out", "lost", "given_back", "revived", "rejected"}
@@ -96,8 +98,8 @@ def _lanes(life: Mapping[str, Any], appended_ms: int) -> Iterator[Lane]:
     for row in life["channels"]:
         state = _STATES.get(row["state"]) or Word("idle", row["state"], "")
         rows = [each for each in life["events"] if each["channel"] == row["channel"]]
-        if rows and rows[-1]["what"] == "finished":
-            state = _HAPPENINGS["finished"]
+        if rows and row["state"] == "settled" and rows[-1]["what"] in _ENDS:
+            state = _HAPPENINGS[rows[-1]["what"]]
         yield Lane(
             channel=row["channel"],
             state=state,

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 
 from twisted.web.http import Request
 
-from tinymq.errors import ClientError, WireError
+from tinymq.errors import ClientError, StateError, WireError
 from tinymq.limits import MAX_VALUE_CEILING
 from tinymq.stats import ClusterSnapshot, Trail
 from tinymq.web import charts
@@ -178,9 +178,15 @@ class Pages(Base):
         )
 
     @Base.app.route("/topics/<name>/partitions", methods=["GET"])
-    def partitions(self, request: Request, name: str) -> bytes:
-        """Every partition of a topic, with what is damaged or offline."""
-        return self._topic_page(request, name, "partitions", keep=True)
+    async def partitions(self, request: Request, name: str) -> bytes:
+        """Every partition of a topic, with what is damaged or offline, and what retention keeps."""
+        try:
+            told = (await self._operate(request, "topic.info", name=name))["topic"]
+        except (StateError, ClientError):  # a page without that is better than none
+            told = {"partitions": (), "config": {}}
+        held = {row["partition"]: row["held"] for row in told["partitions"] if row["held"]}
+        then = told["config"].get("hold.then", "")
+        return self._topic_page(request, name, "partitions", keep=True, held=held, then=then)
 
     @Base.app.route("/topics/<name>/messages", methods=["GET"])
     async def messages(self, request: Request, name: str) -> bytes:

@@ -22,7 +22,7 @@ from tinymq.stats import (
     TopicSnapshot,
 )
 from tinymq.web.channels import sentence
-from tinymq.web.format import duration, number, plural, size
+from tinymq.web.format import duration, number, plural, rate, size
 
 #: Shares of a limit from which a person should look.
 MEMORY_SHARE: Final = 0.85
@@ -39,6 +39,9 @@ SKEW: Final = 1.7
 _NAMED: Final = 3
 
 Level = Literal["bad", "warn"]
+
+#: What is said of channels that do not do enough although somebody is subscribed.
+_NO_HEADWAY: Final = {"stuck": "is stuck", "falling_behind": "is falling behind"}
 
 
 @frozen
@@ -213,20 +216,22 @@ def _channels(backlog: Backlog) -> Iterator[Problem]:
     """Name the channels in which messages wait for nothing, the largest lag first."""
     for row in backlog.troubled[:_NAMED]:
         place = f"channel {row['name']} of topic {row['topic']}"
-        stuck = row["state"] == "stuck"
+        stuck = row["state"] in _NO_HEADWAY
         waits = f"{plural(row['lag'], 'message waits', 'messages wait')}"
         behind = "" if row["lag_ms"] is None else f", the oldest for {duration(row['lag_ms'])}"
         why = f" {sentence(row['why'][0])}" if stuck and row["why"] else ""
+        if row["state"] == "falling_behind":
+            behind += f", {rate(row['trend_s'])} a second more"
         yield Problem(
             "bad" if stuck else "warn",
-            f"{place[0].upper()}{place[1:]} {'is stuck' if stuck else 'has no consumers'}",
+            f"{place[0].upper()}{place[1:]} {_NO_HEADWAY.get(row['state'], 'has no consumers')}",
             f"{waits}{behind}.{why}",
             f"/topics/{quote(row['topic'], safe='')}/channels/{quote(row['name'], safe='')}",
             "See why",
         )
     more = backlog.troubled_count - _NAMED
     if more > 0:
-        title = f"{plural(more, 'more channel')} stuck or without consumers"
+        title = f"{plural(more, 'more channel')} stuck, falling behind or without consumers"
         link = "/channels?sort=lag&reverse=true"
         yield Problem("warn", title, "Messages wait in them.", link, "See all")
 
@@ -240,7 +245,13 @@ def _dead_letters(backlog: Backlog) -> Iterator[Problem]:
     if len(backlog.dead_queues) == 1:
         link += f"/{quote(backlog.dead_queues[0][0], safe='')}"
     title = plural(backlog.dead_letters, "dead letter")
-    yield Problem("warn", title, f"{where}. They failed too often.", link, "See why")
+    yield Problem(
+        "warn",
+        title,
+        f"{where}. Channels gave them up.",
+        link,
+        "See why",
+    )
 
 
 def problems(cluster: ClusterSnapshot, backlog: Backlog | None = None) -> list[Problem]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,6 +54,17 @@ def test_little_credit_waits_for_more() -> None:
     assert [credit.usable(80), credit.usable(0)] == [0, 20]
     credit.grant(105)
     assert credit.usable(80) == 25
+
+
+@pytest.mark.parametrize("window", range(1, 33))
+def test_a_small_window_is_used_to_the_last(window: int) -> None:
+    """Whoever works long on all but one is given one more, however they came."""
+    _, channel, consumers = subscribed(window)
+
+    given = [sum(shares(channel.deliver(NOW, end)).values()) for end in range(1, window + 2)]
+
+    assert given == [1] * window + [0]
+    assert consumers[0].in_flight == window
 
 
 def test_equal_parts() -> None:
@@ -108,7 +120,7 @@ def test_why_nothing_comes() -> None:
     queue, channel, (consumer,) = subscribed(2)
     assert channel.counts(0).why == "it has no messages"
     channel.deliver(NOW, 5)
-    assert "as many messages in flight" in channel.counts(5).why
+    assert "as many as they asked for" in channel.counts(5).why
     channel.leave(consumer, NOW)
     assert channel.counts(5).why == "nobody consumes it"
     assert queue.floor == 0

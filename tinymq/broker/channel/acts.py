@@ -1,9 +1,9 @@
 """
 What people do with single messages that are in the hands of consumers.
 
-Each act is a move like those of the consumers themselves, so it is as exact and as
-durable. But the holder is not asked: it loses the message, is told, and is refused
-as late when it settles it.
+Each act is like one of the consumers themselves: a move, as exact and as durable, or
+as a renewal, which like all of them is not written down. But the holder is not asked:
+but for a renewal it loses the message, is told, and is refused as late when it settles it.
 """
 
 from __future__ import annotations

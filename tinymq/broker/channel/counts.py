@@ -223,7 +223,7 @@ def _reasons(channel: Channel, end: int) -> Iterator[str]:
         yield "the order is strict, and what comes before is in flight or waits"
     if ready.count > ready.alone:
         return
-    if ready.alone:
+    if ready.alone and places.cursor >= end:
         yield "what is left was lost with its consumer and waits for one that holds nothing"
     if places.cursor < end:
         if channel.room <= 0:

@@ -8,6 +8,12 @@ it twice, or too late, changes nothing, and nothing can be miscounted.
 
 from __future__ import annotations
 
+from typing import Final
+
+#: In a window as small as this every message counts more than its frame: it may be what
+#: an idle worker waits for while the others are busy for long.
+_SMALL: Final = 32
+
 
 class Credit:
     """
@@ -54,13 +60,14 @@ class Credit:
 
         A few would be a frame of their own, and so would the next few: under a
         quarter of the window it is better to wait, unless nothing is in flight
-        that would bring more credit.
+        that would bring more credit, or the window is small.
 
         Args:
             in_flight: Messages that the consumer has not settled.
         """
         left = self.left
-        return left if left * 4 >= self.window or not in_flight else 0
+        worth = left * 4 >= self.window or self.window <= _SMALL
+        return left if worth or not in_flight else 0
 
     def use(self, count: int) -> None:
         """

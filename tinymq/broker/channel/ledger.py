@@ -54,7 +54,7 @@ def _pack_bits(bits: object) -> bytes:
     return zeros.to_bytes(2, "little") + rest.to_bytes((rest.bit_length() + 7) // 8, "little")
 
 
-def bits_of(packed: int | bytes) -> int:
+def unpack_bits(packed: int | bytes) -> int:
     """
     Read bits as they stand in an entry.
 
@@ -135,7 +135,7 @@ def replay(places: Places, values: Iterable[bytes]) -> Places:
 def _read(entry: list[Any]) -> Entry:
     at = _BITS.get(entry[0])
     if at is not None and len(entry) > at:
-        entry[at] = bits_of(entry[at])
+        entry[at] = unpack_bits(entry[at])
     return tuple(entry)
 
 
@@ -228,11 +228,11 @@ def _restored(state: list[Any]) -> Places:
         history, deadline = _history(rest[:3]), rest[3]
         # An older broker did not say when it was given out.
         since = rest[4] if len(rest) > 4 else deadline
-        _hold(places, Lease(lease_id, holder, base, bits_of(bits), history, deadline, since))
+        _hold(places, Lease(lease_id, holder, base, unpack_bits(bits), history, deadline, since))
     for due, base, bits, *history in waiting:
-        places.put_waiting((due, base, bits_of(bits), _history(history)))
+        places.put_waiting((due, base, unpack_bits(bits), _history(history)))
     for number, base, bits, reason, text, history, time, *who in doomed:
-        found = Doom(number, base, bits_of(bits), reason, text, _history(history), time, *who)
+        found = Doom(number, base, unpack_bits(bits), reason, text, _history(history), time, *who)
         places.doomed[base] = found
         places.dooming += found.bits.bit_count()
     places.given_up = given_up
@@ -240,7 +240,7 @@ def _restored(state: list[Any]) -> Places:
     places.losses.restore(
         forgotten,
         [(low, high) for low, high in gaps],
-        [(lease_id, bits_of(bits)) for lease_id, bits in rows],
+        [(lease_id, unpack_bits(bits)) for lease_id, bits in rows],
     )
     places.newest_lease = newest_lease
     if undo is not None:

@@ -36,7 +36,7 @@ from tinymq.broker.channel.entries import (
     WAIT,
 )
 from tinymq.broker.channel.lease import WHOLE
-from tinymq.broker.channel.ledger import bits_of, replay
+from tinymq.broker.channel.ledger import replay, unpack_bits
 from tinymq.broker.channel.places import Places
 from tinymq.errors import CorruptBatch
 
@@ -233,7 +233,7 @@ class Life:
 
     def _leaves(self, bits: Any) -> bool:
         """Whether the message is among those that leave its lease; the others do at any rate."""
-        mask = bits_of(bits)
+        mask = unpack_bits(bits)
         hit = self._held & mask
         if _has(self._base, hit, self._offset):
             return True
@@ -302,7 +302,7 @@ class Life:
         reason: str,
         text: str,
     ) -> None:
-        hit = self._held & bits_of(bits)
+        hit = self._held & unpack_bits(bits)
         if self._leaves(bits):
             said = f"{reason}: {text}" if text else reason
             self._tell("rejected" if reason == "rejected" else "given_up", said)
@@ -326,7 +326,7 @@ class Life:
             self._end("ready")
 
     def _revived(self, base: int, bits: Any, redriven: int) -> None:
-        if self.state == "settled" and _has(base, bits_of(bits), self._offset):
+        if self.state == "settled" and _has(base, unpack_bits(bits), self._offset):
             times = "" if redriven == 1 else f", {redriven} times by now"
             self._tell("revived", f"sent back from the dead-letter topic{times}", attempt=0)
             self._attempt = 0
@@ -386,5 +386,5 @@ class Life:
 
 def _whole(bits: Any) -> int:
     """Read the bits of a delivery; fewer than none stand for so many in a row."""
-    found = bits_of(bits)
+    found = unpack_bits(bits)
     return (1 << -found) - 1 if found < 0 else found

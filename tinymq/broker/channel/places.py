@@ -15,7 +15,7 @@ in which a restarted broker gets its state back: what happened and what is read 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple, TypeAlias
 
@@ -73,6 +73,22 @@ class Undo(NamedTuple):
     skipped: tuple[Stretch, ...]
     revived: tuple[Run, ...]
     until: int
+
+    def trimmed(self, start: int, sparing: Runs) -> Undo:
+        """
+        Leave out what exists no more.
+
+        Args:
+            start: What lies below is gone,
+            sparing: but for this.
+        """
+        skipped: list[Stretch] = []
+        for first, behind, history in self.skipped:
+            spare = sparing.within(first, min(behind, start)) if first < start else ()
+            skipped += ((low, high, history) for low, high in spare)
+            if behind > start:
+                skipped.append((max(first, start), behind, history))
+        return self._replace(skipped=tuple(skipped))
 
 
 class Holder:
@@ -397,10 +413,14 @@ class Places:
 
     def _take_waiting(self, start: int, end: int) -> list[Stretch]:
         """Take out what waits of a run."""
+        return self._take_of_waiting(lambda base, bits: cut(base, bits, start, end))
+
+    def _take_of_waiting(self, chosen: Callable[[int, int], int]) -> list[Stretch]:
+        """Take out what waits and is chosen, of all groups in one go: there may be very many."""
         kept: list[Waiting] = []
         taken: list[Stretch] = []
         for due, base, bits, history in self.waiting:
-            hit = cut(base, bits, start, end)
+            hit = chosen(base, bits)
             taken += ((first, behind, history) for first, behind in runs_in(base, hit))
             left = bits ^ hit
             if left:
@@ -529,14 +549,11 @@ class Places:
         self.gather()
         for first, behind in sparing.missing(0, start):
             self.ready.remove(first, behind)
-        for _, base, bits, _ in list(self.waiting):
-            for first, behind in runs_in(base, _trimmed(base, bits, start, sparing)):
-                self._take_waiting(first, behind)
+        self._take_of_waiting(lambda base, bits: _trimmed(base, bits, start, sparing))
         if self.order is not None:
             self.order.rebuild(self)
         if self.undo is not None:
-            skipped = tuple((max(a, start), b, h) for a, b, h in self.undo.skipped if b > start)
-            self.undo = self.undo._replace(skipped=skipped)
+            self.undo = self.undo.trimmed(start, sparing)
 
     def drop_leases(self, start: int, end: int) -> None:
         """

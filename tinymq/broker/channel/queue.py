@@ -8,7 +8,7 @@ queues of many partitions, but its credit and what it holds are counted once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import attrs
@@ -210,13 +210,15 @@ class Subscribers:
         self.losing(settled.revoked)
         return settled
 
-    def losing(self, lost: Iterable[Lost]) -> None:
+    def losing(self, lost: Sequence[Lost]) -> None:
         """
         Count what consumers hold no more without having settled it.
 
         Args:
             lost: What they are to be told.
         """
+        if not lost:
+            return  # as with nearly every settle
         names = {consumer.name: consumer for consumer in self.consumers}
         for one in lost:
             if one.consumer in names:
@@ -302,7 +304,7 @@ class Subscribers:
         elif not any(consumer.ready for consumer in self.consumers):
             why = "the links of its consumers take no more"
         elif not any(consumer.room for consumer in self.consumers):
-            why = "its consumers have as many messages in flight as they want"
+            why = "its consumers hold as many as they asked for"
         return attrs.evolve(found, why=why)
 
 

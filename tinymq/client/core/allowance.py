@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
+from typing import Final
 
 from tinymq.client.core.hands import Hands
+
+#: In a window as small as this each message is asked for as soon as there is room for it:
+#: a worker may be idle while the others are busy for long.
+_SMALL: Final = 32
 
 
 class Pool:
@@ -151,7 +156,7 @@ class Allowance:
         more = min(window - self.exposed, self._pool.room)
         # A broker that has less than a quarter left waits for more, unless nothing is here.
         useful = more * 4 >= window or left * 4 < window <= (left + more) * 4
-        if more <= 0 or not (useful or not self.exposed):
+        if more <= 0 or not (useful or window <= _SMALL or not self.exposed):
             return False
         self.granted += more
         return True

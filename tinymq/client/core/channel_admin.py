@@ -253,17 +253,17 @@ class ChannelCalls(ABC, Generic[R]):
         )
 
     def in_flight(
-        self, topic: str | None = None, name: str | None = None, **filters: str | int | None
+        self, topic: str | None = None, channel: str | None = None, **filters: str | int | None
     ) -> R:
         """
         List messages in the hands of consumers, those given out first before the others.
 
         Args:
             topic: Only those of this topic.
-            name: Only those of this channel.
+            channel: Only those of this channel.
             **filters: ``client``, ``attempts``, ``older_ms``, ``limit`` and ``after``.
         """
-        return self.operate("inflight.list", topic=topic, name=name, **filters)
+        return self.operate("inflight.list", topic=topic, channel=channel, **filters)
 
     def settle_in_flight(
         self,

@@ -121,10 +121,8 @@ class SubscriptionCore:
         Raises:
             TinyMQError: The subscription ended.
         """
-        if self.failed is not None:
-            raise self.failed
-        if self.closed:
-            raise ClosedError("the subscription was closed")
+        if self.failed is not None or self.closed:
+            raise self.failed or ClosedError("the subscription was closed")
         line = self._line
         while line:
             lease = line[0][1]
@@ -164,10 +162,8 @@ class SubscriptionCore:
         Raises:
             TinyMQError: The subscription ended.
         """
-        if self.failed is not None:
-            raise self.failed
-        if self.closed:
-            raise ClosedError("the subscription was closed")
+        if self.failed is not None or self.closed:
+            raise self.failed or ClosedError("the subscription was closed")
         parts: list[Part] = []
         line = self._line
         while line and most:

@@ -72,12 +72,23 @@ class Whereabouts:
         if self._owner.over:
             return
         if info is None:
-            self._not_found(error or UnknownTopic(), now)
+            self._not_found(self._explained(error), now)
         elif self.info is not None and info.id != self.info.id:
             text = f"topic {self._topic} was made anew, and the channel is of the old one"
             self._owner.fail(UnknownTopicId(text), now)
         else:
             self._follow(info, now)
+
+    def _explained(self, error: TinyMQError | None) -> TinyMQError:
+        """Say what helps where a worker was started before the first publish."""
+        unborn = error is None or (isinstance(error, UnknownTopic) and self.info is None)
+        if not unborn or self._config.create_topics:
+            return error or UnknownTopic()
+        return UnknownTopic(
+            f"there is no topic {self._topic[:200]!a} yet: the first publish makes it, "
+            "and SubscriptionConfig(create_topics=True) does",
+            topic=self._topic,
+        )
 
     def _not_found(self, error: TinyMQError, now: float) -> None:
         passing = isinstance(error, ClientError) and not isinstance(error, NoBroker)
