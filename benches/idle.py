@@ -3,56 +3,40 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from functools import partial
 
 from benches.bench import DEFERRED, Bench, Run, Runs
+from benches.idlers import subscribe
 from benches.tasks import Figures, Task
 from benches.trials import own_broker
 
-#: Channels, the topics that they are of, and connections with a subscription.
-CHANNELS, TOPICS, CONNECTIONS = 10_000, 100, 1000
+#: Channels with a consumer each, and the topics that they are of, with a connection each.
+CHANNELS, TOPICS = 10_000, 100
 #: Seconds for which nothing is done.
 SECONDS = 20.0
 
 
 def idle(bench: Bench) -> Runs:
-    """Have many channels and connections, and do nothing."""
+    """Have many channels with a consumer each, and do nothing."""
     yield Run(f"{bench.scaled(CHANNELS)} channels", 3, partial(_idle, bench))
 
 
 def _idle(bench: Bench) -> Figures:
     count = bench.scaled(CHANNELS)
-    with own_broker(bench) as server:
-        memory = server.memory
-        making = Task(
-            client="queue_roles",
-            role="channels",
-            where=server.where,
-            count=count,
-            options={"window": 100, "topics": TOPICS},
-        )
-        with bench.worker(making, 180.0) as worker:
-            worker.go()
-            made = worker.figures()
+    with own_broker(bench) as server, ExitStack() as stack:
+        memory, began = server.memory, time.monotonic()
+        made = subscribe(server.where, count, min(TOPICS, count), stack)
+        took = time.monotonic() - began
         grown = server.memory - memory
-        subscribed = Task(
-            client="raw",
-            role="idle",
-            where=server.where,
-            count=bench.scaled(CONNECTIONS),
-            options={"topics": TOPICS},
-        )
-        with bench.worker(subscribed, 180.0) as worker:
-            worker.go()
-            time.sleep(2.0)  # what joining brought with it is over
-            cpu = server.cpu
-            time.sleep(SECONDS)
-            busy = (server.cpu - cpu) / SECONDS
-            worker.stop()
+        time.sleep(2.0)  # what joining brought with it is over
+        cpu, since = server.cpu, time.monotonic()
+        time.sleep(SECONDS)
+        busy = (server.cpu - cpu) / (time.monotonic() - since)
     return {
-        "create_s": made["ended"] - made["began"],
+        "create_s": took,
         "core_percent": busy * 100,
-        "channel_kib": grown / count / 1024,
+        "channel_kib": grown / made / 1024,
     }
 
 

@@ -15,6 +15,7 @@ import os
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +25,8 @@ from tinymq.verify.process import BrokerProcess
 
 #: Seconds after the last subscription in which what it stirs comes to rest.
 _SETTLE = 3.0
+#: Topics whose channels are made at the same time.
+_AT_ONCE = 8
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -56,22 +59,44 @@ def measure(folder: Path, channels: int = 10_000, topics: int = 100, seconds: fl
     """
     with BrokerProcess(folder / "data") as broker, ExitStack() as stack:
         memory, began = _memory(broker.pid), time.monotonic()
-        subscriptions: list[Subscription] = []
-        for topic in range(topics):
-            client = stack.enter_context(Client(broker.url, ClientConfig(client_id="idler")))
-            client.admin.create_topic(f"t{topic}")
-            for number in range(channels // topics):
-                client.admin.create_channel(f"t{topic}", f"c{number}")
-                subscriptions.append(client.subscription(f"t{topic}", f"c{number}"))
-        for subscription in subscriptions:
-            subscription.ready()
+        count = subscribe(broker.url, channels, topics, stack)
         took = time.monotonic() - began
         grown = _memory(broker.pid) - memory
         time.sleep(_SETTLE)
         before, since = _busy(broker.pid), time.monotonic()
         time.sleep(seconds)
         core = (_busy(broker.pid) - before) / (time.monotonic() - since)
-        return Idle(len(subscriptions), took, core, grown / len(subscriptions))
+        return Idle(count, took, core, grown / count)
+
+
+def subscribe(url: str, channels: int, topics: int, stack: ExitStack) -> int:
+    """
+    Make channels, and take messages of each.
+
+    Args:
+        url: The broker.
+        channels: How many, in all.
+        topics: Of how many topics; each has a connection of its own.
+        stack: Closes the clients.
+
+    Returns:
+        How many channels there are.
+    """
+
+    def one(topic: int) -> list[Subscription]:
+        name = f"idle-{topic}"
+        client = stack.enter_context(Client(url, ClientConfig(client_id="idler")))
+        client.admin.create_topic(name)
+        found = []
+        for number in range(channels // topics):
+            client.admin.create_channel(name, f"channel-{number}")
+            found.append(client.subscription(name, f"channel-{number}"))
+        for subscription in found:
+            subscription.ready()
+        return found
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return sum(map(len, pool.map(one, range(topics))))
 
 
 def _busy(pid: int) -> float:

@@ -142,32 +142,6 @@ def ranges(task: Task, gate: Gate) -> Figures:
     return run_client(body, task)
 
 
-def channels(task: Task, gate: Gate) -> Figures:
-    """Make channels of many topics, up to a window on their way."""
-
-    async def body(client: Client) -> Figures:
-        topics = task.options["topics"]
-        for number in range(topics):
-            await client.producer().send(f"idle-{number}", b"one")
-        waiting: deque[Deferred[Any]] = deque()
-        began = gate.ready()
-        for number in range(task.count):
-            if len(waiting) >= task.options["window"]:
-                await waiting.popleft()
-            made = client.admin.operate(
-                "channel.create",
-                topic=f"idle-{number % topics}",
-                name=f"channel-{number // topics}",
-                start="latest",
-            )
-            waiting.append(made)
-        for each in waiting:
-            await each
-        return throughput(task, gate, began)
-
-    return run_client(body, task)
-
-
 def hold(task: Task, gate: Gate) -> Figures:
     """Take messages with a window for all of them, and keep them until told to stop."""
 

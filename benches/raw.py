@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import http.client
 import os
-import select
 import socket
 import statistics
 import time
@@ -25,7 +24,6 @@ from tinymq.wire.messages import (
     Offsets,
     Ping,
     Produce,
-    Subscribe,
 )
 from tinymq.wire.records import encode_batch
 
@@ -119,26 +117,6 @@ def deaf(task: Task, gate: Gate) -> Figures:
     while not gate.stopped():
         time.sleep(0.02)
     return {"asked_bytes": float(len(connections) * task.count * MIB)}
-
-
-def idle(task: Task, gate: Gate) -> Figures:
-    """Subscribe on many connections to channels in which nothing happens, until told to stop."""
-    first = Connection(task.where)
-    topics = [first.topic_id(f"idle-{number}") for number in range(task.options["topics"])]
-    connections = [Connection(task.where) for _ in range(task.count)]
-    for number, connection in enumerate(connections):
-        topic = topics[number % len(topics)]
-        channel = f"channel-{number // len(topics)}"
-        connection.ask(Subscribe(subscription=1, topic_id=topic, channel=channel, credit=100))
-    decoders = {each.socket: FrameDecoder(_LONGEST) for each in connections}
-    gate.ready()
-    while not gate.stopped():
-        for heard in select.select([*decoders], [], [], 0.1)[0]:
-            for frame in decoders[heard].feed(heard.recv(256 * KIB)):
-                if frame.type == MessageType.PING and frame.message_id:
-                    pong = encode_frame(MessageType.PING | REPLY, frame.message_id)
-                    heard.sendall(b"".join(pong))
-    return {"connections": float(len(connections))}
 
 
 def tabs(task: Task, gate: Gate) -> Figures:

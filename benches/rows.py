@@ -263,11 +263,12 @@ ROWS = (
     ),
     Row(
         "queue-idle",
-        "10 000 channels and 1000 connections in which nothing happens",
+        "10 000 channels with a consumer each, in which nothing happens",
         idle.idle,
         ("create_s", "core_percent", "channel_kib"),
-        f"{idle.TOPICS} topics of {idle.CHANNELS // idle.TOPICS} channels; each connection has a "
-        f"subscription. core: of the broker, over {idle.SECONDS:.0f} s. channel: its memory.",
+        f"{idle.TOPICS} topics of {idle.CHANNELS // idle.TOPICS} channels; those of a topic share "
+        "a connection. create: making them all and subscribing to each. core: of the broker, over "
+        f"{idle.SECONDS:.0f} s. channel: its memory.",
         once=True,
     ),
     Row(

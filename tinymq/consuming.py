@@ -26,6 +26,7 @@ from tinymq.wire.messages import (
     TOUCH,
     Credit,
     Deliver,
+    Ended,
     LeaseLost,
     LeaseRow,
     Message,
@@ -67,9 +68,6 @@ class Consuming(Connection):
     def _on_subscribe(self, frame: Frame) -> None:
         request = Subscribe.from_meta(frame.split()[0])
         number = request.subscription
-        former = self._subscriptions.get(number)
-        if former is not None and former.link is None:
-            del self._subscriptions[number]  # its topic or channel was deleted
         if number in self._subscriptions or number in self._joining:
             raise InvalidRequest(f"subscription {number} is open already", field="s")
         if len(self._subscriptions) + len(self._joining) >= MOST_SUBSCRIPTIONS:
@@ -158,9 +156,6 @@ class Consuming(Connection):
 
     def _subscription(self, number: int) -> Subscription:
         found = self._subscriptions.get(number)
-        if found is not None and found.link is None:
-            del self._subscriptions[number]  # its topic or channel was deleted
-            found = None
         if found is None:
             raise UnknownSubscription(
                 f"there is no subscription {number} on this connection; subscribe again"
@@ -193,6 +188,16 @@ class Consuming(Connection):
             lost: Which ones.
         """
         self._push(lost, [])
+
+    def ended(self, ended: Ended) -> None:
+        """
+        Tell that a subscription is over, and let go of it.
+
+        Args:
+            ended: Which one, and why.
+        """
+        self._subscriptions.pop(ended.subscription, None)
+        self._push(ended, [])
 
     def _push(self, message: Message, payload: list[Bytes]) -> None:
         if self._listening:

@@ -20,6 +20,7 @@ from tinymq.errors import (
     ChannelExists,
     InvalidRequest,
     Overloaded,
+    StateError,
     UnknownChannel,
     UnknownPartition,
     UnknownSubscription,
@@ -29,7 +30,7 @@ from tinymq.meta.entries import Put
 from tinymq.meta.registry import channel_key
 from tinymq.meta.store import Store
 from tinymq.wire.batch import split
-from tinymq.wire.messages import FINISH, Goodbye, Settle, Subscribe
+from tinymq.wire.messages import FINISH, Goodbye, Settle, Subscribe, Unsubscribe
 from tinymq.wire.records import RecordBatch
 
 
@@ -697,6 +698,73 @@ def test_a_deleted_topic_ends_its_subscriptions(broker: BrokerFixture) -> None:
     broker.produce(b"new")
     taker.subscribe()
     assert taker.values == [b"new"]
+
+
+def test_who_is_idle_is_told_that_its_channel_was_deleted(broker: BrokerFixture) -> None:
+    """In the same turn, without a word of its own, and only those of that channel."""
+    idle, other = takes(broker), takes(broker, channel="other")
+    broker.meta.delete_channel("t", "c")
+    idle.read()
+    other.run()
+
+    assert [type(why) for why, _ in idle.ended] == [UnknownChannel]
+    assert "channel c of topic t was deleted" in str(idle.ended[0][0])
+    assert other.ended == []
+
+
+def test_what_is_lost_everywhere_is_told_before_the_end(tmp_path: Path) -> None:
+    """The leases of all partitions first, then once that it is over."""
+    broker = BrokerFixture(tmp_path)
+    broker.topic("t", 3)
+    for index in range(3):
+        broker.produce(b"x", partition=index)
+    taker, again = takes(broker), takes(broker, channel="again")
+    broker.meta.delete_channel("t", "c")
+    taker.read()
+    broker.operate("topic.delete", name="t")
+    again.read()
+
+    assert [(type(why), lost) for why, lost in taker.ended] == [(UnknownChannel, 3)]
+    assert [(type(why), lost) for why, lost in again.ended] == [(UnknownTopicId, 3)]
+
+
+def test_who_ends_it_is_not_told_that_it_ended(broker: BrokerFixture) -> None:
+    """Nor is anybody after UNSUBSCRIBE."""
+    taker = takes(broker)
+    taker.unsubscribe()
+    broker.meta.delete_channel("t", "c")
+    broker.operate("topic.delete", name="t")
+    taker.run()
+
+    assert taker.ended == []
+
+
+def test_who_leaves_when_the_channel_is_deleted_is_answered(broker: BrokerFixture) -> None:
+    """UNSUBSCRIBE on its way finds nothing, and the connection lives."""
+    taker = takes(broker)
+    broker.meta.delete_channel("t", "c")
+    number = taker.connection.post(Unsubscribe(subscription=1))
+    taker.credit(500)
+
+    assert [type(why) for why, _ in taker.ended] == [UnknownChannel]
+    assert isinstance(taker.error(number), UnknownSubscription)
+    taker.subscribe()
+
+
+def test_a_number_that_another_connection_took_over(broker: BrokerFixture) -> None:
+    """Whoever had it is told, and may come again."""
+    taker = takes(broker)
+    (subscription,) = broker.broker.channels.subscriptions()
+    session = bytes.fromhex(subscription.name.partition(":")[0])
+    topic_id = broker.meta.describe("t").id
+    request = Subscribe(subscription=1, topic_id=topic_id, channel="c", credit=1)
+    other, told = broker.connect().protocol, list[Any]()
+    broker.broker.channels.subscribe(request, session, other, lambda *found: told.append(found))
+    taker.run()
+    (again,) = broker.broker.channels.subscriptions()
+
+    assert [type(why) for why, _ in taker.ended] == [StateError]
+    assert again.link is other
 
 
 def test_a_deleted_topic_can_be_subscribed_again_at_once(broker: BrokerFixture) -> None:

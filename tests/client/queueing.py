@@ -11,12 +11,13 @@ from typing_extensions import override
 
 from tests.client.fleet import FleetPuppet
 from tests.client.puppet import Answer, Line, Puppet
-from tinymq.errors import NotLeader, UnknownChannel, UnknownSubscription
+from tinymq.errors import NotLeader, UnknownChannel, UnknownSubscription, WireError
 from tinymq.wire.frames import Bytes, encode_frame
 from tinymq.wire.messages import (
     TOUCH,
     Credit,
     Deliver,
+    Ended,
     LeaseLost,
     LeaseRow,
     Message,
@@ -26,6 +27,7 @@ from tinymq.wire.messages import (
     SubscribeReply,
     Unsubscribe,
     UnsubscribeReply,
+    error_meta,
 )
 from tinymq.wire.records import encode_batch
 
@@ -146,6 +148,12 @@ class Queueing(Puppet):
         line = self.channel.subscriptions[number].line
         if line.alive:
             line.send(encode_frame(message.type, 0, message.to_meta(), payload))
+
+    def end_all(self, why: WireError) -> None:
+        """End every subscription, and tell."""
+        for number in tuple(self.channel.subscriptions):
+            self.push(number, Ended(subscription=number, error=error_meta(why)))
+        self.channel.subscriptions.clear()
 
     def lose(self, *, back: bool = True) -> None:
         """Take back every lease, and tell."""

@@ -90,6 +90,17 @@ class Work:
         return waiting
 
 
+def test_many_idle_subscriptions_have_one_timer(scene: Scene) -> None:
+    """A client is woken for the first of what is due, however much there is."""
+    for number in range(20):
+        scene.client.subscription("t", f"work-{number}")
+    scene.pump()
+    scene.advance(1)
+
+    assert len(scene.channel.subscriptions) == 21
+    assert len(scene.clock.getDelayedCalls()) <= 1
+
+
 class TestTaking:
     """Messages one by one."""
 

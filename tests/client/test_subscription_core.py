@@ -22,6 +22,7 @@ from tinymq.errors import (
     InvalidRequest,
     LeaseLost,
     Overloaded,
+    StateError,
     TinyMQError,
     UnknownChannel,
     UnknownTopic,
@@ -768,12 +769,87 @@ class TestLinks:
     def test_a_channel_that_was_deleted(self) -> None:
         """Even who holds nothing notices it, and does not make it anew."""
         worker = Worker()
-        worker.channel.subscriptions.clear()
         worker.channel.exists = False
-        worker.net.advance(30)
+        worker.puppet.end_all(UnknownChannel("it was deleted"))
+        worker.net.pump()
 
         with pytest.raises(UnknownChannel):
             worker.core.take(worker.net.now)
+
+    def test_a_topic_that_was_deleted(self) -> None:
+        """Who holds nothing notices that, too, and without a word of its own."""
+        worker = Worker(create_topics=False)
+        del worker.puppet.topics["t"]
+        worker.puppet.end_all(UnknownTopicId("it was deleted"))
+        worker.net.pump()
+
+        with pytest.raises(UnknownTopic):
+            worker.core.take(worker.net.now)
+
+    def test_a_subscription_that_was_taken_over(self) -> None:
+        """It joins again after a while, and keeps what is held still."""
+        worker = Worker()
+        worker.puppet.put(b"a")
+        worker.net.pump()
+        message = worker.take()
+        worker.puppet.end_all(StateError("another connection has it"))
+        worker.net.pump()
+        before = len(worker.seen(Subscribe))
+        worker.net.advance(1)
+        message.finish()
+        worker.net.pump()
+
+        assert (before, len(worker.seen(Subscribe))) == (1, 2)
+        assert worker.channel.offsets() == [0]
+
+    def test_a_settle_and_the_end_cross(self) -> None:
+        """Its refusal says nothing new, and what the next SUBSCRIBE promised holds."""
+        worker = Worker(max_in_flight=2)
+        worker.puppet.put(b"a")
+        worker.net.pump()
+        worker.take().finish()
+        worker.puppet.end_all(UnknownChannel("it was made anew"))
+        worker.core.pump(worker.net.now)
+        worker.net.pump()
+        worker.net.pump()
+        worker.puppet.put(b"b", b"c")
+        worker.net.pump()
+
+        assert len(worker.seen(Subscribe)) == 2
+        assert [message.value for message in worker.take_all()] == [b"b", b"c"]
+        assert worker.channel.offsets() == [0]
+
+    @pytest.mark.parametrize("first", ["broker", "client"])
+    def test_both_sides_end_it(self, first: str) -> None:
+        """It ends once, at once, whoever was first."""
+        worker = Worker()
+        worker.channel.exists = False
+        if first == "broker":
+            worker.puppet.end_all(UnknownChannel("it was deleted"))
+        ended = worker.close()
+        if first == "client":
+            worker.puppet.end_all(UnknownChannel("it was deleted"))
+        worker.net.pump()
+
+        assert ended == ["ended"]
+        assert len(worker.seen(Subscribe)) == 1
+
+    def test_leaving_a_channel_that_is_gone_waits_for_nobody(self) -> None:
+        """What was settled cannot be told any more, and that is said."""
+        worker = Worker(leave_s=60.0)
+        worker.puppet.put(b"a")
+        worker.net.pump()
+        told: list[Any] = []
+        message = worker.take()
+        message.finish()
+        message.when_confirmed(told.append)
+        worker.channel.exists = False
+        worker.puppet.end_all(UnknownChannel("it was deleted"))
+        ended = worker.close()
+        worker.net.pump()
+
+        assert ended == ["ended"]
+        assert [type(each) for each in told] == [UnknownChannel]
 
     def test_a_broker_that_is_slow_to_let_join(self) -> None:
         """SUBSCRIBE is repeated."""
@@ -926,6 +1002,61 @@ class TestBeginning:
         """Only words and offsets are taken."""
         with pytest.raises(ConfigError, match="start"):
             SubscriptionConfig(start=start)
+
+
+class TestIdling:
+    """What a subscription costs that has nothing to do."""
+
+    def test_an_idle_one_asks_seldom(self) -> None:
+        """Six times an hour, and first somewhere within the first ten minutes."""
+        worker = Worker()
+        worker.net.advance(299)
+        early = len(worker.seen(Settle))
+        worker.net.advance(2)
+        first = len(worker.seen(Settle))
+        worker.net.advance(3600)
+
+        assert (early, first, len(worker.seen(Settle))) == (0, 1, 7)
+
+    def test_one_that_holds_something_renews_in_time(self) -> None:
+        """A third of the lease; when nothing is held any more it is idle again."""
+        worker = Worker()
+        worker.puppet.put(b"a")
+        worker.net.pump()
+        message = worker.take()
+        worker.net.advance(61)
+        renewed = len(worker.seen(Settle))
+        message.finish()
+        worker.net.advance(200)
+
+        assert renewed == 3
+        assert len(worker.seen(Settle)) == 4
+        assert worker.channel.offsets() == [0]
+
+    def test_what_was_missed_is_noticed_in_the_end(self) -> None:
+        """A broker that lost it without a word is asked within minutes."""
+        worker = Worker()
+        worker.channel.subscriptions.clear()
+        worker.channel.exists = False
+        worker.net.advance(600)
+
+        with pytest.raises(UnknownChannel):
+            worker.core.take(worker.net.now)
+
+    def test_a_broker_that_restarts(self) -> None:
+        """An idle one is there again with the link, and needs no SETTLE for that."""
+        worker = Worker()
+        worker.net.up = False
+        worker.net.cut()
+        worker.channel.subscriptions.clear()
+        worker.net.advance(3)
+        worker.net.up = True
+        worker.net.advance(20)
+        worker.puppet.put(b"a")
+        worker.net.pump()
+
+        assert worker.take().value == b"a"
+        assert worker.seen(Settle) == []
 
 
 class TestEnding:

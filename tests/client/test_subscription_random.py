@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.client.test_subscription_core import Worker
 from tinymq.client.core.message import QueueMessage, Standing
-from tinymq.errors import LeaseLost
+from tinymq.errors import LeaseLost, StateError, UnknownChannel
 
 MOST: Final = 5
 
@@ -55,7 +55,7 @@ class Play:
                     if bits and lease.subscription in worker.channel.subscriptions:
                         worker.puppet.take_back(lease_id, bits, tell=bool(number))
             case "forget":
-                worker.channel.subscriptions.clear()
+                worker.puppet.end_all((StateError if number else UnknownChannel)("over"))
             case "wait":
                 worker.net.advance(number)
             case "pump":

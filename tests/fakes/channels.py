@@ -36,12 +36,13 @@ class FakeChannels:
         self.consumers: dict[Place, int] = {}
         self.before: dict[Place, int] = {}
 
-    def counts(self, topic_id: bytes) -> Sequence[ChannelRow]:
+    def counts(self, topic_id: bytes, channel: str | None = None) -> Sequence[ChannelRow]:
         """Count what lies behind the cursors."""
         registry = self._broker.meta.registry
         return [
             self._row((topic_id, name, partition.index), partition.high_watermark)
             for name in registry.channels_of(topic_id)
+            if channel in (None, name)
             for partition in self._broker.partitions_of(registry.topic_of(topic_id))
         ]
 

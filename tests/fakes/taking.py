@@ -18,6 +18,7 @@ from tinymq.wire.messages import (
     TOUCH,
     Credit,
     Deliver,
+    Ended,
     LeaseLost,
     Message,
     Settle,
@@ -25,6 +26,7 @@ from tinymq.wire.messages import (
     Subscribe,
     SubscribeReply,
     Unsubscribe,
+    error_from_meta,
 )
 from tinymq.wire.records import RecordBatch
 
@@ -69,6 +71,8 @@ class Taker:
         #: Messages that were delivered and not yet looked at.
         self.messages: list[Taken] = []
         self.lost: list[Any] = []
+        #: Why the broker ended it, with how much was lost before.
+        self.ended: list[tuple[WireError, int]] = []
         self.replies: dict[int, Frame] = {}
         #: The size of each payload.
         self.payloads: list[bytes] = []
@@ -109,6 +113,10 @@ class Taker:
                 self._delivered(frame)
             elif frame.type == MessageType.LEASE_LOST:
                 self.lost += LeaseLost.from_meta(frame.split()[0]).rows
+            elif frame.type == MessageType.ENDED:
+                ended = Ended.from_meta(frame.split()[0])
+                assert ended.subscription == self.number
+                self.ended.append((error_from_meta(ended.error), len(self.lost)))
             elif frame.message_id:
                 self.replies[frame.message_id] = frame
 

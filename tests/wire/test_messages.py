@@ -143,10 +143,10 @@ def test_keys_are_short_and_unique(cls: type[Message]) -> None:
 
 
 def test_every_type_but_the_reserved_has_its_messages() -> None:
-    """AUTH waits for security, ERROR is a reply only; two are a broker's to send."""
+    """AUTH waits for security, ERROR is a reply only; three are a broker's to send."""
     kinds = set(MessageType) - {MessageType.AUTH, MessageType.ERROR}
 
-    assert set(PUSHES) == {MessageType.DELIVER, MessageType.LEASE_LOST}
+    assert set(PUSHES) == {MessageType.DELIVER, MessageType.LEASE_LOST, MessageType.ENDED}
     assert set(REQUESTS) == kinds - set(PUSHES)
     assert set(REPLIES) == set(REQUESTS) - {MessageType.GOODBYE, MessageType.CREDIT}
     assert not any(cls.reply for cls in REQUESTS.values())

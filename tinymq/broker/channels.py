@@ -20,7 +20,14 @@ from tinymq.broker.pacing import Pacing
 from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Timer, Wanted
 from tinymq.broker.subscription import MOST_HELD, Gone, Link, Subscription, row_of
-from tinymq.errors import MetaUnavailable, StateError, TinyMQError, WireError
+from tinymq.errors import (
+    MetaUnavailable,
+    StateError,
+    TinyMQError,
+    UnknownChannel,
+    UnknownTopicId,
+    WireError,
+)
 from tinymq.names import users_channel
 from tinymq.wire.messages import Subscribe, SubscribeReply
 
@@ -56,6 +63,9 @@ class Channels:
         self._origin_ms = broker.wall() - int(broker.scheduler.seconds() * 1000)
         self._hosted: dict[tuple[bytes, int], Hosted] = {}
         self._subscriptions: dict[str, Subscription] = {}
+        self._by_topic: dict[bytes, dict[str, Subscription]] = {}
+        #: Those to temporary channels: they are looked at once a second.
+        self._temporary: dict[str, Subscription] = {}
         self._marked: dict[Hosted, None] = {}
         self._timer: Timer | None = None
         self.pacing = Pacing(broker.scheduler)
@@ -123,14 +133,23 @@ class Channels:
             topic: As it is now.
         """
         infos = self.broker.meta.registry.channels_of(topic.id)
+        here: list[Hosted] = []
+        gone: list[Subscription] = []
         for partition in self.broker.partitions_of(topic):
             hosted = self._hosted.get(partition.key)
             if hosted is None and infos:
                 hosted = self._open(partition)
             if hosted is not None:
-                for subscription in hosted.follow(infos):
-                    self._end(subscription)
-                self._join_all(hosted)
+                here.append(hosted)
+                gone += hosted.follow(infos)
+        # Some may have no partition here that is open.
+        gone += (each for each in self.of_topic(topic.id) if each.channel not in infos)
+        # All partitions have told what is lost; then it is over.
+        for subscription in dict.fromkeys(gone):
+            why = f"channel {subscription.channel} of topic {topic.name} was deleted"
+            self._end(subscription, UnknownChannel(why))
+        for hosted in here:
+            self._join_all(hosted)
 
     def _open(self, partition: Partition) -> Hosted | None:
         infos = self.broker.meta.registry.channels_of(partition.topic.id)
@@ -152,13 +171,8 @@ class Channels:
 
     def _join_all(self, hosted: Hosted) -> None:
         """Let those take messages who want them of every partition; of a new one, too."""
-        for subscription in self._subscriptions.values():
-            here = subscription.topic_id == hosted.partition.topic.id
-            if (
-                here
-                and hosted.index not in subscription.hosted
-                and subscription.wants(hosted.index)
-            ):
+        for subscription in self.of_topic(hosted.partition.topic.id):
+            if hosted.index not in subscription.hosted and subscription.wants(hosted.index):
                 held = hosted.join(subscription)
                 for lease_id, _ in held:
                     hosted.give_back(subscription, lease_id)
@@ -172,18 +186,15 @@ class Channels:
             partition: Its topic was deleted.
         """
         hosted = self._hosted.pop(partition.key, None)
-        if hosted is None:
-            return
-        subscriptions = [
-            each for each in self._subscriptions.values() if hosted.index in each.hosted
-        ]
-        self.broker.committer.forget(hosted.ledger)
-        self._marked.pop(hosted, None)
-        self.pacing.forget(hosted)
-        hosted.close()
-        for subscription in subscriptions:
+        if hosted is not None:
+            self.broker.committer.forget(hosted.ledger)
+            self._marked.pop(hosted, None)
+            self.pacing.forget(hosted)
+            hosted.close()
+        topic = partition.topic
+        for subscription in self.of_topic(topic.id):
             if not subscription.hosted:
-                self._end(subscription)
+                self._end(subscription, UnknownTopicId(f"topic {topic.name} was deleted"))
 
     def close(self) -> None:
         """Give nothing out any more; what was settled is written by who stops the broker."""
@@ -330,7 +341,7 @@ class Channels:
     def used_leases(self) -> list[int]:
         """What the temporary channels live by that somebody subscribes to here."""
         channels = self.broker.meta.registry.channels
-        used = {(each.topic_id, each.channel) for each in self._subscriptions.values()}
+        used = {(each.topic_id, each.channel) for each in self._temporary.values()}
         found = (channels[topic].get(name) for topic, name in used if topic in channels)
         leases = [info.lease for info in found if info is not None and info.temporary]
         # So many at a time; those that are left out stay long enough to have their turn.
@@ -385,11 +396,12 @@ class Channels:
         self, request: Subscribe, session: bytes, link: Link
     ) -> tuple[Subscription, SubscribeReply]:
         wanted = self._wanted(request)
-        policy = self.broker.meta.registry.channel(request.topic_id, request.channel).policy
+        info = self.broker.meta.registry.channel(request.topic_id, request.channel)
+        policy = info.policy
         name = f"{session.hex()}:{request.subscription}"
         former = self._subscriptions.get(name)
         if former is not None:
-            self.lost(former)
+            self.lost(former, StateError("another connection of its session subscribed"))
         partitions = None if request.partitions is None else frozenset(request.partitions)
         subscription = Subscription(
             name,
@@ -401,6 +413,9 @@ class Channels:
             link,
         )
         self._subscriptions[name] = subscription
+        self._by_topic.setdefault(request.topic_id, {})[name] = subscription
+        if info.temporary:
+            self._temporary[name] = subscription
         held = [(hosted, *lease) for hosted in wanted for lease in hosted.join(subscription)]
         for hosted, lease_id, bits in held[MOST_HELD:]:
             hosted.give_back(subscription, lease_id)
@@ -413,16 +428,17 @@ class Channels:
             held=[row_of(hosted.index, *lease) for hosted, *lease in held[:MOST_HELD]],
         )
 
-    def lost(self, subscription: Subscription) -> None:
+    def lost(self, subscription: Subscription, why: WireError | None = None) -> None:
         """
         Keep what a subscription holds for a while: its link was lost.
 
         Args:
             subscription: Whose.
+            why: What its client is told, if its link may be there still.
         """
         for hosted in tuple(subscription.hosted.values()):
             hosted.lost(subscription)
-        self._end(subscription)
+        self._end(subscription, why)
 
     def leave(self, subscription: Subscription, done: Callable[[WireError | None], None]) -> None:
         """
@@ -454,6 +470,15 @@ class Channels:
     def subscriptions(self) -> list[Subscription]:
         """Return the subscriptions whose links are there, in the order in which they came."""
         return list(self._subscriptions.values())
+
+    def of_topic(self, topic_id: bytes) -> list[Subscription]:
+        """
+        Return the subscriptions to channels of a topic, in the order in which they came.
+
+        Args:
+            topic_id: The topic; none that is here is no error.
+        """
+        return [*self._by_topic.get(topic_id, {}).values()]
 
     def subscription(self, consumer: str) -> Subscription | None:
         """
@@ -498,10 +523,18 @@ class Channels:
         gone = self._gone.find(consumer)
         return "" if gone is None else gone.client_id or gone.address
 
-    def _end(self, subscription: Subscription) -> None:
+    def _end(self, subscription: Subscription, why: WireError | None = None) -> None:
+        """Forget a subscription; its client is told why if it does not know."""
+        if why is not None:
+            subscription.end(why)
         client = self.client_of(subscription)
         if client is not None:
             self._gone.add(subscription.name, client, self.now())
         subscription.link = None
         if self._subscriptions.get(subscription.name) is subscription:
             del self._subscriptions[subscription.name]
+            self._temporary.pop(subscription.name, None)
+            fellows = self._by_topic[subscription.topic_id]
+            del fellows[subscription.name]
+            if not fellows:
+                del self._by_topic[subscription.topic_id]

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from tinymq.broker.channel.consumer import Consumer
 from tinymq.broker.channel.lease import MOST_SPANNED, WHOLE
-from tinymq.wire.messages import Deliver, LeaseLost, LeaseRow
+from tinymq.wire.messages import Deliver, Ended, LeaseLost, LeaseRow, error_meta
 
 if TYPE_CHECKING:
     from tinymq.broker.hosted import Hosted
+    from tinymq.errors import WireError
     from tinymq.stats import ClientSnapshot
     from tinymq.wire.frames import Bytes
 
@@ -56,6 +57,14 @@ class Link(Protocol):
 
         Args:
             lost: Which ones.
+        """
+
+    def ended(self, ended: Ended) -> None:
+        """
+        Tell that a subscription is over, and let go of it.
+
+        Args:
+            ended: Which one, and why.
         """
 
     def snapshot(self, origin_ms: int) -> ClientSnapshot:
@@ -139,6 +148,16 @@ class Subscription:
             if self.link is not None:
                 part = rows[first : first + MOST_ROWS]
                 self.link.lease_lost(LeaseLost(subscription=self.number, rows=part))
+
+    def end(self, why: WireError) -> None:
+        """
+        Tell its client that it is over; what it lost was told before.
+
+        Args:
+            why: A reason for programs and for people.
+        """
+        if self.link is not None:
+            self.link.ended(Ended(subscription=self.number, error=error_meta(why)))
 
 
 class Gone:

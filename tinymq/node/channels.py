@@ -106,12 +106,13 @@ class ChannelHost(Protocol):
     registry (`ChannelInfo.policy`, `ChannelInfo.pause`), not from here.
     """
 
-    def counts(self, topic_id: bytes) -> Sequence[ChannelRow]:
+    def counts(self, topic_id: bytes, channel: str | None = None) -> Sequence[ChannelRow]:
         """
         Describe the channels of a topic on each partition that is here and open.
 
         Args:
             topic_id: The topic; none that is here is no error.
+            channel: Only this one.
         """
 
     def members(self) -> MemberHost:
@@ -166,8 +167,7 @@ class Channels:
 
     def channels(self, id: str, name: str | None) -> Result:  # noqa: A002 - the wire's word
         """Describe a topic's channels, or one of them, by partition; and that one's consumers."""
-        found = self._counted(topic_key(id))
-        rows = [channel_facts(row) for row in found if name in (None, row.channel)]
+        rows = [channel_facts(row) for row in self._counted(topic_key(id), name)]
         signs = no_signs()
         if name is not None and self.channel_host is not None:
             signs = self.channel_host.members().signs(topic_key(id), name)
@@ -195,9 +195,9 @@ class Channels:
                 merge(total["signs"], members.signs(topic_key(topic_id), total["channel"]))
         return totals
 
-    def _counted(self, topic_id: bytes) -> Sequence[ChannelRow]:
+    def _counted(self, topic_id: bytes, channel: str | None = None) -> Sequence[ChannelRow]:
         self._broker.meta.registry.topic_of(topic_id)
-        return () if self.channel_host is None else self.channel_host.counts(topic_id)
+        return () if self.channel_host is None else self.channel_host.counts(topic_id, channel)
 
     async def channel_seek(
         self,

@@ -38,17 +38,19 @@ class Hosting:
         #: Until when logs are looked into for the age of messages.
         self._aging_until = 0.0
 
-    def counts(self, topic_id: bytes) -> Sequence[ChannelRow]:
+    def counts(self, topic_id: bytes, channel: str | None = None) -> Sequence[ChannelRow]:
         """
         Describe the channels of a topic on each partition that is here and open.
 
         Args:
             topic_id: The topic; none that is here is no error.
+            channel: Only this one.
         """
         return [
-            self._row(hosted, name, one)
+            self._row(hosted, name, channels[name])
             for hosted in self._broker.channels.hosted_of(topic_id)
-            for name, one in hosted.queue.channels.items()
+            for channels in (hosted.queue.channels,)
+            for name in (channels if channel is None else {channel} & channels.keys())
         ]
 
     def members(self) -> Members:

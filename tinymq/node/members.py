@@ -34,9 +34,17 @@ class Members:
         self._broker = broker
         self._channels = broker.channels
         self._now = broker.channels.now()
-        self._found: dict[tuple[bytes, str], list[Subscription]] = {}
-        for each in broker.channels.subscriptions():
-            self._found.setdefault((each.topic_id, each.channel), []).append(each)
+        #: By topic and channel, of those topics that were asked about.
+        self._found: dict[bytes, dict[str, list[Subscription]]] = {}
+
+    def _of(self, topic_id: bytes, channel: str) -> list[Subscription]:
+        """The subscriptions to a channel; those of other topics are not looked at."""
+        known = self._found.get(topic_id)
+        if known is None:
+            known = self._found[topic_id] = {}
+            for each in self._channels.of_topic(topic_id):
+                known.setdefault(each.channel, []).append(each)
+        return known.get(channel, [])
 
     def rows(self, topic_id: bytes, channel: str) -> list[Row]:
         """
@@ -46,8 +54,7 @@ class Members:
             topic_id: The topic.
             channel: The channel.
         """
-        here = self._found.get((topic_id, channel), [])
-        rows = [self._present(each) for each in here]
+        rows = [self._present(each) for each in self._of(topic_id, channel)]
         return [*rows, *self._absent(topic_id, channel)]
 
     def signs(self, topic_id: bytes, channel: str) -> Facts:
@@ -59,7 +66,7 @@ class Members:
             channel: The channel.
         """
         signs = no_signs()
-        for each in self._found.get((topic_id, channel), ()):
+        for each in self._of(topic_id, channel):
             consumer = each.consumer
             signs["members"] += 1
             if not consumer.credit.usable(consumer.in_flight):

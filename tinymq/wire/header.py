@@ -64,6 +64,8 @@ class MessageType(IntEnum):
     LEASE_LOST = 0x18
     #: The end of a subscription; what it held is given back.
     UNSUBSCRIBE = 0x19
+    #: A subscription is over, and why; from the broker, never answered.
+    ENDED = 0x1A
     #: Topics and brokers: what a client needs to find a partition.
     METADATA = 0x20
     #: One administrative operation by its name.

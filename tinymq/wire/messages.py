@@ -379,6 +379,14 @@ class UnsubscribeReply(Message):
     """All that it held was given back."""
 
 
+@message(MessageType.ENDED)
+class Ended(Message):
+    """A subscription is over on the broker's side; the error says why."""
+
+    subscription: int = wire("s", _SUBSCRIPTION)
+    error: dict[str, Any] = wire("e", mapping)
+
+
 # --- topics ------------------------------------------------------------------
 
 
@@ -497,7 +505,7 @@ REQUESTS: Final[dict[int, type[Message]]] = {
 }
 
 #: Type to the class of what a broker sends by itself.
-PUSHES: Final[dict[int, type[Message]]] = {cls.type: cls for cls in (Deliver, LeaseLost)}
+PUSHES: Final[dict[int, type[Message]]] = {cls.type: cls for cls in (Deliver, LeaseLost, Ended)}
 
 #: Type of the request to the class of its reply.
 REPLIES: Final[dict[int, type[Message]]] = {

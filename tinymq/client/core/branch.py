@@ -3,7 +3,7 @@ The part of a subscription that one broker serves.
 
 ::
 
-             SUBSCRIBE answered             lost link, UnknownSubscription
+             SUBSCRIBE answered         ENDED, lost link, UnknownSubscription
     AWAY ----------------------> JOINED -------------------------------> AWAY
       ^                            |
       |                  leave     v   UNSUBSCRIBE answered
@@ -38,22 +38,28 @@ from tinymq.errors import (
     NotLeader,
     TinyMQError,
     UnknownSubscription,
+    WireError,
 )
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import (
     REQUEUE,
     Credit,
     Deliver,
+    Ended,
     LeaseLost,
     Message,
     Ping,
     Settle,
     SubscribeReply,
     Unsubscribe,
+    error_from_meta,
 )
 
 #: Share of a lease after which it is renewed.
 _RENEW: Final = 1 / 3
+#: Seconds after which a subscription asks whether it is still there, if it said nothing
+#: meanwhile. ENDED says that it is not; this is only for what nobody thought of.
+_CHECK_S: Final = 600.0
 
 
 class Phase(Enum):
@@ -105,7 +111,7 @@ class Branch:
         self._cut = False
         self._failures = 0
         self._retry_at = -inf
-        self._touch_at = inf
+        self._touch_at = self._check_at = inf
         self._lease_s = inf
         self._handler_s: float | None = None
         self._leave_until = inf
@@ -174,7 +180,7 @@ class Branch:
         if self.phase is not Phase.GONE:
             self.phase = Phase.AWAY
         self.allowance.end()
-        self._touch_at = inf
+        self._touch_at = self._check_at = inf
         self._connection = None
 
     def _join(self, now: float) -> None:
@@ -232,6 +238,8 @@ class Branch:
             assert error is not None
             self.allowance.end()
             self._later(error, now)
+            if self._left is not None and not getattr(error, "retriable", False):
+                self._gone(error, now)  # nobody is there who could be told what is left
         else:
             self._failures = 0
             self._retry_at = -inf
@@ -244,9 +252,11 @@ class Branch:
             self.custody.order = reply.order
             self._lease_s = reply.lease_ms / 1000
             self._handler_s = None if reply.handler_ms is None else reply.handler_ms / 1000
-            self._touch_at = now + self._lease_s * _RENEW
             parts = self.custody.hands.compare(reply, self._epoch, self.settling.bits_of)
             self.custody.return_unknown(list(parts))
+            self._touch_at = now + self._lease_s * _RENEW if self.held else inf
+            # Many that join at once do not ask at once.
+            self._check_at = now + _CHECK_S * self._cluster.chance()
         self._trunk.joined(self, error, now)
         if error is None:
             self.pump(now)
@@ -290,6 +300,22 @@ class Branch:
             for _, lease_id, bits in message.rows:
                 self.custody.lose(lease_id, int.from_bytes(bits, "little"))
             self._trunk.settled(self)
+        elif isinstance(message, Ended):
+            self._ended(error_from_meta(message.error), now)
+
+    def _ended(self, error: WireError, now: float) -> None:
+        """
+        The broker ended it.
+
+        The answer to another SUBSCRIBE says whether that is for good: the channel may be
+        there again, and what the caller holds is compared then.
+        """
+        if self.phase not in (Phase.JOINED, Phase.LEAVING):
+            return
+        self._away()
+        if error.retriable:
+            self._later(error, now)
+        self.pump(now)
 
     def _delivered(self, message: Deliver, payload: Bytes, now: float) -> None:
         if self.phase in (Phase.LEAVING, Phase.GONE):
@@ -322,7 +348,8 @@ class Branch:
 
     def _tell(self, now: float) -> None:
         self.custody.renewed(now)
-        link = self._link
+        self._check_at = now + _CHECK_S
+        link, epoch = self._link, self._epoch
         assert link is not None
         deadline = now + self._cluster.config.request_timeout_s
         for frame in self.settling.take():
@@ -338,22 +365,23 @@ class Branch:
                     self.custody.answered(frame, reply)
                     self._failures = 0
                 else:
-                    self._untold(frame, error, now)
+                    self._untold(frame, error, epoch, now)
                 self._let_out()
                 self._trunk.settled(self)
 
             request = Settle(subscription=self.number, rows=frame.rows)
             link.request(request.type, request.to_meta(), (), deadline, done, now)
 
-    def _untold(self, frame: Any, error: TinyMQError, now: float) -> None:
+    def _untold(self, frame: Any, error: TinyMQError, epoch: int, now: float) -> None:
         """A frame did not arrive, or was not taken."""
         if self.phase is Phase.GONE:
             self.settling.refused(frame, error)
         elif isinstance(error, (ConnectionLost, UnknownSubscription)):
             self.settling.back(frame)
-            if isinstance(error, ConnectionLost):
-                self._lost_link()
-            self._away()
+            if epoch == self._epoch:  # else it was noticed before, and SUBSCRIBE is on its way
+                if isinstance(error, ConnectionLost):
+                    self._lost_link()
+                self._away()
         elif isinstance(error, DeadlineExceeded) or getattr(error, "retriable", False):
             self.settling.back(frame)
             self._later(error, now)
@@ -365,11 +393,20 @@ class Branch:
         """
         Renew the leases of all that is in the caller's hands, and of what waits for him.
 
-        A frame goes in any case: the broker's answer says whether the subscription is
-        still there, or its channel was deleted.
+        If that is something, a frame goes in any case: the broker's answer says whether
+        the subscription is still there.
         """
+        if not self.held:
+            self._touch_at = inf
+            return
         self.custody.renew(now, self._handler_s)
         self._touch_at = now + self._lease_s * _RENEW
+        if now >= self._retry_at:
+            self._tell(now)
+
+    def _check(self, now: float) -> None:
+        """Ask whether the subscription is still there, though there is nothing to say."""
+        self._check_at = now + _CHECK_S
         if now >= self._retry_at:
             self._tell(now)
 
@@ -390,7 +427,7 @@ class Branch:
             return at if self._asking else min(at, self._retry_at)
         if self.settling.pending:
             at = min(at, self._retry_at)
-        return min(at, self._touch_at)
+        return min(at, self._touch_at, self._check_at)
 
     def tick(self, now: float) -> None:
         """
@@ -406,6 +443,8 @@ class Branch:
             return
         if self.phase is Phase.JOINED and now >= self._touch_at:
             self._renew(now)
+        if self.phase is Phase.JOINED and now >= self._check_at:
+            self._check(now)
         self.pump(now)
 
     def leave(self, until: float, left: Callable[[float], None], now: float) -> None:
@@ -424,6 +463,7 @@ class Branch:
         self.allowance.end()
         self._left = left
         self._leave_until = until
+        self._touch_at = self._check_at = inf
         if self.phase is Phase.JOINED:
             self.phase = Phase.LEAVING
         self.custody.lose_all()
