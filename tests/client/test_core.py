@@ -279,6 +279,22 @@ def test_silent_broker() -> None:
     assert [len(net.dialed), len(outcome.replies)] == [2, 1]
 
 
+def test_a_program_that_did_nothing_for_long() -> None:
+    """Nothing is written to a connection that nobody looked after; a new one is made for it."""
+    net = CoreNetwork()
+    cluster = net.cluster()
+    first, second = Outcome(), Outcome()
+    cluster.ask_once(InitProducer(), net.now + 5, first.done, net.now)
+    net.pump()
+    net.now += 60
+    cluster.ask_once(InitProducer(), net.now + 5, second.done, net.now)
+    net.advance(1)
+
+    assert [len(first.replies), len(second.replies)] == [1, 1]
+    assert second.errors == []
+    assert len(net.dialed) == 2
+
+
 def test_wrong_version_fails_at_once() -> None:
     """When the broker speaks another version, waiting calls do not wait in vain."""
     net = CoreNetwork()

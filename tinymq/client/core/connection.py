@@ -238,6 +238,20 @@ class Connection:
             else:
                 self._asked(frame, now)
 
+    def check(self, now: float) -> None:
+        """
+        See whether the broker was heard lately.
+
+        Args:
+            now: The time.
+
+        Raises:
+            ConnectionLost: The broker was silent for too long.
+        """
+        silence = now - self._received
+        if self.hello is not None and silence >= _SILENT_INTERVALS * self._heartbeat:
+            raise ConnectionLost(f"the other side was silent for {silence:.0f} s")
+
     def tick(self, now: float) -> None:
         """
         End what is overdue and keep the connection alive.
@@ -248,12 +262,10 @@ class Connection:
         Raises:
             ConnectionLost: The broker was silent for too long.
         """
-        if self.hello is not None:
-            if now - self._received >= _SILENT_INTERVALS * self._heartbeat:
-                raise ConnectionLost(f"the other side was silent for {now - self._received:.0f} s")
-            if now >= self._next_ping:
-                self._pinged = now
-                self._encode({}, MessageType.PING, (), inf, _ignore)
+        self.check(now)
+        if self.hello is not None and now >= self._next_ping:
+            self._pinged = now
+            self._encode({}, MessageType.PING, (), inf, _ignore)
         if now >= self._earliest:
             self._expire(now)
 

@@ -206,6 +206,13 @@ class Link:
             now: The time.
             quiet: No answer is wanted; it ends when it is written.
         """
+        if self.phase is Phase.UP and self.connection is not None:
+            try:
+                # A program that did nothing for long has not kept it alive: what
+                # is written to a dead connection may be stored or not.
+                self.connection.check(now)
+            except ConnectionLost as error:
+                self.lost(error, now)
         if self.phase is Phase.UP:
             self._send(_Waiting(kind, meta, payload, deadline, done, quiet), now)
             self.flush()
