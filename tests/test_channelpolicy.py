@@ -35,6 +35,7 @@ def test_what_is_stored_is_read_again() -> None:
         ("attempts", 0),
         ("backoff", ""),
         ("backoff", "1s soon"),
+        ("backoff", "1s,5s"),
         ("backoff", "400d"),
         ("filter", "="),
         ("nothing", 1),

@@ -26,6 +26,8 @@ _YEAR: Final = 365 * _DAY
 
 
 def _delay(text: str) -> int:
+    if "," in text:
+        raise ValueError(f"{text!r}: write several delays with spaces between them, not commas")
     delay = int(parse_duration(text) * _SECOND)
     if delay > _YEAR:
         raise ValueError(f"{text} is longer than a year")
