@@ -89,6 +89,14 @@ class Trail:
     bytes_out: Series
 
 
+@frozen
+class Depth:
+    """How many messages were in one place: ten minutes, and six hours."""
+
+    recent: Series
+    long: Series
+
+
 @frozen(kw_only=True)
 class Gap:
     """
@@ -451,6 +459,8 @@ class Backlog:
             wait, at most twenty of them, the largest lag first.
         troubled_count: How many are.
         silent: Names of the brokers whose part is missing.
+        ready_depth: How many could be given out, as far as looks told; None when unknown.
+        in_flight_depth: How many were in the hands of consumers.
     """
 
     taken_ms: int
@@ -466,6 +476,8 @@ class Backlog:
     troubled: tuple[Mapping[str, Any], ...] = ()
     troubled_count: int = 0
     silent: tuple[str, ...] = ()
+    ready_depth: Depth | None = None
+    in_flight_depth: Depth | None = None
 
 
 @frozen(kw_only=True)

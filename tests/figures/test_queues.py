@@ -30,6 +30,7 @@ class Brokers:
     silent: list[str] = field(factory=list)
     failure: Exception | None = None
     lag: int = 5
+    offline: set[str] = field(factory=set)
 
     async def __call__(
         self, page: Sequence[Place], pattern: str = ""
@@ -43,6 +44,7 @@ class Brokers:
                 "topic": topic,
                 "name": name,
                 "lag_ms": 5,
+                "why": [{"cause": "offline"}] if name in self.offline else [],
                 "state": "stuck" if name == "bad" else "consuming",
                 "lag": self.lag + len(topic),
                 **dict.fromkeys(("ready", "in_flight", "waiting", "given_up"), 2),
@@ -216,3 +218,48 @@ def test_dead_letters_are_counted_apart() -> None:
 
     assert (backlog.channels, len(scene.queues.places())) == (7, 7)
     assert (backlog.dead_letters, len(backlog.dead_queues)) == (7 * 11, 5)
+
+
+def test_looks_are_remembered() -> None:
+    """Every look adds a point to the lag of each channel, and to the sums; none is asked for."""
+    scene = Scene(registry_of(2, "a"))
+    scene.take(scene.queues.backlog())
+    scene.clock.advance(2000)
+    scene.brokers.lag = 9
+    backlog = scene.take(scene.queues.backlog())
+    told = {"topic": "t00001", "name": "a", "lag": 40, "silent": []}
+
+    assert backlog.ready_depth is not None
+    assert backlog.in_flight_depth is not None
+    assert backlog.ready_depth.recent.values == backlog.in_flight_depth.recent.values == (4, 4)
+    scene.clock.advance(2000)
+    assert scene.queues.lag(told).recent.values == (11, 15, 40)
+    assert scene.brokers.asked == [2, 2]
+
+
+def test_looks_that_miss_a_part_are_not_remembered() -> None:
+    """While a broker is silent, the sums and the channels that it has a part of get no point."""
+    scene = Scene(registry_of(1, "a", "b"))
+    scene.take(scene.queues.backlog())
+    scene.clock.advance(2000)
+    scene.brokers.silent = ["mq-2"]
+    scene.brokers.offline = {"a"}
+    backlog = scene.take(scene.queues.backlog())
+
+    told = {"topic": "t00000", "lag": 1, "silent": ["mq-2"]}
+    lags = [scene.queues.lag({**told, "name": name}).recent.values for name in ("a", "b")]
+    assert lags == [(11,), (11, 11)]
+    assert backlog.ready_depth is not None
+    assert len(backlog.ready_depth.recent.values) == 1
+
+
+def test_channel_that_is_made_again_has_no_past() -> None:
+    """What was known of a deleted one of the same name is forgotten."""
+    scene = Scene(registry_of(1, "a"))
+    scene.take(scene.queues.rows())
+    scene.registry = registry_of(1, "b")
+    scene.take(scene.queues.rows())
+    scene.registry = registry_of(1, "a")
+
+    told = {"topic": "t00000", "name": "a", "lag": 1, "silent": ["mq-2"]}
+    assert scene.queues.lag(told).recent.values == ()

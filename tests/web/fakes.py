@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import Factory, define, evolve, field
 
-from tests.web.queues import FakeQueue
+from tests.web.queues import FakeQueue, depth
 from tinymq import errors
 from tinymq.caller import Caller
 from tinymq.catalog import PUBLIC
@@ -19,6 +19,7 @@ from tinymq.stats import (
     ClientSnapshot,
     ClusterSnapshot,
     ConfigRow,
+    Depth,
     OfflinePartition,
     PartitionSnapshot,
     Rates,
@@ -565,6 +566,12 @@ class FakeConsole:
     async def backlog(self) -> Backlog:
         """Add up all channels."""
         return self.queue.backlog()
+
+    def lag(self, channel: Mapping[str, Any]) -> Depth:
+        """Tell what the lag of a channel was: it grew to what it is, unless nobody looked."""
+        if not self.queue.looked:
+            return Depth(Series(2000, NOW), Series(60_000, NOW))
+        return depth(channel["lag"])
 
     async def clients(self, query: ClientQuery) -> ClientPage:
         """List the clients of the brokers that answer."""

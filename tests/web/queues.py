@@ -10,7 +10,7 @@ from attrs import Factory, define, evolve
 
 from tinymq import errors
 from tinymq.channelpolicy import DEFAULT_POLICY, ChannelPolicy
-from tinymq.stats import Backlog
+from tinymq.stats import Backlog, Depth, Series
 from tinymq.web.channels import TROUBLED, ChannelPage, ChannelQuery, select_channels
 
 #: As in `tests.web.fakes`, which imports this module.
@@ -169,6 +169,12 @@ def member(index: int, **changes: Any) -> Json:
     }
 
 
+def depth(now: int) -> Depth:
+    """Make the history of a queue that grew to what it is."""
+    values = tuple(now * (0.2 + 0.8 * max(0, i - 90) / 209) for i in range(300))
+    return Depth(Series(2000, NOW, values), Series(60_000, NOW, values))
+
+
 @define
 class FakeQueue:
     """All channels; `calls` records every change that was carried out."""
@@ -181,6 +187,7 @@ class FakeQueue:
     letters: dict[str, list[Json]] = Factory(dict)
     fixed: list[Json] = Factory(list)
     failure: Exception | None = None
+    looked: bool = True
 
     @property
     def rows(self) -> list[Json]:
@@ -210,6 +217,11 @@ class FakeQueue:
             troubled=tuple(bad),
             troubled_count=len(bad),
             silent=self.silent,
+            **{
+                f"{key}_depth": depth(sum(row[key] for row in rows))
+                for key in ("ready", "in_flight")
+                if self.looked
+            },
             dead_letters=sum(row["messages"] for row in self.queues),
             dead_queues=tuple((q["target"], q["messages"]) for q in self.queues if q["messages"]),
         )

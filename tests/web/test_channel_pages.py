@@ -491,3 +491,28 @@ def test_fake_rows_are_those_of_the_catalog() -> None:
     """A row of a list has every field that a channel in a list has."""
     for row in work().rows:
         assert misfits(CHANNEL_ROW, row) == []
+
+
+# --- the curve of the lag ----------------------------------------------------
+
+
+@pytest.mark.parametrize("span", ["", "?span=10m", "?span=6h"])
+def test_channel_has_a_curve_of_its_lag(client: Client, span: str) -> None:
+    """Drawn wide and narrow without any script, in words, and as a table."""
+    reply = client.get(BASE + span)
+
+    assert reply.text.count('<svg class="chart ') == 2
+    assert 'aria-label="Lag now: messages ' in reply.text
+    assert "As a table" in reply.shown
+    assert "Collecting" not in reply.shown
+    assert ("Last 6 hours" if "6h" in span else "Last 10 minutes") in reply.shown
+
+
+def test_channel_says_that_its_curve_is_not_known_yet() -> None:
+    """Until there were two looks there is no picture."""
+    console = lively()
+    console.queue.looked = False
+    reply = Client(console).get(BASE)
+
+    assert '<svg class="chart ' not in reply.text
+    assert "Collecting" in reply.shown

@@ -642,3 +642,15 @@ def check_inert(text: str) -> None:
     assert markup.harm == []
     assert "\x00" not in text
     assert "\u202e" not in text
+
+
+@pytest.mark.parametrize("span", ["10m", "6h"])
+def test_overview_has_a_curve_of_what_is_not_settled(client: Client, span: str) -> None:
+    """Beside messages and bytes; without looks at channels those two have the room."""
+    console = lively()
+    reply = Client(console).get(f"/?span={span}")
+    assert reply.text.count('<svg class="chart ') == 6
+    assert 'aria-label="Unsettled now: ready ' in reply.text
+
+    console.queue.looked = False
+    assert Client(console).get(f"/?span={span}").text.count('<svg class="chart ') == 4

@@ -8,7 +8,7 @@ from typing import Any
 from attrs import evolve
 
 from tinymq.console.base import Base
-from tinymq.stats import Backlog
+from tinymq.stats import Backlog, Depth
 from tinymq.web.channels import select_channels, states_of
 from tinymq.web.lists import cut
 from tinymq.web.port import ChannelPage, ChannelQuery
@@ -50,6 +50,10 @@ class Work(Base):
     async def backlog(self) -> Backlog:
         """Add up all channels."""
         return await self.queues.backlog()
+
+    def lag(self, channel: Mapping[str, Any]) -> Depth:
+        """Tell what the lag of a channel was."""
+        return self.queues.lag(channel)
 
 
 def _place(row: Mapping[str, Any]) -> tuple[str, str]:

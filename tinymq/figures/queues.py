@@ -9,7 +9,7 @@ page never waits for thirty thousand of them; and while nobody looks, nobody ask
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from heapq import nlargest
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -19,8 +19,9 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from tinymq.broker.ports import Scheduler, WallClock
+from tinymq.figures.depths import Depths
 from tinymq.names import DEAD_LETTERS, OWN_CHANNELS
-from tinymq.stats import Backlog
+from tinymq.stats import Backlog, Depth
 
 if TYPE_CHECKING:
     from tinymq.meta.registry import Registry
@@ -34,6 +35,7 @@ REST: Final = 10
 #: Topics and channels that lists of the worst have.
 _WORST: Final = 5
 _TROUBLED: Final = 20
+_DRAWN: Final = ("ready", "in_flight")
 _SUMS: Final = ("ready", "in_flight", "waiting", "given_up")
 _TROUBLE: Final = frozenset({"stuck", "falling_behind", "no_consumers"})
 
@@ -87,6 +89,9 @@ class Queues:
         #: The channels that count what is left of dead letters.
         self._graves: list[Place] = []
         self._dead: list[tuple[str, int]] = []
+        #: How many messages were not settled, by channel, and of all together by where they are.
+        self._lags = Depths()
+        self._sums = Depths()
 
     def places(self) -> list[Place]:
         """Say which channels there are, in order of topic and name."""
@@ -101,6 +106,7 @@ class Queues:
             )
             self._places = [each for each in places if not each[1].startswith(OWN_CHANNELS)]
             self._graves = [each for each in places if each[1] == DEAD_LETTERS]
+            self._lags.keep({*self._places})
         return self._places
 
     async def rows(self) -> tuple[list[Row], tuple[str, ...]]:
@@ -124,6 +130,19 @@ class Queues:
         if self._backlog is None:
             self._backlog = self._sum()
         return self._backlog
+
+    def lag(self, channel: Mapping[str, Any]) -> Depth:
+        """
+        Tell what the lag of a channel was.
+
+        Args:
+            channel: As ``channel.info`` just told it; that is taken in.
+        """
+        now = self._wall()
+        place = channel["topic"], channel["name"]
+        if not channel["silent"]:
+            self._lags.see(now, place, channel["lag"])
+        return self._lags.depth(place, now)
 
     def stop(self) -> None:
         """Ask no more."""
@@ -158,8 +177,18 @@ class Queues:
         self._rows = [row for row in rows if not row["name"].startswith(OWN_CHANNELS)]
         self._silent = tuple(sorted(silent))
         self._backlog = None
+        self._remember()
         self._looked = self._scheduler.seconds()
         self._took = self._looked - began
+
+    def _remember(self) -> None:
+        """Keep what is known in full; a part of the lag would look like a fall of it."""
+        now, rows = self._wall(), self._rows
+        if self._silent:
+            rows = [row for row in rows if not any(w["cause"] == "offline" for w in row["why"])]
+        else:
+            self._sums.look(now, [(key, sum(map(itemgetter(key), rows))) for key in _DRAWN])
+        self._lags.look(now, [((row["topic"], row["name"]), row["lag"]) for row in rows])
 
     async def _ask_some(self, places: Sequence[Place], silent: set[str]) -> list[Row]:
         rows: list[Row] = []
@@ -192,13 +221,13 @@ class Queues:
                 each.callback(None)
 
     def _sum(self) -> Backlog:
-        rows = self._rows
+        rows, now = self._rows, self._wall()
         troubled = [row for row in rows if row["state"] in _TROUBLE and row["lag"]]
         lagging = [row for row in rows if row["lag"]]
         late = [row for row in lagging if row["lag_ms"] is not None]
         lag = itemgetter("lag")
         return Backlog(
-            taken_ms=self._wall(),
+            taken_ms=now,
             channels=len(rows),
             **{key: sum(map(itemgetter(key), rows)) for key in _SUMS},
             dead_letters=sum(count for _, count in self._dead),
@@ -208,4 +237,5 @@ class Queues:
             troubled=tuple(nlargest(_TROUBLED, troubled, lag)),
             troubled_count=len(troubled),
             silent=self._silent,
+            **{f"{key}_depth": self._sums.depth(key, now) for key in _DRAWN},
         )

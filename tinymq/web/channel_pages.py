@@ -9,6 +9,9 @@ from twisted.web.http import Request
 
 from tinymq.catalog.inflight import STATES as PEEKS
 from tinymq.channelpolicy import ChannelPolicy
+from tinymq.stats import Depth
+from tinymq.web import charts
+from tinymq.web import format as write
 from tinymq.web.base import Base
 from tinymq.web.channels import (
     CHANNEL_SORTS,
@@ -19,6 +22,7 @@ from tinymq.web.channels import (
 from tinymq.web.input import MOST_OFFSET, choice, integer, query_of, text, truth
 from tinymq.web.lists import MAX_PAGE_SIZE
 from tinymq.web.publishing import MOST_PARTITION
+from tinymq.web.render import view_of
 
 _MOST_PAGE: Final = 10**6
 #: Messages on one page of a peek.
@@ -53,6 +57,13 @@ def settings_rows(config: Mapping[str, Any]) -> list[dict[str, Any]]:
         }
         for row in policy.rows()
     ]
+
+
+def _lag_chart(lag: Depth, times: write.Times, span: str) -> list[charts.Drawn]:
+    """Draw the lag, once two looks at it are known."""
+    known = lag.recent if span == "10m" else lag.long
+    plot = charts.Plot("Lag", (("messages", known),), charts.SPANS[span][0])
+    return charts.draw_both(plot, write.number, times, charts.LARGE)
 
 
 class ChannelPages(Base):
@@ -130,11 +141,21 @@ class ChannelPages(Base):
     async def channel(self, request: Request, name: str, channel: str) -> bytes:
         """One channel: where its messages are, why it stands where it does, who works."""
         told = await self._operate(request, "channel.members", topic=name, name=channel)
+        found = await self._info(request, name, channel)
+        query = query_of(request)
+        span = choice(query, "span", tuple(charts.SPANS), "10m")
+        cluster = self._console.cluster()
+        times = view_of(request, self._config, cluster.taken_ms).times
         return await self._channel_page(
             request,
             (name, channel),
             "overview",
             keep=True,
+            channel=found,
+            query=query,
+            span=span,
+            span_title=charts.SPANS[span][1],
+            charts=_lag_chart(self._console.lag(found), times, span),
             members=told["members"],
             missing=told["silent"],
         )

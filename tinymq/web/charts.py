@@ -23,6 +23,10 @@ SPARK_POINTS: Final = 36
 _CHART_POINTS: Final = 90
 
 
+#: How long charts are, and what that is called.
+SPANS: Final = {"10m": (600_000, "Last 10 minutes"), "6h": (6 * 3_600_000, "Last 6 hours")}
+
+
 @frozen
 class Box:
     """The box of a chart. Its text is 11 px high at any width, so there are two."""
@@ -51,6 +55,8 @@ WIDE: Final = Box(560, 168)
 #: Alone in the wider one of two columns.
 LARGE: Final = Box(656, 190)
 NARROW: Final = Box(358, 142)
+#: One of three beside each other.
+THIRD: Final = Box(366, 150)
 
 
 def _points(pairs: Sequence[tuple[float, float]]) -> str:
@@ -266,6 +272,24 @@ class Plot:
             sentence=f"{self.title} now: {said}",
             data="" if bare else _data(known, self.span_ms, lines, [self.write(v) for v in lines]),
         )
+
+
+#: A wide and a narrow picture of the same, and what writes a value in their table.
+Drawn = tuple[tuple[Chart, Chart], Callable[[float], str]]
+
+
+def draw_both(plot: Plot, write: Callable[[float], str], times: Times, box: Box) -> list[Drawn]:
+    """
+    Draw a chart for wide screens and for phones, or nothing while too little is known.
+
+    Args:
+        plot: What it shows.
+        write: Writes a value of the table.
+        times: Writes the times below.
+        box: How large it is on a wide screen.
+    """
+    wide, narrow = plot.draw(times, box), plot.draw(times, NARROW, bare=True)
+    return [((wide, narrow), write)] if wide and narrow else []
 
 
 def _data(

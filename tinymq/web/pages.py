@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from twisted.web.http import Request
 
 from tinymq.errors import ClientError, StateError, WireError
 from tinymq.limits import MAX_VALUE_CEILING
-from tinymq.stats import ClusterSnapshot, Trail
+from tinymq.stats import Backlog, ClusterSnapshot, Trail
 from tinymq.web import charts
 from tinymq.web import format as write
 from tinymq.web.base import Base
@@ -37,7 +37,6 @@ from tinymq.web.verdict import draining, problems, tightest
 from tinymq.web.viewers import KINDS as VIEWS
 from tinymq.web.viewers import NAMES, WINDOW, guess, show, window_of
 
-_SPANS: Final = {"10m": (600_000, "Last 10 minutes"), "6h": (6 * 3_600_000, "Last 6 hours")}
 _MOST_PAGE: Final = 10**6
 #: Partitions that a topic's first page shows.
 _FEW_PARTITIONS: Final = 16
@@ -69,12 +68,9 @@ def _byte_axis(value: float) -> str:
     return "0" if not value else str(write.size(value)).replace(".0 ", " ")
 
 
-Drawn = tuple[tuple[charts.Chart, charts.Chart], Callable[[float], str]]
-
-
 def _charts(
     trail: Trail | None, times: write.Times, span_ms: int, box: charts.Box = charts.WIDE
-) -> list[Drawn]:
+) -> list[charts.Drawn]:
     """Draw messages and bytes, each wide and narrow, with what writes a value."""
     if trail is None:
         return []
@@ -85,12 +81,18 @@ def _charts(
         (charts.Plot("Messages", messages, span_ms), write.rate),
         (charts.Plot("Bytes", sizes, span_ms, _byte_axis), lambda value: str(write.size(value))),
     )
-    found: list[Drawn] = []
-    for plot, writer in plots:
-        wide, narrow = plot.draw(times, box), plot.draw(times, charts.NARROW, bare=True)
-        if wide and narrow:
-            found.append(((wide, narrow), writer))
-    return found
+    return [each for plot, writer in plots for each in charts.draw_both(plot, writer, times, box)]
+
+
+def _depths(backlog: Backlog, times: write.Times, span: str) -> list[charts.Drawn]:
+    """Draw what is not settled, once there are channels and two looks at them."""
+    ready, in_flight = backlog.ready_depth, backlog.in_flight_depth
+    if ready is None or in_flight is None or not backlog.channels:
+        return []
+    both = (("ready", ready), ("in flight", in_flight))
+    known = tuple((name, one.recent if span == "10m" else one.long) for name, one in both)
+    plot = charts.Plot("Unsettled", known, charts.SPANS[span][0])
+    return charts.draw_both(plot, write.number, times, charts.THIRD)
 
 
 class Pages(Base):
@@ -106,11 +108,13 @@ class Pages(Base):
         """The verdict, then the figures, then the evidence."""
         cluster, backlog = self._console.cluster(), await self._console.backlog()
         query = query_of(request)
-        span = choice(query, "span", tuple(_SPANS), "10m")
-        span_ms, span_title = _SPANS[span]
+        span = choice(query, "span", tuple(charts.SPANS), "10m")
+        span_ms, span_title = charts.SPANS[span]
         trail = cluster.recent if span == "10m" else cluster.long
         times = self._times(request, cluster)
         listed = rows(cluster, times)
+        depths = _depths(backlog, times, span)
+        box = charts.THIRD if depths else charts.WIDE
         return self._renderer.page(
             request,
             "overview.html",
@@ -129,7 +133,7 @@ class Pages(Base):
             meta_count=sum(row.broker.role == "meta" for row in listed),
             span=span,
             span_title=span_title,
-            charts=_charts(trail, times, span_ms),
+            charts=[*_charts(trail, times, span_ms, box), *depths],
         )
 
     @Base.app.route("/topics", methods=["GET"])
@@ -172,7 +176,7 @@ class Pages(Base):
         cluster = self._console.cluster()
         topic = self._console.topic(name)
         times = self._times(request, cluster)
-        drawn = _charts(topic.recent, times, _SPANS["10m"][0], charts.LARGE)
+        drawn = _charts(topic.recent, times, charts.SPANS["10m"][0], charts.LARGE)
         return self._topic_page(
             request, name, "overview", keep=True, charts=drawn, few=_FEW_PARTITIONS
         )

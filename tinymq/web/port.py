@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from tinymq.caller import Caller
-from tinymq.stats import Backlog, ClientSnapshot, ClusterSnapshot, TopicSnapshot
+from tinymq.stats import Backlog, ClientSnapshot, ClusterSnapshot, Depth, TopicSnapshot
 from tinymq.web.channels import ChannelPage, ChannelQuery
 from tinymq.web.lists import (
     ClientPage,
@@ -224,6 +224,14 @@ class Console(Protocol):
 
     async def backlog(self) -> Backlog:
         """Add up all channels; may be some seconds old where there are very many."""
+
+    def lag(self, channel: Mapping[str, Any]) -> Depth:
+        """
+        Tell what the lag of a channel was, as far as looks at it told.
+
+        Args:
+            channel: As ``channel.info`` just told it.
+        """
 
     async def clients(self, query: ClientQuery) -> ClientPage:
         """
