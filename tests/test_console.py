@@ -444,3 +444,10 @@ class TestWork:
         backlog = done(fixture, console.backlog())
         assert (backlog.channels, backlog.ready) == (4, 6)
         assert backlog.worst[0]["topic"] == "t1"
+
+    def test_lag(self, fixture: BrokerFixture, console: BrokerConsole) -> None:
+        """What the lag of a channel was at the looks so far."""
+        self._channels(fixture, 2, "a", "b")
+        done(fixture, console.backlog())
+        told = {"topic": "t1", "name": "a", "lag": 5, "silent": ["mq-2"]}
+        assert len(console.lag(told).recent.values) == 1

@@ -231,7 +231,8 @@ def test_looks_are_remembered() -> None:
 
     assert backlog.ready_depth is not None
     assert backlog.in_flight_depth is not None
-    assert backlog.ready_depth.recent.values == backlog.in_flight_depth.recent.values == (4, 4)
+    for depth in (backlog.ready_depth, backlog.in_flight_depth):
+        assert list(depth.recent.values) == [4, 4]
     scene.clock.advance(2000)
     assert scene.queues.lag(told).recent.values == (11, 15, 40)
     assert scene.brokers.asked == [2, 2]

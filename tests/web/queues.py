@@ -217,11 +217,8 @@ class FakeQueue:
             troubled=tuple(bad),
             troubled_count=len(bad),
             silent=self.silent,
-            **{
-                f"{key}_depth": depth(sum(row[key] for row in rows))
-                for key in ("ready", "in_flight")
-                if self.looked
-            },
+            ready_depth=depth(sum(row["ready"] for row in rows)) if self.looked else None,
+            in_flight_depth=depth(sum(row["in_flight"] for row in rows)) if self.looked else None,
             dead_letters=sum(row["messages"] for row in self.queues),
             dead_queues=tuple((q["target"], q["messages"]) for q in self.queues if q["messages"]),
         )

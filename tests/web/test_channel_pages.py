@@ -505,6 +505,8 @@ def test_channel_has_a_curve_of_its_lag(client: Client, span: str) -> None:
     assert 'aria-label="Lag now: messages ' in reply.text
     assert "As a table" in reply.shown
     assert "Collecting" not in reply.shown
+    current = "6h" if "6h" in span else "10m"
+    assert f'<a href="?span={current}" aria-current="true">' in reply.text
     assert ("Last 6 hours" if "6h" in span else "Last 10 minutes") in reply.shown
 
 

@@ -237,5 +237,6 @@ class Queues:
             troubled=tuple(nlargest(_TROUBLED, troubled, lag)),
             troubled_count=len(troubled),
             silent=self._silent,
-            **{f"{key}_depth": self._sums.depth(key, now) for key in _DRAWN},
+            ready_depth=self._sums.depth("ready", now),
+            in_flight_depth=self._sums.depth("in_flight", now),
         )

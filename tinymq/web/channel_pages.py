@@ -153,7 +153,7 @@ class ChannelPages(Base):
             keep=True,
             channel=found,
             query=query,
-            span=span,
+            asked_span=span,
             span_title=charts.SPANS[span][1],
             charts=_lag_chart(self._console.lag(found), times, span),
             members=told["members"],

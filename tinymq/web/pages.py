@@ -114,7 +114,7 @@ class Pages(Base):
         times = self._times(request, cluster)
         listed = rows(cluster, times)
         depths = _depths(backlog, times, span)
-        box = charts.THIRD if depths else charts.WIDE
+        box = charts.THIRD if backlog.channels else charts.WIDE
         return self._renderer.page(
             request,
             "overview.html",
@@ -134,6 +134,7 @@ class Pages(Base):
             span=span,
             span_title=span_title,
             charts=[*_charts(trail, times, span_ms, box), *depths],
+            collecting=bool(backlog.channels) and not depths,
         )
 
     @Base.app.route("/topics", methods=["GET"])
