@@ -400,7 +400,7 @@ def test_keys(tab: Tab, address: str) -> None:
 def test_charts_come_alive_and_survive_a_refresh(tab: Tab, address: str) -> None:
     """The script draws in the same box, reads values under the cursor, and keeps its canvas."""
     tab.open(address + "/")
-    tab.wait("document.querySelectorAll('.plot canvas').length === 2")
+    tab.wait("document.querySelectorAll('.plot canvas').length === 3")
     assert tab.run("[...document.querySelectorAll('.chart')].every(s => !s.clientWidth)")
 
     place = tab.run(
