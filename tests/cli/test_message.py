@@ -13,7 +13,7 @@ from tests.fakes.memory_broker import MemoryBroker
 LIFE: dict[str, Any] = {
     "events": [
         {
-            "channel": "work",
+            "channel": "mail",
             "time_ms": 1,
             "what": "delivered",
             "attempt": 1,
@@ -21,7 +21,7 @@ LIFE: dict[str, Any] = {
             "text": "",
         },
         {
-            "channel": "work",
+            "channel": "mail",
             "time_ms": 2,
             "what": "skipped",
             "attempt": 0,
@@ -29,7 +29,7 @@ LIFE: dict[str, Any] = {
             "text": "the channel was sent to offset 9",
         },
     ],
-    "channels": [{"channel": "work", "state": "settled"}],
+    "channels": [{"channel": "mail", "state": "settled"}],
     "since_ms": 5,
     "more": True,
 }
@@ -42,15 +42,15 @@ def test_life(broker: MemoryBroker, run: Run) -> None:
     lines = result.stdout.splitlines()
 
     assert broker.calls[0][1] == {"topic": "orders", "partition": 2, "offset": 7}
-    assert lines[1].split()[1:] == ["work", "delivered", "1", "mailer", "-"]
+    assert lines[1].split()[1:] == ["mail", "delivered", "1", "mailer", "-"]
     assert lines[2].endswith("the channel was sent to offset 9")
-    assert "work: settled" in result.stderr
+    assert "mail: settled" in result.stderr
     assert "forgotten" in result.stderr
     assert "more" in result.stderr
     assert json.loads(run("message", "life", "orders", "2", "7", "-o", "json").stdout) == LIFE
 
 
-@pytest.mark.parametrize("place", ["orders/2@7", "orders/work/2@7", "orders/w@rk/2@7"])
+@pytest.mark.parametrize("place", ["orders/2@7", "orders/mail/2@7", "orders/w@rk/2@7"])
 def test_place_is_taken_as_it_is_shown(broker: MemoryBroker, run: Run, place: str) -> None:
     """What `peek`, `dlq show` and `inflight ls` write can be copied."""
     broker.answers["message.life"] = [LIFE]

@@ -67,7 +67,7 @@ def life(session: Session, arguments: Arguments, columns: str, output: str, **wo
     """
     Tell what the channels of a topic did with one message.
 
-    It is named as other commands write it, orders/0@4711 or orders/work/0@4711, or by
+    It is named as other commands write it, orders/0@4711 or orders/mail/0@4711, or by
     three words: orders 0 4711.
     """
     named = [words[each] for each in ("place", "partition", "offset") if words[each] is not None]
