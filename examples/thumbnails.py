@@ -60,7 +60,8 @@ def main(url: str, folder: Path, lease_s: float) -> None:
         time.sleep(lease_s * 2)  # the slow part; whatever it is, the lease is renewed
         small = shrink(message.value or b"")
         (folder / f"{message.offset}.png").write_bytes(small)
-        print(f"picture {message.offset}: {len(small)} bytes, attempt {message.attempt}")
+        told = f"picture {message.offset}: {len(small)} bytes, attempt {message.attempt}\n"
+        print(told, end="")  # in one piece: several threads print
         message.finish()
         done.release()
 
