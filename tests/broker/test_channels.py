@@ -77,6 +77,19 @@ def test_a_channel_that_starts_at_the_latest_gets_only_what_comes_later(
     assert taker.values == [b"b"]
 
 
+def test_a_channel_can_start_at_a_time(broker: BrokerFixture) -> None:
+    """The first message of that time or later is the first; before that, and later, too."""
+    times = []
+    for value in (b"a", b"b", b"c"):
+        broker.wall.now_ms += 1000
+        times.append(broker.wall.now_ms)
+        broker.produce(value)
+
+    assert takes(broker, channel="then", start=f"@{times[1]}").values == [b"b", b"c"]
+    assert takes(broker, channel="before", start=f"@{times[0] - 5}").values == [b"a", b"b", b"c"]
+    assert takes(broker, channel="later", start=f"@{times[2] + 5}").values == []
+
+
 def test_a_channel_can_start_at_an_offset(broker: BrokerFixture) -> None:
     """Nothing before the offset is delivered."""
     broker.produce(b"a", b"b", b"c")

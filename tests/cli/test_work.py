@@ -126,7 +126,13 @@ class TestBeginning:
     """Where a channel begins, and whether it is made."""
 
     @pytest.mark.parametrize(
-        ("where", "first"), [((), "0"), (("--from", "3"), "3"), (("--from", "earliest"), "0")]
+        ("where", "first"),
+        [
+            ((), "0"),
+            (("--from", "3"), "3"),
+            (("--from", "earliest"), "0"),
+            (("--from", "@1750000003000"), "2"),
+        ],
     )
     def test_a_new_one(
         self, filled: MemoryBroker, run: Run, where: tuple[str, ...], first: str
@@ -169,7 +175,6 @@ class TestBeginning:
         ["-c", "c", "--ack", "--jobs", "2"],
         ["-c", "c", "--ack", "-p", "0"],
         ["-c", "c", "--ack", "--grep", "x"],
-        ["-c", "c", "--ack", "--from", "@5m"],
         ["-c", "c", "--ack", "--from", "-3"],
         ["-c", "c", "--exec", "true", "-f", "%v"],
         ["-c", "c", "--exec", "no-such-program"],

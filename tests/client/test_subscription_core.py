@@ -13,6 +13,7 @@ from tests.client.queueing import FleetQueuePuppet, PuppetLease, QueuePuppet
 from tinymq.client.core.address import Address
 from tinymq.client.core.config import SubscriptionConfig
 from tinymq.client.core.message import QueueMessage
+from tinymq.client.core.starts import At
 from tinymq.client.core.subscription import SubscriptionCore
 from tinymq.client.core.taking import Face
 from tinymq.errors import (
@@ -997,9 +998,13 @@ class TestBeginning:
         with pytest.raises(UnknownTopicId, match="made anew"):
             worker.core.take(worker.net.now)
 
-    @pytest.mark.parametrize("start", [-1, "middle", True, 1.5])
+    def test_a_start_at_a_time(self) -> None:
+        """The broker is told the time."""
+        assert SubscriptionConfig(start=At(1_750_000_000_000)).begins == "@1750000000000"
+
+    @pytest.mark.parametrize("start", [-1, "middle", "@", True, 1.5, At(-1)])
     def test_a_wrong_start(self, start: Any) -> None:
-        """Only words and offsets are taken."""
+        """Only words, offsets and times are taken."""
         with pytest.raises(ConfigError, match="start"):
             SubscriptionConfig(start=start)
 

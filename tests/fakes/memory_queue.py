@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -59,6 +60,9 @@ class MemorySubscription:
                     raise UnknownChannel(f"the topic {topic} has no channel {name}")
                 start = self.config.begins
                 cursor = {"earliest": 0, "latest": len(records)}.get(start, start)
+                if isinstance(cursor, str):  # a time
+                    times = [record.timestamp for record in records]
+                    cursor = bisect_left(times, int(cursor[1:]))
                 self._broker.channels.make(topic, name, start=start, cursor=cursor)
             self._broker.channels.find(topic, name).end = len(records)
 

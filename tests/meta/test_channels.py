@@ -102,10 +102,12 @@ def test_ensure(server: MetaServer) -> None:
 
 
 @pytest.mark.usefixtures("topic")
-@pytest.mark.parametrize("start", ["", "first", -1, True, 1.5, 2**63, ["earliest"]])
+@pytest.mark.parametrize(
+    "start", ["", "first", "@", "@-1", "@soon", -1, True, 1.5, 2**63, ["earliest"]]
+)
 def test_starts(server: MetaServer, start: Start) -> None:
     """A start that is none of those that there are is refused."""
-    with pytest.raises(InvalidRequest, match="earliest, latest or an offset") as caught:
+    with pytest.raises(InvalidRequest, match="earliest, latest, an offset or @") as caught:
         server.create_channel("a", "work", start=start)
     assert caught.value.data["field"] == "start"
     assert server.registry.channels == {}

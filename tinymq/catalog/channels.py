@@ -60,7 +60,8 @@ CHANNEL_START: Final = Parameter(
     "start",
     optional(place),
     default=None,
-    text="Where it begins on each partition: earliest, latest or an offset; earliest if not given.",
+    text="Where it begins on each partition: earliest, latest, an offset, or @ and milliseconds "
+    "since 1970; earliest if not given.",
 )
 
 _CHANNEL_FACTS: Final = {

@@ -83,12 +83,12 @@ class Chosen:
         assert self.channel is not None
         begin: str | int | None = None
         if start is not None:
-            if start.kind in {"last", "time"}:
+            if start.kind == "last":
                 raise click.UsageError(
-                    "with --channel, --from is earliest, latest or an OFFSET; "
-                    "`tinymq channel seek` knows times"
+                    "with --channel, --from is earliest, latest, an OFFSET or @TIME"
                 )
-            begin = start.value if start.kind == "offset" else start.kind
+            starts: dict[str, str | int] = {"offset": start.value, "time": f"@{start.value}"}
+            begin = starts.get(start.kind, start.kind)
         return Work(
             topics=topics,
             channel=self.channel,

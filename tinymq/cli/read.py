@@ -148,8 +148,8 @@ def _position(text: str) -> Position:
     "--from",
     "start",
     type=START,
-    help="earliest, latest, an OFFSET, -N or @TIME (ISO-8601, ms, or 10m ago); with -c the first "
-    "three, where a channel that is made now begins.  [earliest]",
+    help="earliest, latest, an OFFSET, -N or @TIME (ISO-8601, ms, or 10m ago); with -c all but "
+    "-N, where a channel that is made now begins.  [earliest]",
 )
 @click.option("-n", "--max", "most", type=click.IntRange(1), help="Stop after so many records.")
 @click.option(

@@ -18,6 +18,7 @@ from tinymq.meta.entries import Compare, Delete, Put
 from tinymq.meta.membership import Membership
 from tinymq.meta.registry import ChannelInfo, Pause, Start, Topic, channel_key, mark_of
 from tinymq.names import users_channel, valid_channel, valid_name
+from tinymq.wire.messages import start_place
 
 #: Where a channel begins whose creator does not say.
 DEFAULT_START: Final = "earliest"
@@ -27,8 +28,6 @@ MOST_POLICY: Final = 8192
 
 #: Longest time between two words of a broker on which channels are in use.
 TOLD_SECONDS: Final = 5.0
-
-_MOST_OFFSET: Final = 2**62
 
 
 class Channels(Membership):
@@ -73,7 +72,8 @@ class Channels(Membership):
             topic: The topic's name.
             name: The channel's.
             settings: Settings of the policy that differ from the defaults.
-            start: Where it begins on each partition: "earliest", "latest" or an offset;
+            start: Where it begins on each partition: "earliest", "latest", an offset or "@" and
+                milliseconds since 1970: the first message of that time or later;
                 if that is not said, a temporary one begins at the latest message.
             temporary: Whether it goes when nobody subscribes to it for a while.
             dry_run: Check everything and return what would be, but write nothing.
@@ -315,15 +315,13 @@ def _check_policy(topic: Topic, policy: ChannelPolicy) -> None:
 
 
 def _checked_start(start: object) -> Start:
-    match start:
-        case "earliest" | "latest":
-            return str(start)
-        case int() if not isinstance(start, bool) and 0 <= start <= _MOST_OFFSET:
-            return start
-    raise InvalidRequest(
-        f"a channel starts at earliest, latest or an offset, not at {str(start)[:40]!r}",
-        field="start",
-    )
+    try:
+        found: Start = start_place(start)
+    except ValueError:
+        raise InvalidRequest(
+            f"a channel starts at {start_place.must}, not at {str(start)[:40]!r}", field="start"
+        ) from None
+    return found
 
 
 def _check_same(

@@ -8,6 +8,7 @@ tells the same table to people who write clients in other languages.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, Self, TypeVar, dataclass_transform
 
@@ -258,14 +259,21 @@ LeaseRow = tuple[int, int, bytes]
 _LEASE_ROWS: Final = array(row(PARTITION, _LEASE, _BITS), PARTITIONS)
 
 
+#: Where a channel may begin, besides at an offset.
+START_WORDS: Final = r"earliest|latest|@\d{1,16}"
+
+
 @told(
-    "earliest, latest or an offset",
-    {"type": ["string", "integer"], "pattern": "^(earliest|latest)$", "minimum": 0},
+    "earliest, latest, an offset or @MILLISECONDS",
+    {"type": ["string", "integer"], "pattern": f"^({START_WORDS})$", "minimum": 0},
 )
-def _start(value: Any) -> str | int:
-    if value in ("earliest", "latest") or (type(value) is int and 0 <= value <= I64):
-        return value  # type: ignore[no-any-return]
-    raise ValueError(_start.must)
+def start_place(value: Any) -> str | int:
+    """Where a channel begins: words, an offset, or the first message of a time or later."""
+    if type(value) is str and re.fullmatch(START_WORDS, value):
+        return value
+    if type(value) is int and 0 <= value <= I64:
+        return value
+    raise ValueError(start_place.must)
 
 
 @message(MessageType.SUBSCRIBE)
@@ -278,7 +286,7 @@ class Subscribe(Message):
     partitions: list[int] | None = wire("p", optional(array(PARTITION, PARTITIONS)), default=None)
     credit: int = wire("w", integer(0, I32))
     create: bool = wire("c", boolean, default=False)
-    start: str | int = wire("g", _start, default="earliest")
+    start: str | int = wire("g", start_place, default="earliest")
     temporary: bool = wire("e", boolean, default=False)
 
 

@@ -40,7 +40,8 @@ class ChannelCalls(ABC, Generic[R]):
             topic: The topic.
             name: The channel's name.
             config: Settings by dotted name, such as ``lease.ms``.
-            start: Where it begins: ``earliest``, ``latest`` or an offset.
+            start: Where it begins: ``earliest``, ``latest``, an offset, or ``@`` and
+                milliseconds since 1970.
             temporary: Whether it goes when nobody subscribes to it for a while.
             dry_run: Check and change nothing.
         """

@@ -11,11 +11,12 @@ from typing import Any, Final
 
 from attrs import Attribute, field, frozen
 
+from tinymq.client.core.starts import At
 from tinymq.errors import ConfigError, InvalidName
 from tinymq.limits import KIB, MIB
 from tinymq.names import INSTANCE, valid_name
 from tinymq.wire.batch import Codec
-from tinymq.wire.messages import ACKS_ALL, ACKS_LEADER, ACKS_NONE
+from tinymq.wire.messages import ACKS_ALL, ACKS_LEADER, ACKS_NONE, start_place
 
 #: A partitioner: topic, key and number of partitions to a partition.
 Choice = Callable[[str, bytes | None, int], int]
@@ -27,7 +28,6 @@ CODECS: Final = {"none": Codec.NONE, "gzip": Codec.GZIP, "zstd": Codec.ZSTD}
 PARTITIONERS: Final = ("sticky", "round_robin", "hash")
 OUT_OF_RANGE: Final = ("error", "earliest", "latest")
 ON_FULL: Final = ("error", "wait")
-STARTS: Final = ("earliest", "latest")
 
 
 def _number(low: float, high: float, *, whole: bool = False, optional: bool = False) -> Any:
@@ -263,13 +263,15 @@ class ConsumerConfig:
 
 
 def _begin(instance: Any, attribute: Attribute[Any], value: Any) -> None:
-    if value is None or value in STARTS or (type(value) is int and value >= 0):
-        return
-    words = ", ".join(STARTS)
-    raise ConfigError(
-        f"{type(instance).__name__}.{attribute.name} must be one of {words} or an offset, "
-        f"not {value!r}"
-    )
+    given = f"@{value.ms}" if isinstance(value, At) else value
+    try:
+        if given is not None:
+            start_place(given)
+    except ValueError:
+        raise ConfigError(
+            f"{type(instance).__name__}.{attribute.name} must be earliest, latest, an offset "
+            f"or At(milliseconds), not {value!r}"
+        ) from None
 
 
 def _instance_name(instance: Any, attribute: Attribute[Any], value: Any) -> None:
@@ -293,8 +295,9 @@ class SubscriptionConfig:
         buffer_bytes: No more messages are asked for while those that are here take
             about this much.
         create: Make the channel where there is none.
-        start: Where a channel that is made begins: ``earliest``, ``latest``, or an
-            offset. None is ``earliest``, and ``latest`` for a temporary one.
+        start: Where a channel that is made begins: ``earliest``, ``latest``, an
+            offset, or `At` for the first message of a time or later. None is
+            ``earliest``, and ``latest`` for a temporary one.
         temporary: A channel that is made goes when nobody subscribes to it for a
             while (`session.grace_seconds` of the broker, and up to five more).
         instance: Have a channel of its own within the group that is named by the
@@ -309,7 +312,7 @@ class SubscriptionConfig:
     max_in_flight: int = _whole(1000, 1, 1_000_000)
     buffer_bytes: int = _whole(32 * MIB, 1, 1 << 40)
     create: bool = _flag(True)
-    start: str | int | None = field(default=None, validator=_begin)
+    start: str | int | At | None = field(default=None, validator=_begin)
     temporary: bool = _flag(False)
     instance: str | None = field(default=None, validator=_instance_name)
     create_topics: bool = _flag(False)
@@ -319,6 +322,8 @@ class SubscriptionConfig:
     @property
     def begins(self) -> str | int:
         """Where a channel that is made begins."""
+        if isinstance(self.start, At):
+            return f"@{self.start.ms}"
         if self.start is not None:
             return self.start
         return "latest" if self.temporary else "earliest"
