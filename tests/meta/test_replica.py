@@ -366,7 +366,9 @@ def test_damage_is_no_cache(
     assert Replica.load(disk, str(path)).take_notes() == ()
     whole = replica.content()
     spoilt = [whole[:cut] for cut in range(0, len(whole), 7)]
-    spoilt += [whole[:at] + b"\xff" + whole[at + 1 :] for at in range(0, len(whole), 7)]
+    spoilt += [
+        whole[:at] + bytes((whole[at] ^ 0xFF,)) + whole[at + 1 :] for at in range(0, len(whole), 7)
+    ]
     for content in spoilt:
         path.write_bytes(content)
         read = Replica.load(disk, str(path))
