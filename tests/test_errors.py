@@ -86,6 +86,12 @@ def test_codes_do_not_change() -> None:
         41: "ChannelExists",
         42: "LeaseLost",
         43: "UnknownSubscription",
+        44: "InvalidDelay",
+        45: "UnknownDelayed",
+        46: "Unroutable",
+        47: "UnknownSchedule",
+        48: "UnknownExchange",
+        49: "UnknownBinding",
         50: "StateError",
         51: "ShuttingDown",
         52: "NotLeader",
@@ -97,6 +103,8 @@ def test_codes_do_not_change() -> None:
         61: "StorageFull",
         62: "PartitionOffline",
         63: "TooManyOpenFiles",
+        70: "UnknownEndpoint",
+        71: "EndpointRefused",
     }
 
 

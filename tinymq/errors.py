@@ -317,6 +317,54 @@ class UnknownSubscription(RequestError):
     code = 43
 
 
+class InvalidDelay(RequestError):
+    """A due time lies beyond the year 9999, or a time to live is not above zero."""
+
+    code = 44
+
+
+class UnknownDelayed(RequestError):
+    """There is no such message that is not due yet: it came, or was cancelled."""
+
+    code = 45
+
+
+class Unroutable(RequestError):
+    """No binding of the exchange takes this message; it is in the exchange's dead-letter topic."""
+
+    code = 46
+
+
+class UnknownSchedule(RequestError):
+    """There is no schedule of this name; `tinymq schedule ls` lists them."""
+
+    code = 47
+
+
+class UnknownExchange(RequestError):
+    """There is no exchange of this name; `tinymq exchange ls` lists them."""
+
+    code = 48
+
+
+class UnknownBinding(RequestError):
+    """The exchange has no such binding."""
+
+    code = 49
+
+
+class UnknownEndpoint(RequestError):
+    """The channel has no push endpoint."""
+
+    code = 70
+
+
+class EndpointRefused(RequestError):
+    """The address of a push endpoint is private, or not one to which messages may be sent."""
+
+    code = 71
+
+
 # --- the right request at the wrong moment -----------------------------------
 
 

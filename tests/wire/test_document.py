@@ -174,18 +174,19 @@ def test_attributes() -> None:
         "3": batches.APPEND_TIME,
         "4": batches.TRANSACTIONAL,
         "5": batches.CONTROL,
+        "12": batches.HAS_DUE,
         "13": batches.HAS_IDS,
         "14": batches.HAS_EXPIRY,
         "15": batches.NATIVE & 0xFFFF,
     }
 
     assert {row[0]: 1 << int(row[0]) for row in bits if row[0] in named} == named
-    assert [row[0] for row in bits] == ["0-2", "3", "4", "5", "6-12", "13", "14", "15"]
+    assert [row[0] for row in bits] == ["0-2", "3", "4", "5", "6-11", "12", "13", "14", "15"]
     assert [row[:2] for row in codecs] == [[str(int(codec)), codec.name.lower()] for codec in Codec]
 
 
 def test_columns() -> None:
-    """The seven columns in their order."""
+    """The columns in their order."""
     (rows,) = tables(section("### Columns"))
 
     assert [row[:2] for row in rows] == [

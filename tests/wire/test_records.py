@@ -14,9 +14,18 @@ from tests.wire.measuring import peak_bytes
 from tests.wire.test_batch import altered, payload
 from tinymq.errors import CorruptBatch, InvalidRequest, UsageError
 from tinymq.limits import DEFAULT_LIMITS
-from tinymq.wire.batch import NATIVE, Codec, Column, build, check_produced, read_header
+from tinymq.wire.batch import (
+    HAS_DUE,
+    HAS_EXPIRY,
+    NATIVE,
+    Codec,
+    Column,
+    build,
+    check_produced,
+    read_header,
+)
 from tinymq.wire.codec import pack
-from tinymq.wire.records import Record, RecordBatch, compress, encode_batch
+from tinymq.wire.records import Opened, Record, RecordBatch, compress, encode_batch
 
 MIB = 1 << 20
 
@@ -269,3 +278,25 @@ def test_a_batch_needs_its_columns() -> None:
     """A payload that is not columns is corrupt at the first look."""
     with pytest.raises(CorruptBatch):
         RecordBatch(build(payload()[:-1], 1, NATIVE))
+
+
+def test_times_to_come_and_to_live() -> None:
+    """Due times, delays and times to live are columns that flags tell of."""
+    batch = RecordBatch(encode_batch([b"a", b"b"], ttls=[5, None], dues=[1_900_000_000_000, -250]))
+    bare = RecordBatch(encode_batch([b"a"]))
+
+    assert batch.header.attributes & (HAS_DUE | HAS_EXPIRY) == HAS_DUE | HAS_EXPIRY
+    assert (batch.ttls, batch.dues) == ([5, None], [1_900_000_000_000, -250])
+    assert (bare.ttls, bare.dues) == ([None], [0])
+    assert not bare.header.attributes & (HAS_DUE | HAS_EXPIRY)
+    check_produced(encode_batch([b"a"], dues=[0]), DEFAULT_LIMITS)
+
+
+def test_due_times_go_with_the_records_that_are_picked() -> None:
+    """A shorter batch keeps the due times of its records, and one without has no column."""
+    timed = RecordBatch(encode_batch([b"a", b"b", b"c"], dues=[1, 2, 3]))
+    found = RecordBatch(b"".join(Opened(timed).pick([0, 2])))
+    bare = RecordBatch(b"".join(Opened(RecordBatch(encode_batch([b"a", b"b"]))).pick([1])))
+
+    assert (found.dues, found.values) == ([1, 3], [b"a", b"c"])
+    assert (bare.dues, bare.values) == ([0], [b"b"])

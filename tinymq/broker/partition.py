@@ -26,6 +26,7 @@ from tinymq.errors import (
     LogTruncated,
     OffsetOutOfRange,
     PartitionOffline,
+    StateError,
     StorageError,
     StorageFull,
     ValueTooLarge,
@@ -36,7 +37,7 @@ from tinymq.storage.epochs import EpochFile
 from tinymq.storage.facts import Chunk
 from tinymq.storage.log import Log
 from tinymq.storage.memory import MemoryLog
-from tinymq.wire.batch import BatchHeader, Column, check_produced, column_spans, stamp
+from tinymq.wire.batch import HAS_DUE, BatchHeader, Column, check_produced, column_spans, stamp
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import EARLIEST, LATEST
 
@@ -185,6 +186,8 @@ class Partition:
         """
         try:
             header = check_produced(batch, self.limits)
+            if header.attributes & HAS_DUE:
+                raise StateError("messages that are not due yet cannot be taken yet")
             known = self.producers.duplicate_of(header)
             failure = self.failure
             if known is not None and known + header.records <= self.high_watermark:

@@ -22,8 +22,9 @@ before it, so a broker can set them without touching it.
 
 The native payload is a msgpack array of seven columns, each nil or a ``bin``
 that holds a msgpack value of its own: offset deltas, producer times, keys,
-values, headers, message ids, expiry. The broker opens only the column that a
-feature needs, and values never.
+values, headers, message ids, expiry. Messages that are not due yet have an
+eighth, their due times. The broker opens only the column that a feature needs,
+and values never.
 """
 
 from __future__ import annotations
@@ -64,13 +65,14 @@ _CODEC_MASK: Final = 0x7
 APPEND_TIME: Final = 1 << 3
 TRANSACTIONAL: Final = 1 << 4
 CONTROL: Final = 1 << 5
+HAS_DUE: Final = 1 << 12
 HAS_IDS: Final = 1 << 13
 HAS_EXPIRY: Final = 1 << 14
 #: Bit 15 of a signed 16-bit field.
 NATIVE: Final = -(1 << 15)
 
 _ATTRIBUTES_TO_END = struct.Struct(">hiqqqhii")
-_PRODUCER_ALLOWED: Final = NATIVE | HAS_IDS | HAS_EXPIRY | APPEND_TIME | _CODEC_MASK
+_PRODUCER_ALLOWED: Final = NATIVE | HAS_DUE | HAS_IDS | HAS_EXPIRY | APPEND_TIME | _CODEC_MASK
 
 
 class Codec(IntEnum):
@@ -88,7 +90,7 @@ NATIVE_CODECS: Final = frozenset({Codec.NONE, Codec.GZIP, Codec.ZSTD})
 
 
 class Column(IntEnum):
-    """The places of the seven columns in a native payload."""
+    """The places of the columns in a native payload; the last is there when it is used."""
 
     DELTAS = 0
     TIMES = 1
@@ -97,11 +99,13 @@ class Column(IntEnum):
     HEADERS = 4
     IDS = 5
     EXPIRY = 6
+    DUE = 7
 
 
-COLUMNS: Final = len(Column)
+#: Columns of a payload, without and with due times.
+COLUMNS: Final = (Column.DUE, len(Column))
 #: Columns whose presence an attribute bit tells, so that a reader need not look.
-_FLAGS: Final = {Column.IDS: HAS_IDS, Column.EXPIRY: HAS_EXPIRY}
+_FLAGS: Final = {Column.IDS: HAS_IDS, Column.EXPIRY: HAS_EXPIRY, Column.DUE: HAS_DUE}
 #: Most records in one native batch, whatever a header claims.
 MAX_RECORDS: Final = 65_535
 
@@ -307,25 +311,26 @@ _ITEM: Final = 5
 
 def column_spans(buffer: Bytes, start: int = PAYLOAD) -> Spans:
     """
-    Find the seven columns of a native batch without decoding them.
+    Find the columns of a native batch without decoding them.
 
     Args:
         buffer: The whole batch.
         start: Where the payload starts.
 
     Returns:
-        The seven spans.
+        The span of each column.
 
     Raises:
-        CorruptBatch: The payload is not seven columns that fill it exactly.
+        CorruptBatch: The payload is not seven or eight columns that fill it exactly.
     """
     spans: Spans = []
     size = len(buffer)
     try:
-        if buffer[start] != 0x90 | COLUMNS:
-            raise CorruptBatch("a native payload is a msgpack array of seven columns")
+        count = buffer[start] - 0x90
+        if count not in COLUMNS:
+            raise CorruptBatch("a native payload is a msgpack array of seven or eight columns")
         position = start + 1
-        for _ in range(COLUMNS):
+        for _ in range(count):
             kind = buffer[position]
             if kind == 0xC0:
                 spans.append(None)
@@ -339,6 +344,10 @@ def column_spans(buffer: Bytes, start: int = PAYLOAD) -> Spans:
         raise CorruptBatch("a column of the batch is neither nil nor a bin") from error
     if position != size:
         raise CorruptBatch("the columns of the batch do not end where the batch ends")
+    if count == Column.DUE:
+        spans.append(None)
+    elif spans[Column.DUE] is None:
+        raise CorruptBatch("an eighth column of a batch is due times, and never nil")
     return spans
 
 
@@ -415,7 +424,7 @@ def build(  # noqa: PLR0913 - the fields of the header
     Put a header before a payload, as a producer sends it.
 
     Args:
-        payload: The seven columns.
+        payload: The columns.
         count: Records in it.
         attributes: Flags and codec.
         timestamp: Producer's time in milliseconds; the broker overwrites it.

@@ -159,6 +159,8 @@ class ProduceReply(Message):
     timestamp: int = wire("d", POSITION)
     duplicate: bool = wire("r", boolean, default=False)
     volatile: bool = wire("v", boolean, default=False)
+    delayed: bool = wire("y", boolean, default=False)
+    unroutable: bytes | None = wire("u", optional(binary(0, 8192)), default=None)
 
 
 #: A position to read from: partition, offset, epoch of the last record read or -1.

@@ -19,6 +19,7 @@ from typing_extensions import override
 from tinymq.errors import CorruptBatch, InvalidRequest, UsageError
 from tinymq.limits import DEFAULT_LIMITS, MIB
 from tinymq.wire.batch import (
+    HAS_DUE,
     HAS_EXPIRY,
     HAS_IDS,
     MAX_RECORDS,
@@ -72,6 +73,8 @@ def encode_batch(  # noqa: PLR0913 - the columns of a batch
     headers: Sequence[Headers] | None = None,
     times: Sequence[int] | int | None = None,
     ids: Sequence[bytes] | None = None,
+    ttls: Sequence[int | None] | None = None,
+    dues: Sequence[int] | None = None,
     codec: Codec = Codec.NONE,
     producer_id: int = NO_PRODUCER,
     producer_epoch: int = -1,
@@ -86,6 +89,9 @@ def encode_batch(  # noqa: PLR0913 - the columns of a batch
         headers: As many header lists, or None when no record has headers.
         times: The producer's times in milliseconds, one for all or one each.
         ids: As many 16-byte message ids, or None.
+        ttls: As many times to live in milliseconds from the append time, or None.
+        dues: As many due times in milliseconds since the epoch, a delay as the
+            number below 0 of its milliseconds; None is due at once.
         codec: Compression of values and headers: none, gzip or zstd.
         producer_id: From INIT_PRODUCER, or -1.
         producer_epoch: From INIT_PRODUCER, or -1.
@@ -100,25 +106,30 @@ def encode_batch(  # noqa: PLR0913 - the columns of a batch
         InvalidRequest: The codec is not used in native batches.
     """
     count = len(values)
-    for column in (values, keys, headers, ids, None if isinstance(times, int) else times):
+    given = (values, keys, headers, ids, ttls, dues, None if isinstance(times, int) else times)
+    for column in given:
         if column is not None and not 0 < len(column) == count:
             raise UsageError(f"a batch of {count} values has a column of {len(column)} items")
     packed_values = compress(pack(values), codec)
     packed_headers = None if headers is None else compress(pack(headers), codec)
-    columns = (
+    columns = [
         None,
         None if times is None else pack(times),
         None if keys is None else pack(keys),
         packed_values,
         packed_headers,
         None if ids is None else pack(ids),
-        None,
-    )
+        None if ttls is None else pack(ttls),
+    ]
+    flags = (HAS_IDS if ids is not None else 0) | (HAS_EXPIRY if ttls is not None else 0)
+    if dues is not None:
+        columns.append(pack(dues))
+        flags |= HAS_DUE
     newest = 0 if times is None else times if isinstance(times, int) else max(times)
     return build(
         pack(columns),
         count,
-        NATIVE | codec | (HAS_IDS if ids is not None else 0),
+        NATIVE | codec | flags,
         timestamp=newest,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
@@ -214,6 +225,22 @@ class RecordBatch:
         ids: list[bytes | None] | None = self._column(Column.IDS)
         return [None] * self.header.records if ids is None else ids
 
+    @property
+    def ttls(self) -> list[int | None]:
+        """The time to live of each record in milliseconds from its append time, or None."""
+        ttls: list[int | None] | None = self._column(Column.EXPIRY)
+        return [None] * self.header.records if ttls is None else ttls
+
+    @property
+    def dues(self) -> list[int]:
+        """
+        When each record is due, milliseconds since the epoch.
+
+        A number below 0 is a delay, from when the broker takes the batch; 0 is at once.
+        """
+        dues: list[int] | None = self._column(Column.DUE)
+        return [0] * self.header.records if dues is None else dues
+
     def __iter__(self) -> Iterator[Record]:
         """Make the records as they are asked for, without a line of Python for each."""
         return self.columns(self.offsets, self.values)(0, self.header.records)
@@ -288,6 +315,7 @@ _ITEMS: Final = {
     Column.HEADERS: frozenset({list, _NONE}),
     Column.IDS: frozenset({bytes, _NONE}),
     Column.EXPIRY: frozenset({int, _NONE}),
+    Column.DUE: frozenset({int}),
 }
 
 
@@ -426,6 +454,8 @@ class Opened:
             ]
             chosen = [offsets[place] for place in places]
         packed = [None if items is None else pack(items) for items in columns]
+        if packed[Column.DUE] is None:
+            del packed[Column.DUE]
         if chosen[-1] - chosen[0] + 1 == len(places):
             base = chosen[0]
         else:
