@@ -139,7 +139,7 @@ def test_where_to(broker: MemoryBroker, run: Run, tmp_path: Path) -> None:
         "failures": [],
     }
     lost = {**told, "path": [], "unroutable": True, "failures": ["orders: json.total: no"]}
-    broker.answers["exchange.test"] = [told, lost, told]
+    broker.answers["exchange.test"] = [told, told, lost, told]
     file = tmp_path / "value"
     file.write_text("{}")
     command = ("exchange", "test", "orders", "--key", "eu.de")
@@ -150,7 +150,11 @@ def test_where_to(broker: MemoryBroker, run: Run, tmp_path: Path) -> None:
         "key": "eu.de",
         "headers": [["region", "eu"]],
         "value": "{}",
+        "encoding": "string",
     }
+    file.write_bytes(b"\xff")
+    assert run(*command, "--value", f"@{file}").exit_code == 0
+    assert (asked(broker)[1]["value"], asked(broker)[1]["encoding"]) == ("/w==", "base64")
     result = run(*command)
     assert result.stdout.startswith("no binding takes it; it goes to orders.unroutable\n")
     assert "a rule fails on it: orders: json.total: no" in result.stderr

@@ -30,6 +30,7 @@ ITS_OWN = {
 #: Shortcuts of single verbs.
 SHORTCUTS = {"topic.info": {"partitions"}, "topic.purge": {"undo"}, "topic.alter": {"unset"}}
 SHORTCUTS |= {"channel.info": {"partitions"}, "channel.alter": {"unset"}}
+SHORTCUTS |= {"exchange.info": {"bindings"}, "exchange.alter": {"default"}}
 
 
 def verb_of(operation: Operation) -> click.Command:
