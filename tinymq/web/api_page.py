@@ -17,6 +17,8 @@ _TITLES: Final = {
     "topic": "Topics",
     "channel": "Channels",
     "inflight": "In flight",
+    "exchange": "Exchanges",
+    "binding": "Exchanges",
     "messages": "Messages",
     "message": "Messages",
     "dlq": "Dead letters",
