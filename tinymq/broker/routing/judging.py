@@ -1,0 +1,258 @@
+"""
+Telling publishers which of their records no binding takes.
+
+A batch is stored all the same, and at once; only its answer waits until it was looked
+through. Short batches are looked through before they are appended, long ones, or those of
+costly rules, in slices, one behind the other, so that nobody else waits for them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from twisted.logger import Logger
+
+from tinymq.broker.partition import Answer, Appended
+from tinymq.broker.routing.tables import Look, Names, Sight
+from tinymq.errors import WireError
+from tinymq.wire.batch import HAS_DUE, BatchHeader, checked_header
+from tinymq.wire.frames import Bytes
+from tinymq.wire.records import RecordBatch
+
+if TYPE_CHECKING:
+    from tinymq.broker.broker import Broker
+    from tinymq.broker.partition import Partition
+    from tinymq.broker.ports import Timer
+
+#: Seconds for which batches are looked through before others have their turn.
+SLICE_SECONDS: Final = 0.002
+#: Records that are looked at before it is time to see how late it is.
+_AT_ONCE: Final = 16
+#: Records whose targets are remembered until they are copied, of one partition.
+_MOST_KNOWN: Final = 20_000
+
+
+class Judgement:
+    """
+    One batch that is looked through.
+
+    Args:
+        judge: Of its partition.
+        sight: The table by which it is.
+        look: Its columns.
+        header: Its header.
+        answer: Told when it is stored and looked through.
+    """
+
+    __slots__ = ("_answer", "_at", "_bits", "_judge", "_look", "_records", "_result", "sight")
+
+    def __init__(
+        self, judge: Judge, sight: Sight, look: Look, header: BatchHeader, answer: Answer
+    ) -> None:
+        self._judge = judge
+        self.sight = sight
+        self._look = look
+        self._records = header.records
+        self._answer = answer
+        self._result: Appended | None = None
+        self._at: list[Names] = []
+        self._bits = bytearray()
+
+    def stored(self, found: Appended | WireError) -> None:
+        """
+        Hear what came of the batch.
+
+        Args:
+            found: Its place, or why it has none.
+        """
+        if isinstance(found, WireError):
+            self._answer(found)
+            return
+        self._result = found
+        self._tell()
+
+    def _tell(self) -> None:
+        result = self._result
+        if result is None or len(self._at) < self._records:
+            return
+        if not result.duplicate:
+            self._judge.keep(result.base_offset, self.sight, self._at)
+        bits = bytes(self._bits)
+        self._answer(result._replace(unroutable=bits) if bits else result)
+
+    def go_on(self, judging: Judging) -> bool:
+        """
+        Look at more records.
+
+        Args:
+            judging: Knows the topics, and the time.
+
+        Returns:
+            Whether all were looked at.
+        """
+        found, sight, look = self._at, self.sight, self._look
+        if sight.constant and self._records:
+            found += [sight.targets(look, 0)] * self._records
+            if not judging.topics(found[0]):
+                self._bits = bytearray(b"\xff" * (self._records >> 3))
+                if self._records & 7:
+                    self._bits.append((1 << (self._records & 7)) - 1)
+            self._tell()
+            return True
+        while len(found) < self._records:
+            for at in range(len(found), min(self._records, len(found) + _AT_ONCE)):
+                targets = sight.targets(look, at)
+                found.append(targets)
+                if not judging.topics(targets):
+                    self._mark(at)
+            if judging.late():
+                break
+        done = len(found) >= self._records
+        if done:
+            self._tell()
+        return done
+
+    def _mark(self, at: int) -> None:
+        if not self._bits:
+            self._bits = bytearray((self._records + 7) >> 3)
+        self._bits[at >> 3] |= 1 << (at & 7)
+
+
+class Judging:
+    """
+    Looks through what is published to the exchanges of a broker.
+
+    Args:
+        broker: The broker.
+    """
+
+    _log = Logger()
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._waiting: deque[Judgement] = deque()
+        self._timer: Timer | None = None
+        self._until = 0.0
+        self.topics = broker.routing.tables.topics
+
+    def late(self) -> bool:
+        """Whether others are to have their turn."""
+        return self._broker.scheduler.seconds() >= self._until
+
+    def begin(self, judge: Judge, batch: Bytes, answer: Answer) -> Answer:
+        """
+        Look at a batch before it is appended.
+
+        Args:
+            judge: Of its partition.
+            batch: The batch.
+            answer: Told when it is stored and looked through.
+
+        Returns:
+            What is to be told when it is stored.
+
+        Raises:
+            CorruptBatch: What the table looks at cannot be read.
+        """
+        sight = self._broker.routing.tables.sight(judge.partition.topic.id)
+        if sight is None:
+            return answer
+        header = checked_header(batch)
+        if header.attributes & HAS_DUE or not header.native:
+            return answer  # where it goes is known when it is due
+        look = sight.look(RecordBatch(batch, header, judge.partition.limits.inflated))
+        found = Judgement(judge, sight, look, header, answer)
+        if self._waiting:
+            self._waiting.append(found)
+        else:
+            self._until = self._broker.scheduler.seconds() + SLICE_SECONDS
+            if not found.go_on(self):
+                self._waiting.append(found)
+                self._timer = self._broker.scheduler.callLater(0, self._turn)
+        return found.stored
+
+    def _turn(self) -> None:
+        self._timer = None
+        self._until = self._broker.scheduler.seconds() + SLICE_SECONDS
+        while self._waiting:
+            one = self._waiting[0]
+            try:
+                done = one.go_on(self)
+            except Exception:  # noqa: BLE001 - others must have their answers
+                self._log.failure("a batch could not be looked through")
+                done = True
+            if done and self._waiting:
+                self._waiting.popleft()
+            if self.late():
+                break
+        if self._waiting:
+            self._timer = self._broker.scheduler.callLater(0, self._turn)
+
+    def close(self) -> None:
+        """Answer nobody any more."""
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
+        self._timer = None
+        self._waiting.clear()
+
+
+class Judge:
+    """
+    Looks through what is published to one partition of an exchange.
+
+    Args:
+        judging: That of the broker.
+        partition: The partition.
+    """
+
+    def __init__(self, judging: Judging, partition: Partition) -> None:
+        self._judging = judging
+        self.partition = partition
+        #: What was said of batches that are not copied yet, by their first offsets.
+        self._known: dict[int, tuple[Sight, list[Names]]] = {}
+        self._count = 0
+
+    def begin(self, batch: Bytes, answer: Answer) -> Answer:
+        """
+        Look at a batch before it is appended; `Judging.begin`.
+
+        Args:
+            batch: The batch.
+            answer: Told when it is stored and looked through.
+        """
+        return self._judging.begin(self, batch, answer)
+
+    def keep(self, base: int, sight: Sight, targets: list[Names]) -> None:
+        """
+        Remember the targets of a batch until it is copied.
+
+        Args:
+            base: Its first offset.
+            sight: The table that was asked.
+            targets: Of each record.
+        """
+        if self._count + len(targets) <= _MOST_KNOWN and base not in self._known:
+            self._known[base] = sight, targets
+            self._count += len(targets)
+
+    def known(self, base: int, sight: Sight) -> list[Names] | None:
+        """
+        Return the targets of a batch, if the same table was asked.
+
+        Args:
+            base: Its first offset.
+            sight: The table.
+        """
+        found = self._known.get(base)
+        return found[1] if found is not None and found[0] is sight else None
+
+    def forget(self, below: int) -> None:
+        """
+        Forget what is copied.
+
+        Args:
+            below: All batches that begin below this offset.
+        """
+        for base in [each for each in self._known if each < below]:
+            self._count -= len(self._known.pop(base)[1])

@@ -1,0 +1,190 @@
+"""
+Which targets a record has: the exchanges of the MetaServer, and tables made of their bindings.
+
+A table is made when it is needed first, and again when the exchange or its bindings changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from tinymq.wire.records import Headers, RecordBatch
+
+if TYPE_CHECKING:
+    from tinymq.broker.broker import Broker
+    from tinymq.meta.registry import Registry, Topic
+
+#: Keys whose targets are remembered, of one table.
+_MOST_KEYS: Final = 20_000
+#: Sets of names whose topics are remembered.
+_MOST_SETS: Final = 20_000
+
+#: Names of topics, each once.
+Names = tuple[str, ...]
+
+
+class Exchange(Protocol):
+    """What is asked of an exchange."""
+
+    @property
+    def dead_letter(self) -> str:
+        """The topic for what no binding takes; empty for the usual one."""
+
+    @property
+    def created_ms(self) -> int:
+        """When it was made."""
+
+
+class Table(Protocol):
+    """What is asked of a routing table."""
+
+    @property
+    def looks_at(self) -> frozenset[str]:
+        """What it must know of a record: key, headers, value."""
+
+    def targets(self, key: bytes | None, headers: Headers, value: bytes | None) -> Names:
+        """Return the names of the targets."""
+
+
+class Sight:
+    """
+    One table, and what it said before.
+
+    Args:
+        exchange: The exchange.
+        table: Its table.
+    """
+
+    def __init__(self, exchange: Exchange, table: Table) -> None:
+        self.exchange = exchange
+        self.table = table
+        looks = frozenset(table.looks_at)
+        self._key, self._headers = "key" in looks, "headers" in looks
+        self._value = "value" in looks
+        #: What the table says is the same for equal keys, if it looks at nothing else.
+        self._memory: dict[bytes | None, Names] | None = None if looks - {"key"} else {}
+
+    @property
+    def constant(self) -> bool:
+        """Whether all records have the same targets."""
+        return not (self._key or self._headers or self._value)
+
+    def look(self, batch: RecordBatch) -> Look:
+        """
+        Open the columns of a batch that the table looks at.
+
+        Args:
+            batch: The batch.
+
+        Raises:
+            CorruptBatch: They cannot be read.
+        """
+        return Look(
+            batch.keys if self._key else None,
+            batch.headers if self._headers else None,
+            batch.values if self._value else None,
+        )
+
+    def targets(self, look: Look, at: int) -> Names:
+        """
+        Find the targets of a record.
+
+        Args:
+            look: Its batch.
+            at: Its place there.
+        """
+        key = None if look.keys is None else look.keys[at]
+        memory = self._memory
+        if memory is not None:
+            found = memory.get(key)
+            if found is None:
+                if len(memory) >= _MOST_KEYS:
+                    memory.clear()
+                found = memory[key] = self.table.targets(key, (), None)
+            return found
+        headers: Headers = () if look.headers is None else look.headers[at]
+        return self.table.targets(key, headers, None if look.values is None else look.values[at])
+
+
+class Look(NamedTuple):
+    """The columns of a batch that a table looks at."""
+
+    keys: Sequence[bytes | None] | None
+    headers: Sequence[Headers] | None
+    values: Sequence[bytes | None] | None
+
+
+class Tables:
+    """
+    The tables of a broker.
+
+    Args:
+        broker: The broker, whose MetaServer knows the exchanges.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._made: dict[bytes, tuple[Any, Any, Sight]] = {}
+        self._resolved: dict[Names, tuple[Topic, ...]] = {}
+        self._registry: Registry | None = None
+
+    def sight(self, topic_id: bytes) -> Sight | None:
+        """
+        Return the table of an exchange as it is now; None if the topic is none.
+
+        Args:
+            topic_id: The topic's id.
+        """
+        found = self.facts(topic_id)
+        if found is None:
+            self._made.pop(topic_id, None)
+            return None
+        exchange, bindings = found
+        known = self._made.get(topic_id)
+        if known is not None and known[0] is exchange and known[1] is bindings:
+            return known[2]
+        made = Sight(exchange, self.make(exchange, bindings))
+        self._made[topic_id] = exchange, bindings, made
+        return made
+
+    def facts(self, topic_id: bytes) -> tuple[Exchange, Any] | None:
+        """
+        Find an exchange and its bindings; they are other objects when they changed.
+
+        Args:
+            topic_id: The topic's id.
+        """
+        registry: Any = self._broker.meta.registry
+        exchange = getattr(registry, "exchanges", {}).get(topic_id)
+        if exchange is None:
+            return None
+        return exchange, registry.bindings.get(topic_id, ())
+
+    def make(self, exchange: Exchange, bindings: Any) -> Table:
+        """
+        Make a table.
+
+        Args:
+            exchange: The exchange.
+            bindings: Its bindings.
+        """
+        raise NotImplementedError
+
+    def topics(self, names: Names) -> tuple[Topic, ...]:
+        """
+        Return the topics of some names, as far as there are any.
+
+        Args:
+            names: The names.
+        """
+        registry = self._broker.meta.registry
+        if registry is not self._registry or len(self._resolved) > _MOST_SETS:
+            self._registry = registry
+            self._resolved.clear()
+        found = self._resolved.get(names)
+        if found is None:
+            by_name = registry.by_name
+            known = (by_name.get(name) for name in names)
+            found = self._resolved[names] = tuple(each for each in known if each is not None)
+        return found
