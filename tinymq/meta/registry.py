@@ -19,7 +19,14 @@ import attrs
 from attrs import field, frozen
 
 from tinymq.channelpolicy import ChannelPolicy
-from tinymq.errors import UnknownChannel, UnknownPartition, UnknownTopic, UnknownTopicId
+from tinymq.errors import (
+    UnknownChannel,
+    UnknownExchange,
+    UnknownPartition,
+    UnknownTopic,
+    UnknownTopicId,
+)
+from tinymq.routing import Exchange
 from tinymq.topicconfig import TopicConfig
 
 #: Where a channel begins on each partition: "earliest", "latest" or an offset.
@@ -244,6 +251,7 @@ class Registry:
         topics: Topics by id.
         by_name: Topics by name.
         channels: Channels by name, by the id of their topic; only of topics that have some.
+        exchanges: Exchanges with their bindings, by the id of their topic.
         brokers: Live brokers by id.
         known: Every broker that ever registered, live or not, as it did so last.
         draining: The numbers of brokers that get no new partitions.
@@ -251,7 +259,8 @@ class Registry:
         deleted: When a topic was deleted, in ms, by its id. Only what stands
             here may have its folders removed; an id that is unknown may not.
         touched: Ids of the topics that came, changed or went with this
-            snapshot, or had a channel that did, so that nobody needs to compare ten thousand.
+            snapshot, or had a channel or an exchange that did, so that nobody needs
+            to compare ten thousand.
     """
 
     revision: int = 0
@@ -259,6 +268,7 @@ class Registry:
     topics: Mapping[bytes, Topic] = field(factory=_none)
     by_name: Mapping[str, Topic] = field(factory=_none)
     channels: Mapping[bytes, Mapping[str, ChannelInfo]] = field(factory=_none)
+    exchanges: Mapping[bytes, Exchange] = field(factory=_none)
     brokers: Mapping[int, BrokerInfo] = field(factory=_none)
     known: Mapping[int, BrokerInfo] = field(factory=_none)
     draining: frozenset[int] = frozenset()
@@ -313,6 +323,23 @@ class Registry:
             topic = self.topics.get(topic_id)
             where = f"the topic {topic.name}" if topic is not None else "this topic"
             raise UnknownChannel(f"{where} has no channel {name[:200]!a}", channel=name[:200])
+        return found
+
+    def exchange(self, name: str) -> Exchange:
+        """
+        Return the exchange that a topic is.
+
+        Raises:
+            UnknownTopic: There is no such topic.
+            UnknownExchange: It is none.
+        """
+        found = self.exchanges.get(self.topic(name).id)
+        if found is None:
+            raise UnknownExchange(
+                f"the topic {name} is no exchange; "
+                f"`tinymq exchange create {name} --kind KIND` makes it one",
+                exchange=name,
+            )
         return found
 
     def page(self, after: str, limit: int) -> tuple[Topic, ...]:

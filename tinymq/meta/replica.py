@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+import attrs
 from attrs import define, field
 
 from tinymq.errors import ForeignCluster, MalformedFrame, StateError, StorageError
@@ -27,6 +28,7 @@ from tinymq.meta.draft import Draft, follow
 from tinymq.meta.entries import Entry, Event
 from tinymq.meta.observers import Observer, Observers
 from tinymq.meta.registry import Registry, Topic, channel_key, mark_of
+from tinymq.routing import binding_key, exchange_key
 from tinymq.storage.disk import Disk
 from tinymq.storage.sealed import seal, unseal
 
@@ -35,6 +37,8 @@ _VERSION: Final = 1
 _CLUSTER: Final = "cluster"
 _NO_CLUSTER: Final = bytes(16)
 _MOST_NOTES: Final = 100
+#: What there may be ten thousands of.
+_LONG: Final = {"topic", "channel", "exchange", "binding"}
 
 
 def foreign(own: str, other: str) -> ForeignCluster:
@@ -157,9 +161,11 @@ class Replica:
         """Take what did not change as it is: to decode thousands takes a while."""
         key, _, _ = event
         kind, _, rest = key.partition("/")
-        if kind not in {"topic", "channel"} or self._rows.get(key) != event:
+        if kind not in _LONG or self._rows.get(key) != event:
             return False
         topic_id, _, name = rest.partition("/")
+        if kind in {"exchange", "binding"}:
+            return self._reuse_exchange(draft, _bytes(topic_id), name)
         if kind == "channel":
             channel = self.registry.channels_of(_bytes(topic_id)).get(name)
             if channel is not None:
@@ -169,6 +175,19 @@ class Replica:
         if topic is not None:
             draft.put_topic(topic)
         return topic is not None
+
+    def _reuse_exchange(self, draft: Draft, topic_id: bytes, binding: str) -> bool:
+        """Take an exchange as it is, or one of its bindings."""
+        exchange = self.registry.exchanges.get(topic_id)
+        if exchange is None:
+            return False
+        if not binding:
+            draft.put_exchange(topic_id, attrs.evolve(exchange, bindings={}))
+            return True
+        found = exchange.bindings.get(binding)
+        if found is not None:
+            draft.put_binding(topic_id, found)
+        return found is not None
 
     def _check_told(self, value: bytes | None) -> None:
         try:
@@ -219,6 +238,8 @@ class Replica:
             draft.keep_topic(topic)
             for channel in self.registry.channels_of(topic_id).values():
                 draft.put_channel(topic_id, channel)
+            if topic_id in self.registry.exchanges:
+                draft.put_exchange(topic_id, self.registry.exchanges[topic_id])
             strays.append(topic_id)
             rows.update((key, self._rows[key]) for key in self._keys_of(topic_id, self._rows))
             self._note(f"the MetaServer does not tell of topic {topic.name}: it is kept")
@@ -244,9 +265,13 @@ class Replica:
             yield topic.id, name
 
     def _keys_of(self, topic_id: bytes, rows: dict[str, Told]) -> list[str]:
-        """Return the keys of a topic and its channels that are among rows."""
+        """Return the keys of a topic, its channels and bindings that are among rows."""
         names = self.registry.channels_of(topic_id)
         keys = [f"topic/{topic_id.hex()}", *(channel_key(topic_id, name) for name in names)]
+        exchange = self.registry.exchanges.get(topic_id)
+        if exchange is not None:
+            keys.append(exchange_key(topic_id))
+            keys.extend(binding_key(topic_id, each) for each in exchange.bindings)
         return [key for key in keys if key in rows]
 
     def given(self, topic_id: bytes, name: str) -> None:
