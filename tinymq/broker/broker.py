@@ -19,6 +19,7 @@ from tinymq.broker.partition import Answer, Partition
 from tinymq.broker.partitions import PartitionStore
 from tinymq.broker.ports import Directory, Neighbours, NoNeighbours, Timer, World
 from tinymq.broker.reading import Fetched, Reader, Wanted
+from tinymq.broker.routing.routing import Routing
 from tinymq.config import Config
 from tinymq.errors import (
     NotLeader,
@@ -111,6 +112,8 @@ class Broker:
         #: Why partitions of a topic that are led here could not be opened, by its id.
         self._unopened: dict[bytes, str] = {}
         self._later: Timer | None = None
+        #: Where what is published to exchanges goes.
+        self.routing = Routing(self)
         self.channels = Channels(self)
 
     # --- partitions -----------------------------------------------------------
@@ -133,6 +136,7 @@ class Broker:
             self._later.cancel()
         self._later = None
         self.channels.close()
+        self.routing.close()
 
     def _changed(self, before: Registry, after: Registry) -> None:
         for topic_id in after.touched:
@@ -288,6 +292,12 @@ class Broker:
         except WireError as error:
             answer(error)
             return
+        if partition.judge is not None:
+            try:
+                answer = partition.judge.begin(batch, answer)
+            except WireError as error:
+                answer(error)
+                return
         if partition.append(batch, self.wall(), answer):
             self.committer.staged(partition)
 

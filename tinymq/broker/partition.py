@@ -43,6 +43,7 @@ from tinymq.wire.messages import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from tinymq.broker.ledger import Ledger
+    from tinymq.broker.routing.judging import Judge
     from tinymq.meta.registry import Topic
 
 
@@ -59,12 +60,15 @@ class Appended(NamedTuple):
         timestamp: Append time in milliseconds; -1 for a duplicate.
         duplicate: It was there before.
         volatile: It is kept in memory only.
+        unroutable: Of an exchange: which of its records no binding takes, as bits; None if
+            all are taken, or if that is not known yet.
     """
 
     base_offset: int
     timestamp: int
     duplicate: bool
     volatile: bool
+    unroutable: bytes | None = None
 
 
 #: Called once with what came of a batch.
@@ -118,6 +122,8 @@ class Partition:
         self.counters = Counters()
         #: What its channels did, once there are some.
         self.ledger: Ledger | None = None
+        #: Looks through what is published, where its topic is an exchange.
+        self.judge: Judge | None = None
         #: Why publishing is refused here, by cause.
         self.refusals: dict[str, WireError] = {}
         #: Who is told when the high watermark rises or the partition goes away.

@@ -17,11 +17,22 @@ from tinymq.node.life import LIFE_OPERATIONS, LifeLines
 from tinymq.node.partitions import PARTITION_OPERATIONS, Partitions
 from tinymq.node.process import PROCESS_OPERATIONS, Process
 from tinymq.node.records import RECORD_OPERATIONS
+from tinymq.node.routers import ROUTER_OPERATIONS, Routers
 from tinymq.node.telling import TELLING_OPERATIONS, Telling
 from tinymq.operation import Operation
 
 
-class Node(Partitions, Channels, InFlight, DeadLetters, LifeLines, Process, Clients, Telling):
+class Node(
+    Partitions,
+    Channels,
+    InFlight,
+    DeadLetters,
+    Routers,
+    LifeLines,
+    Process,
+    Clients,
+    Telling,
+):
     """
     What one broker does and tells.
 
@@ -52,6 +63,7 @@ NODE_OPERATIONS: Final[dict[str, Operation]] = {
     **RECORD_OPERATIONS,
     **LIFE_OPERATIONS,
     **DEAD_LETTER_OPERATIONS,
+    **ROUTER_OPERATIONS,
     **PROCESS_OPERATIONS,
     **CLIENT_OPERATIONS,
     **TELLING_OPERATIONS,

@@ -42,13 +42,13 @@ class Chunk(NamedTuple):
 
     Attributes:
         first: The number of the first one.
-        count: How many there are.
+        records: How many there are.
         batch: All of them; None if they do not exist any more, or cannot be read.
         unreadable: Whether they are there and cannot be read.
     """
 
     first: int
-    count: int
+    records: int
     batch: bytes | None
     unreadable: bool = False
 
@@ -192,11 +192,10 @@ class Copier:
                 behind = end if stored is None else stored[0].base_offset
                 return Chunk(rows.first, behind - at, None)
             behind = min(end, stored[0].next_offset)
-            if origin is None and not len(rows) and behind - at == stored[0].records:
-                whole = _whole(stored)
-                if whole is not None and stored[0].records <= max(rows.most, _LEAST_WHOLE) * 66:
-                    if rows.most > 1:
-                        return Chunk(rows.first, stored[0].records, whole)
+            if origin is None and rows.most > 1 and not len(rows):
+                whole = _whole(stored) if behind - at == stored[0].records else None
+                if whole is not None:
+                    return Chunk(rows.first, stored[0].records, whole)
             try:
                 columns = self._columns(stored)
             except CorruptBatch:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tinymq.broker.routing.planning import Plan
+
 
 class Counts:
     """
@@ -30,3 +35,16 @@ class Counts:
     def __init__(self) -> None:
         self.routed = self.copied = self.unroutable = 0
         self.letters = self.stayed = self.missing = self.unreadable = 0
+
+    def add(self, plan: Plan) -> None:
+        """
+        Count what a plan came upon.
+
+        Args:
+            plan: It is in force now.
+        """
+        self.routed += plan.records
+        self.unroutable += plan.unroutable
+        self.stayed += plan.stayed
+        self.missing += plan.missing
+        self.unreadable += plan.unreadable

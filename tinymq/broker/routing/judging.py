@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from twisted.logger import Logger
 
 from tinymq.broker.partition import Answer, Appended
-from tinymq.broker.routing.tables import Look, Names, Sight
+from tinymq.broker.routing.tables import Look, Names, Sight, Tables
 from tinymq.errors import WireError
 from tinymq.wire.batch import HAS_DUE, BatchHeader, checked_header
 from tinymq.wire.frames import Bytes
@@ -45,19 +45,30 @@ class Judgement:
         answer: Told when it is stored and looked through.
     """
 
-    __slots__ = ("_answer", "_at", "_bits", "_judge", "_look", "_records", "_result", "sight")
+    __slots__ = (
+        "_answer",
+        "_at",
+        "_bits",
+        "_failed",
+        "_judge",
+        "_look",
+        "_records",
+        "_result",
+        "_sight",
+    )
 
     def __init__(
         self, judge: Judge, sight: Sight, look: Look, header: BatchHeader, answer: Answer
     ) -> None:
         self._judge = judge
-        self.sight = sight
+        self._sight = sight
         self._look = look
         self._records = header.records
         self._answer = answer
         self._result: Appended | None = None
         self._at: list[Names] = []
         self._bits = bytearray()
+        self._failed = False
 
     def stored(self, found: Appended | WireError) -> None:
         """
@@ -76,8 +87,8 @@ class Judgement:
         result = self._result
         if result is None or len(self._at) < self._records:
             return
-        if not result.duplicate:
-            self._judge.keep(result.base_offset, self.sight, self._at)
+        if not (result.duplicate or self._failed):
+            self._judge.keep(result.base_offset, self._sight, self._at)
         bits = bytes(self._bits)
         self._answer(result._replace(unroutable=bits) if bits else result)
 
@@ -91,7 +102,7 @@ class Judgement:
         Returns:
             Whether all were looked at.
         """
-        found, sight, look = self._at, self.sight, self._look
+        found, sight, look = self._at, self._sight, self._look
         if sight.constant and self._records:
             found += [sight.targets(look, 0)] * self._records
             if not judging.topics(found[0]):
@@ -113,6 +124,12 @@ class Judgement:
             self._tell()
         return done
 
+    def give_up(self) -> None:
+        """Answer all the same; what was not looked at is taken for routed."""
+        self._failed = True
+        self._at += [()] * (self._records - len(self._at))
+        self._tell()
+
     def _mark(self, at: int) -> None:
         if not self._bits:
             self._bits = bytearray((self._records + 7) >> 3)
@@ -125,16 +142,18 @@ class Judging:
 
     Args:
         broker: The broker.
+        tables: Its tables.
     """
 
     _log = Logger()
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, tables: Tables) -> None:
         self._broker = broker
+        self._tables = tables
         self._waiting: deque[Judgement] = deque()
         self._timer: Timer | None = None
         self._until = 0.0
-        self.topics = broker.routing.tables.topics
+        self.topics = tables.topics
 
     def late(self) -> bool:
         """Whether others are to have their turn."""
@@ -155,7 +174,7 @@ class Judging:
         Raises:
             CorruptBatch: What the table looks at cannot be read.
         """
-        sight = self._broker.routing.tables.sight(judge.partition.topic.id)
+        sight = self._tables.sight(judge.partition.topic.id)
         if sight is None:
             return answer
         header = checked_header(batch)
@@ -181,6 +200,7 @@ class Judging:
                 done = one.go_on(self)
             except Exception:  # noqa: BLE001 - others must have their answers
                 self._log.failure("a batch could not be looked through")
+                one.give_up()
                 done = True
             if done and self._waiting:
                 self._waiting.popleft()

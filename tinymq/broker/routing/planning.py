@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from twisted.logger import Logger
 
 from tinymq.broker.letters import Origin
-from tinymq.broker.routing.counts import Counts
 from tinymq.broker.routing.routes import Piece, Place, Routes, bits_at, offsets_of
 from tinymq.broker.routing.tables import Names, Sight
+from tinymq.broker.window import ColdPiece, Stored, Window
 from tinymq.errors import CorruptBatch
+from tinymq.routing import UNROUTABLE
 from tinymq.wire.records import Headers, RecordBatch
 
 if TYPE_CHECKING:
     from tinymq.broker.broker import Broker
     from tinymq.broker.partition import Partition
-    from tinymq.broker.window import Stored, Window
     from tinymq.meta.registry import Topic
 
 #: Records of one plan, and copies, about: a plan is one record of the ledger.
@@ -34,8 +34,6 @@ MOST_COPIES: Final = 20_000
 PLAN_SECONDS: Final = 0.01
 #: Records that are looked at before it is time to see how late it is.
 _AT_ONCE: Final = 64
-#: How the dead-letter topic of an exchange is called, after its name.
-UNROUTABLE: Final = ".unroutable"
 
 
 class Why(NamedTuple):
@@ -63,6 +61,7 @@ class Plan:
         self.copies: defaultdict[Place, list[int]] = defaultdict(list)
         self.letters: defaultdict[tuple[Place, Why, str], list[int]] = defaultdict(list)
         self.records = self.count = 0
+        self.unroutable = self.stayed = self.missing = self.unreadable = 0
 
     @property
     def full(self) -> bool:
@@ -99,18 +98,14 @@ class Planner:
         broker: The broker.
         partition: The partition.
         window: Reads it.
-        counts: What is counted.
     """
 
     _log = Logger()
 
-    def __init__(
-        self, broker: Broker, partition: Partition, window: Window, counts: Counts
-    ) -> None:
+    def __init__(self, broker: Broker, partition: Partition, window: Window) -> None:
         self._broker = broker
         self._partition = partition
         self._window = window
-        self._counts = counts
         #: The next partition of each topic for records without a key.
         self._turns: dict[bytes, int] = {}
         #: Places that take nothing just now: who has no key goes elsewhere.
@@ -132,13 +127,18 @@ class Planner:
         high = self._partition.high_watermark
         found = Plan(routes.cursor)
         while found.cursor < high and not found.full:
-            stored = self._window.batch_at(found.cursor, high)
+            try:
+                stored = self._window.batch_at(found.cursor, high)
+            except ColdPiece:
+                if found.cursor == routes.cursor:
+                    raise
+                break
             if stored is None:
-                self._counts.missing += high - found.cursor
+                found.missing += high - found.cursor
                 found.cursor = high
                 break
             if stored[0].base_offset > found.cursor:
-                self._counts.missing += stored[0].base_offset - found.cursor
+                found.missing += stored[0].base_offset - found.cursor
                 found.cursor = stored[0].base_offset
             self._take(found, stored, sight, until)
             if seconds() >= until:
@@ -156,7 +156,7 @@ class Planner:
             for names, places in groups.items():
                 self._place(plan, batch, offsets, names, places)
         except CorruptBatch as error:
-            self._counts.unreadable += header.next_offset - plan.cursor
+            plan.unreadable += header.next_offset - plan.cursor
             self._log.error(
                 "{partition}: offsets {start} to {end} cannot be routed: {error}",
                 partition=self._partition,
@@ -208,7 +208,7 @@ class Planner:
         """Say where records with the same targets go."""
         topics = self._broker.routing.tables.topics(names)
         if not topics:
-            self._counts.unroutable += len(places)
+            plan.unroutable += len(places)
             headers = batch.headers
             for at in places:
                 self._bury(plan, offsets[at], headers[at], NO_BINDING)
@@ -277,7 +277,7 @@ class Planner:
         """Plan a dead letter."""
         target, parked = self.origin(offset, self.dead_letter).way_out(headers)
         if not target:
-            self._counts.stayed += 1  # it was parked here already
+            plan.stayed += 1  # it was parked here already
             return
         plan.count += 1
         plan.letters[self.place_of(target), why, parked].append(offset)
@@ -310,7 +310,7 @@ class Planner:
             for offset in offsets_of(piece):
                 stored = self._window.batch_at(offset, offset + 1)
                 if stored is None or stored[0].base_offset > offset:
-                    self._counts.missing += 1
+                    found.missing += 1
                     continue
                 try:
                     if opened is None or opened[0] != stored[0].base_offset:
@@ -319,10 +319,10 @@ class Planner:
                     offsets = opened[1].offsets
                     at = bisect_left(offsets, offset)
                     if at == len(offsets) or offsets[at] != offset:
-                        self._counts.missing += 1
+                        found.missing += 1
                         continue
                 except CorruptBatch:
-                    self._counts.unreadable += 1
+                    found.unreadable += 1
                     continue
                 self._bury(found, offset, opened[2][at], why)
         return found

@@ -60,7 +60,7 @@ class Piece(NamedTuple):
     plan: int = 0
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         """How many records there are."""
         return self.bits.bit_count()
 
@@ -101,7 +101,7 @@ class Piece(NamedTuple):
 
     def row(self) -> list[Any]:
         """Return it as it is stored."""
-        found = [self.first, self.base, _packed(self.bits), self.time]
+        found: list[Any] = [self.first, self.base, _packed(self.bits), self.time]
         if self.reason:
             found += [self.reason, self.text, self.parked]
         return found
@@ -180,7 +180,7 @@ class Lane:
         self.next = max(self.next, piece.behind)
         if piece.bits:
             self.pieces.append(piece)
-            self.pending += piece.count
+            self.pending += piece.size
 
     def done(self, number: int) -> int:
         """
@@ -194,11 +194,11 @@ class Lane:
         """
         before = self.pending
         while self.pieces and self.pieces[0].behind <= number:
-            self.pending -= self.pieces.popleft().count
+            self.pending -= self.pieces.popleft().size
         if self.pieces and self.pieces[0].first < number:
             old, new = self.pieces[0], self.pieces[0].since(number)
             self.pieces[0] = new
-            self.pending -= old.count - new.count
+            self.pending -= old.size - new.size
         return before - self.pending
 
     def row(self) -> list[Any]:
@@ -254,7 +254,7 @@ class Routes:
             for target, partition, *row in rows:
                 piece = Piece.of(row, self.plan)
                 self.lane((target, partition)).add(piece)
-                self.pending += piece.count
+                self.pending += piece.size
         elif kind == DONE:
             target, partition, number = facts
             lane = self.lanes.get((target, partition))
@@ -301,7 +301,7 @@ class Routes:
         for place, piece in places:
             lane = self.lanes.get(place)
             first = following.get(place, 0 if lane is None else lane.next)
-            following[place] = first + piece.count
+            following[place] = first + piece.size
             rows.append([*place, *piece._replace(first=first).row()])
         return rows
 
@@ -321,7 +321,7 @@ class Routes:
         for lane in self.lanes.values():
             kept = [piece.below(end) for piece in lane.pieces if piece.base < end]
             lane.pieces = deque(kept)
-            lane.pending = sum(piece.count for piece in kept)
+            lane.pending = sum(piece.size for piece in kept)
             self.pending += lane.pending
         return True
 

@@ -7,8 +7,9 @@ A table is made when it is needed first, and again when the exchange or its bind
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tinymq.routing import Exchange, Table, table
 from tinymq.wire.records import Headers, RecordBatch
 
 if TYPE_CHECKING:
@@ -24,42 +25,18 @@ _MOST_SETS: Final = 20_000
 Names = tuple[str, ...]
 
 
-class Exchange(Protocol):
-    """What is asked of an exchange."""
-
-    @property
-    def dead_letter(self) -> str:
-        """The topic for what no binding takes; empty for the usual one."""
-
-    @property
-    def created_ms(self) -> int:
-        """When it was made."""
-
-
-class Table(Protocol):
-    """What is asked of a routing table."""
-
-    @property
-    def looks_at(self) -> frozenset[str]:
-        """What it must know of a record: key, headers, value."""
-
-    def targets(self, key: bytes | None, headers: Headers, value: bytes | None) -> Names:
-        """Return the names of the targets."""
-
-
 class Sight:
     """
-    One table, and what it said before.
+    The table of one exchange, and what it said before.
 
     Args:
         exchange: The exchange.
-        table: Its table.
     """
 
-    def __init__(self, exchange: Exchange, table: Table) -> None:
+    def __init__(self, exchange: Exchange) -> None:
         self.exchange = exchange
-        self.table = table
-        looks = frozenset(table.looks_at)
+        self.table: Table = table(exchange)
+        looks = self.table.looks_at
         self._key, self._headers = "key" in looks, "headers" in looks
         self._value = "value" in looks
         #: What the table says is the same for equal keys, if it looks at nothing else.
@@ -125,7 +102,7 @@ class Tables:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._made: dict[bytes, tuple[Any, Any, Sight]] = {}
+        self._made: dict[bytes, Sight] = {}
         self._resolved: dict[Names, tuple[Topic, ...]] = {}
         self._registry: Registry | None = None
 
@@ -136,40 +113,14 @@ class Tables:
         Args:
             topic_id: The topic's id.
         """
-        found = self.facts(topic_id)
-        if found is None:
+        exchange = self._broker.meta.registry.exchanges.get(topic_id)
+        if exchange is None:
             self._made.pop(topic_id, None)
             return None
-        exchange, bindings = found
         known = self._made.get(topic_id)
-        if known is not None and known[0] is exchange and known[1] is bindings:
-            return known[2]
-        made = Sight(exchange, self.make(exchange, bindings))
-        self._made[topic_id] = exchange, bindings, made
-        return made
-
-    def facts(self, topic_id: bytes) -> tuple[Exchange, Any] | None:
-        """
-        Find an exchange and its bindings; they are other objects when they changed.
-
-        Args:
-            topic_id: The topic's id.
-        """
-        registry: Any = self._broker.meta.registry
-        exchange = getattr(registry, "exchanges", {}).get(topic_id)
-        if exchange is None:
-            return None
-        return exchange, registry.bindings.get(topic_id, ())
-
-    def make(self, exchange: Exchange, bindings: Any) -> Table:
-        """
-        Make a table.
-
-        Args:
-            exchange: The exchange.
-            bindings: Its bindings.
-        """
-        raise NotImplementedError
+        if known is None or known.exchange is not exchange:
+            known = self._made[topic_id] = Sight(exchange)
+        return known
 
     def topics(self, names: Names) -> tuple[Topic, ...]:
         """
