@@ -22,6 +22,7 @@ HARMLESS: Final = frozenset(
     {
         "broker.info",
         "broker.list",
+        "binding.list",
         "channel.info",
         "channel.list",
         "channel.members",
@@ -29,6 +30,10 @@ HARMLESS: Final = frozenset(
         "client.info",
         "client.list",
         "cluster.watch",
+        "exchange.info",
+        "exchange.list",
+        "exchange.test",
+        "exchange.topology",
         "inflight.list",
         "dlq.list",
         "dlq.messages",
