@@ -20,8 +20,10 @@ from tinymq.errors import Forbidden, InvalidRequest, WireError
 from tinymq.node import NODE_OPERATIONS
 from tinymq.operation import ROLES, Operation, Role
 from tinymq.operations import OPERATIONS, run_on_node
+from tinymq.routing import Terms, binding_id
 from tinymq.wire.messages import Operate
 
+BOUND = binding_id("t", Terms(key="eu.#"))
 CHANNEL = {"topic": "t", "name": "work"}
 EVERY = list({**OPERATIONS, **NODE_OPERATIONS}.values())
 
@@ -118,6 +120,17 @@ def test_results_have_the_shape_that_is_told(fixture: BrokerFixture) -> None:
         ("dlq.redrive", {"target": "t.work.dead", "dry_run": True}),
         ("dlq.redrive", {"target": "t.work.dead", "offsets": ["0:0"]}),
         ("dlq.drop", {"target": "t.work.dead", "dry_run": True}),
+        ("exchange.create", {"name": "x", "kind": "topic", "dry_run": True}),
+        ("exchange.create", {"name": "x", "kind": "topic"}),
+        ("exchange.alter", {"name": "x", "dead_letter": "nobody"}),
+        ("binding.add", {"exchange": "x", "target": "t", "key": "eu.#"}),
+        ("binding.list", {}),
+        ("exchange.list", {}),
+        ("exchange.info", {"name": "x"}),
+        ("exchange.test", {"name": "x", "key": "eu.de", "headers": {"a": "b"}, "value": "{}"}),
+        ("exchange.topology", {}),
+        ("binding.delete", {"exchange": "x", "id": BOUND, "dry_run": True}),
+        ("exchange.delete", {"name": "x", "dry_run": True}),
         ("topic.delete", {"name": "t"}),
         ("broker.list", {}),
         ("broker.info", {}),

@@ -27,6 +27,11 @@ VERBS: dict[str, tuple[str, str]] = {
         "tinymq.cli.channel:channel",
         "List, make, change, steer and remove channels of topics.",
     ),
+    "exchange": (
+        "tinymq.cli.exchange:exchange",
+        "List, make, change, try and remove exchanges.",
+    ),
+    "binding": ("tinymq.cli.exchange:binding", "List, add and remove bindings of exchanges."),
     "inflight": (
         "tinymq.cli.inflight:inflight",
         "Show messages in flight, and settle some of them.",

@@ -22,6 +22,7 @@ from tinymq.errors import (
     StateError,
     TopicExists,
     UnknownBinding,
+    UnknownTopic,
 )
 from tinymq.meta.channels import Channels
 from tinymq.meta.entries import Compare, Delete, Put, Write, prefix
@@ -181,7 +182,12 @@ class Exchanges(Channels):
         """
         topic, exchange = self.describe_exchange(name)
         terms.check(exchange.kind)
-        self.registry.topic(valid_name(target))
+        if valid_name(target) not in self.registry.by_name:
+            raise UnknownTopic(
+                f"there is no topic {target} to bind to; "
+                f"make it first with `tinymq topic create {target}`",
+                topic=target,
+            )
         key, existing = _place_of(exchange, target, terms)
         if existing is not None:
             return existing, False

@@ -16,6 +16,7 @@ from tinymq.operations.brokers import BROKER_OPERATIONS, Brokers
 from tinymq.operations.channels import CHANNEL_OPERATIONS
 from tinymq.operations.clients import CLIENT_OPERATIONS, Clients
 from tinymq.operations.deadletters import DEAD_LETTER_OPERATIONS, DeadLetters
+from tinymq.operations.exchanges import EXCHANGE_OPERATIONS, Exchanges
 from tinymq.operations.inflight import INFLIGHT_OPERATIONS, InFlight
 from tinymq.operations.lookups import LOOKUP_OPERATIONS, Lookups
 from tinymq.operations.members import MEMBER_OPERATIONS, Members
@@ -30,6 +31,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     **TOPIC_OPERATIONS,
     **CHANNEL_OPERATIONS,
     **INFLIGHT_OPERATIONS,
+    **EXCHANGE_OPERATIONS,
     **MESSAGE_OPERATIONS,
     **DEAD_LETTER_OPERATIONS,
     **BROKER_OPERATIONS,
@@ -58,7 +60,7 @@ class Operator(Protocol):
 
 
 class Operations(
-    Topics, InFlight, DeadLetters, Messages, Brokers, Clients, Watching, Lookups, Members
+    Topics, InFlight, DeadLetters, Exchanges, Messages, Brokers, Clients, Watching, Lookups, Members
 ):
     """
     The operations of a process with a MetaServer.
@@ -158,6 +160,9 @@ async def carry_out(
 
 def _what(arguments: Mapping[str, Any]) -> str:
     """Name what an operation is about: a topic, a channel of one, or a broker."""
+    exchange, bound = arguments.get("exchange"), arguments.get("target") or arguments.get("id")
+    if exchange:
+        return f"{exchange} -> {bound}"
     name, topic = arguments.get("name"), arguments.get("topic")
     other = arguments.get("broker") or arguments.get("target") or ""
     return f"{topic}/{name}" if topic and name else name or other

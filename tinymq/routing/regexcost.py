@@ -53,14 +53,25 @@ def regex_cost(pattern: str) -> int:
         elif character == ")" and len(groups) > 1:
             _add(groups, groups.pop()[0] + 1)
         elif character == "\\":
-            at += 1
-            _add(groups, _CLASS if pattern[at : at + 1] in _CLASSES else 1)
+            at, cost = _escape(pattern, at + 1)
+            _add(groups, cost)
+            continue
         elif character in "*+?":
             groups[-1][0] += 1
         else:
             _add(groups, _ANY if character == "." else 1)
         at += 1
     return sum(total for total, _ in groups)
+
+
+def _escape(pattern: str, at: int) -> tuple[int, int]:
+    """Return where an escape ends whose letter is here, and what it costs."""
+    letter = pattern[at : at + 1]
+    at += 1
+    if letter and letter in "pP":  # such as pL and p{Greek}
+        end = pattern.find("}", at) if pattern[at : at + 1] == "{" else at
+        at = max(end, at) + 1
+    return at, _CLASS if letter and letter in _CLASSES else 1
 
 
 def _set(pattern: str, at: int) -> tuple[int, int]:
@@ -81,8 +92,8 @@ def _set(pattern: str, at: int) -> tuple[int, int]:
             if not depth:
                 break
         elif character == "\\":
-            cost += _CLASS if pattern[at : at + 1] in _CLASSES else 0
-            at += 1
+            at, more = _escape(pattern, at)
+            cost += more - 1
         elif character > "\x7f":
             cost += 1
         first = False

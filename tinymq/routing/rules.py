@@ -15,6 +15,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
 
 from attrs import frozen
 
@@ -55,7 +56,7 @@ class RuleFailedError(Exception):
     """A rule cannot be applied to a message; the text says why."""
 
 
-@frozen(slots=False)
+@frozen(slots=False, eq=False)
 class Rule:
     """
     A rule, compiled.
@@ -109,7 +110,10 @@ def check_rule(text: str) -> Rule:
         raise InvalidRequest(f"the rule {text[:60]!r}: {error}", field="rule") from None
 
 
-@lru_cache(maxsize=2000)
+#: Those that some table holds, so that a rule is compiled once however many there are.
+_HELD: Final[WeakValueDictionary[str, Rule]] = WeakValueDictionary()
+
+
 def compiled(text: str) -> Rule:
     """
     Compile a rule; each distinct one once.
@@ -120,6 +124,14 @@ def compiled(text: str) -> Rule:
     Raises:
         ValueError: It is none, or may take too long.
     """
+    found = _HELD.get(text)
+    if found is None:
+        found = _HELD[text] = _compiled(text)
+    return found
+
+
+@lru_cache(maxsize=500)
+def _compiled(text: str) -> Rule:
     if len(text) > MOST_RULE:
         raise ValueError(f"it has {len(text)} characters, and {MOST_RULE} are allowed")
     facts = RuleText.read(text)

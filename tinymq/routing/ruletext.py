@@ -227,6 +227,8 @@ class _Reader:
                 self.bound.add(self._next(at).text)
         elif sign == "[" and not _is_value(before):
             kind = "list"
+        elif sign == "{" and _is_value(before):
+            self.fault = self.fault or "only maps stand in {}, no messages"
         elif sign == "{" and self.depth:
             self._refuse("{")
         self.open.append(kind)

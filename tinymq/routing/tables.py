@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Protocol, TypeAlias
 
@@ -45,9 +45,9 @@ class Table(Protocol):
             Names of topics, each once, in order.
         """
 
-    def met(self, key: bytes | None, headers: Headers, value: bytes | None) -> list[Binding]:
+    def met(self, key: bytes | None, headers: Headers, value: bytes | None) -> Iterator[Binding]:
         """
-        Say which bindings a message meets, in order of their targets; slower, for people.
+        Yield the bindings that a message meets, in order of their targets; slow, for people.
 
         Args:
             key: Its key.
@@ -76,11 +76,14 @@ class _Base:
     def __init__(self, bindings: Sequence[Binding]) -> None:
         self._bindings = bindings
 
-    def met(self, key: bytes | None, headers: Headers, value: bytes | None) -> list[Binding]:
-        """Say which bindings a message meets: those whose own table leads somewhere."""
-        kind = type(self)
-        found = [each for each in self._bindings if kind((each,)).targets(key, headers, value)]
-        return sorted(found, key=lambda each: (each.target, each.id))
+    def met(self, key: bytes | None, headers: Headers, value: bytes | None) -> Iterator[Binding]:
+        """Yield the bindings that a message meets: those whose own table leads somewhere."""
+        kind, targets = type(self), {*self.targets(key, headers, value)}
+        near = sorted(
+            (each for each in self._bindings if each.target in targets),
+            key=lambda each: (each.target, each.id),
+        )
+        return (each for each in near if kind((each,)).targets(key, headers, value))
 
     def targets(self, key: bytes | None, headers: Headers, value: bytes | None) -> tuple[str, ...]:
         raise NotImplementedError

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 import msgpack
 
 from tinymq.client.core.cluster import Cluster
+from tinymq.client.core.exchange_admin import ExchangeCalls
 from tinymq.client.core.letter_admin import LetterCalls
 from tinymq.client.core.results import Result
 from tinymq.errors import MalformedFrame, TinyMQError
@@ -124,7 +125,7 @@ def read_result(payload: Bytes) -> Result:
     return found
 
 
-class AdminCalls(LetterCalls[R]):
+class AdminCalls(LetterCalls[R], ExchangeCalls[R]):
     """
     Administrative operations; every one ends as `operate` does.
 
