@@ -33,7 +33,7 @@ class Sent(NamedTuple):
     """A record that was published."""
 
     key: bytes
-    index: int
+    source: int
     state: int
     answers: Answers
 
@@ -263,7 +263,7 @@ class Lives:
             ):
                 return
             self.wait()
-        raise AssertionError([router.told(0) for router in routers])
+        raise AssertionError(self.broker.node.routers())
 
     def _values(self, name: str) -> Counter[bytes]:
         partitions = self.broker.meta.describe(name).partitions
@@ -348,7 +348,7 @@ class Lives:
                 lines: defaultdict[tuple[int, bytes], list[int]] = defaultdict(list)
                 for record in records(self.broker, name, index):
                     sent = self.sent[record.value or b""]
-                    lines[sent.index, sent.key].append(int(record.value or b""))
+                    lines[sent.source, sent.key].append(int(record.value or b""))
                 assert all(line == sorted(line) for line in lines.values())
 
 

@@ -80,6 +80,28 @@ def test_so_much_waits_and_no_more(fixture: BrokerFixture, monkeypatch: pytest.M
     assert not row(fixture)["waiting"]
 
 
+def test_the_list_of_exchanges_tells_of_it(fixture: BrokerFixture) -> None:
+    """Lag, what no binding took, rates, and where messages cannot go, and why."""
+    exchange_of(fixture, "direct", "a", "b", partitions=2)
+    fixture.topic("t")
+    for index in (0, 1):
+        publish(fixture, b"a", b"b", b"c", index=index)
+    settle(fixture)
+    jam(fixture, "a")
+    for _ in range(4):
+        publish(fixture, b"a", b"b")
+        settle(fixture)
+        fixture.clock.advance(1)
+        settle(fixture)
+
+    (told,) = fixture.operate("exchange.list")["exchanges"]
+    (stuck,) = told["stuck"]
+    assert (told["unroutable"], told["lag"], told["failed"]) == (2, 0, 0)
+    assert told["in_s"] > told["out_s"] > 0
+    assert (stuck["target"], stuck["why"]) == ("a", "it is full")
+    assert stuck["since_ms"] > 0
+
+
 def test_copies_for_a_deleted_target_are_dead_letters(fixture: BrokerFixture) -> None:
     """With a reason, in order, once."""
     exchange_of(fixture, "fanout", "a", "b")
