@@ -15,7 +15,7 @@ from twisted.logger import Logger
 
 from tinymq.broker.partition import Answer, Appended
 from tinymq.broker.routing.tables import Look, Names, Sight, Tables
-from tinymq.errors import WireError
+from tinymq.errors import ShuttingDown, WireError
 from tinymq.wire.batch import HAS_DUE, BatchHeader, checked_header
 from tinymq.wire.frames import Bytes
 from tinymq.wire.records import RecordBatch
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 SLICE_SECONDS: Final = 0.002
 #: Records that are looked at before it is time to see how late it is.
 _AT_ONCE: Final = 16
-#: Records whose targets are remembered until they are copied, of one partition.
-_MOST_KNOWN: Final = 20_000
+#: Records and names of targets that are remembered until they are copied, of one partition.
+_MOST_KNOWN: Final = 40_000
 
 
 class Judgement:
@@ -124,6 +124,17 @@ class Judgement:
             self._tell()
         return done
 
+    def end(self, why: WireError) -> None:
+        """
+        Answer that nobody knows.
+
+        Args:
+            why: Why it was not looked through.
+        """
+        if self._result is not None:
+            self._result = None
+            self._answer(why)
+
     def give_up(self) -> None:
         """Answer all the same; what was not looked at is taken for routed."""
         self._failed = True
@@ -210,11 +221,13 @@ class Judging:
             self._timer = self._broker.scheduler.callLater(0, self._turn)
 
     def close(self) -> None:
-        """Answer nobody any more."""
+        """Look through nothing any more; what is stored will be a repeat when it comes again."""
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
         self._timer = None
-        self._waiting.clear()
+        waiting, self._waiting = self._waiting, deque()
+        for one in waiting:
+            one.end(ShuttingDown())
 
 
 class Judge:
@@ -230,7 +243,7 @@ class Judge:
         self._judging = judging
         self.partition = partition
         #: What was said of batches that are not copied yet, by their first offsets.
-        self._known: dict[int, tuple[Sight, list[Names]]] = {}
+        self._known: dict[int, tuple[Sight, list[Names], int]] = {}
         self._count = 0
 
     def begin(self, batch: Bytes, answer: Answer) -> Answer:
@@ -252,9 +265,12 @@ class Judge:
             sight: The table that was asked.
             targets: Of each record.
         """
-        if self._count + len(targets) <= _MOST_KNOWN and base not in self._known:
-            self._known[base] = sight, targets
-            self._count += len(targets)
+        if base in self._known or self._count + len(targets) > _MOST_KNOWN:
+            return
+        size = len(targets) + sum(map(len, targets))
+        if self._count + size <= _MOST_KNOWN:
+            self._known[base] = sight, targets, size
+            self._count += size
 
     def known(self, base: int, sight: Sight) -> list[Names] | None:
         """
@@ -275,4 +291,4 @@ class Judge:
             below: All batches that begin below this offset.
         """
         for base in [each for each in self._known if each < below]:
-            self._count -= len(self._known.pop(base)[1])
+            self._count -= self._known.pop(base)[2]

@@ -174,26 +174,24 @@ class Planner:
     ) -> tuple[dict[Names, Sequence[int]], int]:
         """Put records with the same targets together; say how far it came."""
         count = batch.header.records
+        most = min(count, low + max(1, MOST_RECORDS - plan.records))
+        copies = max(1, MOST_COPIES - plan.count)
+        if sight.constant:
+            names = sight.targets(sight.look(batch), 0)
+            end = min(most, low + max(1, copies // max(1, len(names))))
+            return {names: range(low, end)}, end
         judge = self._partition.judge
         known = None if judge is None else judge.known(batch.header.base_offset, sight)
-        if sight.constant:
-            end = min(count, low + MOST_RECORDS)
-            names = sight.targets(sight.look(batch), 0)
-            return {names: range(low, end)}, end
+        look = sight.look(batch) if known is None else None
+        seconds = self._broker.scheduler.seconds
         groups: dict[Names, list[int]] = {}
-        if known is not None:
-            end = min(count, low + MOST_RECORDS)
-            for at in range(low, end):
-                groups.setdefault(known[at], []).append(at)
-            return {**groups}, end
-        look, seconds = sight.look(batch), self._broker.scheduler.seconds
         end = low
-        most = low + max(1, MOST_RECORDS - plan.records)
-        while end < min(count, most):
-            for at in range(end, min(count, end + _AT_ONCE)):
-                groups.setdefault(sight.targets(look, at), []).append(at)
-            end = min(count, end + _AT_ONCE)
-            if seconds() >= until:
+        while end < most and copies > 0:
+            names = sight.targets(look, end) if look is not None else known[end] if known else ()
+            groups.setdefault(names, []).append(end)
+            copies -= len(names)
+            end += 1
+            if not (end - low) % _AT_ONCE and seconds() >= until:
                 break
         return {**groups}, end
 

@@ -224,9 +224,10 @@ class Router:
     @property
     def floor(self) -> int | None:
         """The offset below which nothing of the log is needed; None if all may go."""
-        if not self._active and not self.routes.pending:
-            return None
-        return self.routes.floor
+        planned = self.routes.floor if self.routes.pending else None
+        if not self._active:
+            return planned
+        return self.routes.cursor if planned is None else min(planned, self.routes.cursor)
 
     def give_up(self, beyond: int, now: int) -> None:
         """

@@ -328,8 +328,8 @@ class Routes:
     # --- what is known ----------------------------------------------------------------
 
     @property
-    def floor(self) -> int:
-        """The offset below which nothing of the log is needed any more."""
+    def floor(self) -> int | None:
+        """The lowest offset of what is planned and not brought; None if nothing is."""
         firsts = (lane.pieces[0].base for lane in self.lanes.values() if lane.pieces)
         # Dead letters may be older than what was planned before them.
         late = (
@@ -338,7 +338,7 @@ class Routes:
             if type(lane.place[0]) is str
             for piece in lane.pieces
         )
-        return min(self.cursor, *firsts, *late) if self.pending else self.cursor
+        return min((*firsts, *late), default=None)
 
     def facts(self) -> list[Any]:
         """Return everything that a restart must bring back."""

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from tinymq.broker.broker import Broker
     from tinymq.meta.registry import Registry, Topic
 
-#: Keys whose targets are remembered, of one table.
-_MOST_KEYS: Final = 20_000
-#: Sets of names whose topics are remembered.
-_MOST_SETS: Final = 20_000
+#: Keys, and names of their targets, that are remembered of one table.
+_MOST_KEYS: Final = 50_000
+#: Sets of names, and these names, whose topics are remembered.
+_MOST_SETS: Final = 50_000
 
 #: Names of topics, each once.
 Names = tuple[str, ...]
@@ -41,6 +41,7 @@ class Sight:
         self._value = "value" in looks
         #: What the table says is the same for equal keys, if it looks at nothing else.
         self._memory: dict[bytes | None, Names] | None = None if looks - {"key"} else {}
+        self._size = 0
 
     @property
     def constant(self) -> bool:
@@ -76,9 +77,12 @@ class Sight:
         if memory is not None:
             found = memory.get(key)
             if found is None:
-                if len(memory) >= _MOST_KEYS:
+                found = self.table.targets(key, (), None)
+                self._size += 1 + len(found)
+                if self._size > _MOST_KEYS:
                     memory.clear()
-                found = memory[key] = self.table.targets(key, (), None)
+                    self._size = 1 + len(found)
+                memory[key] = found
             return found
         headers: Headers = () if look.headers is None else look.headers[at]
         return self.table.targets(key, headers, None if look.values is None else look.values[at])
@@ -105,6 +109,7 @@ class Tables:
         self._made: dict[bytes, Sight] = {}
         self._resolved: dict[Names, tuple[Topic, ...]] = {}
         self._registry: Registry | None = None
+        self._size = 0
 
     def sight(self, topic_id: bytes) -> Sight | None:
         """
@@ -130,12 +135,13 @@ class Tables:
             names: The names.
         """
         registry = self._broker.meta.registry
-        if registry is not self._registry or len(self._resolved) > _MOST_SETS:
-            self._registry = registry
+        if registry is not self._registry or self._size > _MOST_SETS:
+            self._registry, self._size = registry, 0
             self._resolved.clear()
         found = self._resolved.get(names)
         if found is None:
             by_name = registry.by_name
             known = (by_name.get(name) for name in names)
             found = self._resolved[names] = tuple(each for each in known if each is not None)
+            self._size += 1 + len(names)
         return found
