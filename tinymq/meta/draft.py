@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import attrs
 
+from tinymq.meta.endpoint import Endpoint
 from tinymq.meta.entries import Entry, Event
 from tinymq.meta.registry import BrokerInfo, ChannelInfo, Registry, Topic
 
@@ -99,6 +100,14 @@ class Draft:
             self._channels[topic_id] = {**self._base.channels_of(topic_id)}
         return self._channels[topic_id]
 
+    def put_endpoint(self, topic_id: bytes, endpoint: Endpoint) -> None:
+        """Say where the messages of a channel are sent to."""
+        self._part("endpoints")[topic_id, endpoint.channel] = endpoint
+
+    def drop_endpoint(self, topic_id: bytes, channel: str) -> None:
+        """Send the messages of a channel nowhere."""
+        self._part("endpoints").pop((topic_id, channel), None)
+
     def put_broker(self, broker: BrokerInfo) -> None:
         """Add a broker, or its new form."""
         self._part("brokers")[broker.id] = broker
@@ -173,8 +182,8 @@ def follow(draft: Draft, event: Event) -> None:
     entry = event.entry
     if kind == "topic":
         _follow_topic(draft, bytes.fromhex(rest), entry)
-    elif kind == "channel":
-        _follow_channel(draft, bytes.fromhex(rest[:_HEX]), rest[_HEX + 1 :], entry)
+    elif kind in _OF_CHANNELS:
+        _OF_CHANNELS[kind](draft, bytes.fromhex(rest[:_HEX]), rest[_HEX + 1 :], entry)
     elif kind == "broker":
         if entry is None:
             draft.drop_broker(int(rest))
@@ -205,3 +214,13 @@ def _follow_channel(draft: Draft, topic_id: bytes, name: str, entry: Entry | Non
         draft.drop_channel(topic_id, name)
     else:
         draft.put_channel(topic_id, ChannelInfo.decode(name, entry.value, entry.lease))
+
+
+def _follow_endpoint(draft: Draft, topic_id: bytes, name: str, entry: Entry | None) -> None:
+    if entry is None:
+        draft.drop_endpoint(topic_id, name)
+    else:
+        draft.put_endpoint(topic_id, Endpoint.decode(name, entry.value))
+
+
+_OF_CHANNELS: Final = {"channel": _follow_channel, "push": _follow_endpoint}

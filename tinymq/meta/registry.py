@@ -19,7 +19,14 @@ import attrs
 from attrs import field, frozen
 
 from tinymq.channelpolicy import ChannelPolicy
-from tinymq.errors import UnknownChannel, UnknownPartition, UnknownTopic, UnknownTopicId
+from tinymq.errors import (
+    UnknownChannel,
+    UnknownEndpoint,
+    UnknownPartition,
+    UnknownTopic,
+    UnknownTopicId,
+)
+from tinymq.meta.endpoint import Endpoint
 from tinymq.topicconfig import TopicConfig
 
 #: Where a channel begins on each partition: "earliest", "latest" or an offset.
@@ -244,6 +251,7 @@ class Registry:
         topics: Topics by id.
         by_name: Topics by name.
         channels: Channels by name, by the id of their topic; only of topics that have some.
+        endpoints: Where the messages of a channel are sent to, by its topic's id and its name.
         brokers: Live brokers by id.
         known: Every broker that ever registered, live or not, as it did so last.
         draining: The numbers of brokers that get no new partitions.
@@ -259,6 +267,7 @@ class Registry:
     topics: Mapping[bytes, Topic] = field(factory=_none)
     by_name: Mapping[str, Topic] = field(factory=_none)
     channels: Mapping[bytes, Mapping[str, ChannelInfo]] = field(factory=_none)
+    endpoints: Mapping[tuple[bytes, str], Endpoint] = field(factory=_none)
     brokers: Mapping[int, BrokerInfo] = field(factory=_none)
     known: Mapping[int, BrokerInfo] = field(factory=_none)
     draining: frozenset[int] = frozenset()
@@ -313,6 +322,20 @@ class Registry:
             topic = self.topics.get(topic_id)
             where = f"the topic {topic.name}" if topic is not None else "this topic"
             raise UnknownChannel(f"{where} has no channel {name[:200]!a}", channel=name[:200])
+        return found
+
+    def endpoint(self, topic_id: bytes, channel: str) -> Endpoint:
+        """
+        Return the push endpoint of a channel.
+
+        Raises:
+            UnknownEndpoint: It has none.
+        """
+        found = self.endpoints.get((topic_id, channel))
+        if found is None:
+            raise UnknownEndpoint(
+                f"the channel {channel[:200]!a} has no push endpoint", channel=channel[:200]
+            )
         return found
 
     def page(self, after: str, limit: int) -> tuple[Topic, ...]:

@@ -9,6 +9,7 @@ The MetaServer: every operation on topics, brokers and producer ids.
     producers       the first producer id free    cluster        the cluster's id
     known/N         how broker N registered last  drain/N        N gets no new partitions
     channel/ID/C    the channel C of the topic of this id
+    push/ID/C       where the messages of this channel are sent to
 
 An operation checks, writes one transaction, and returns when it is on disk.
 What it changed is then seen by everybody as one new `Registry`.
@@ -24,7 +25,8 @@ import attrs
 from tinymq.channelpolicy import DEFAULT_POLICY
 from tinymq.errors import InvalidRequest, Overloaded, TopicExists, UnknownTopicId
 from tinymq.limits import MAX_VALUE_CEILING
-from tinymq.meta.channels import DEFAULT_START, Channels
+from tinymq.meta.channels import DEFAULT_START
+from tinymq.meta.endpoints import Endpoints
 from tinymq.meta.entries import Compare, Delete, Put
 from tinymq.meta.following import ID_BYTES, Clocks
 from tinymq.meta.membership import BROKER_SECONDS, LOST_SECONDS
@@ -53,7 +55,7 @@ _DEAD: Final[Settings] = {
 _MOST_WRITES: Final = 1000
 
 
-class MetaServer(Channels):
+class MetaServer(Endpoints):
     """
     The operations.
 

@@ -9,6 +9,7 @@ import msgpack
 
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.letter_admin import LetterCalls
+from tinymq.client.core.push_admin import PushCalls
 from tinymq.client.core.results import Result
 from tinymq.errors import MalformedFrame, TinyMQError
 from tinymq.wire.frames import Bytes
@@ -35,6 +36,8 @@ HARMLESS: Final = frozenset(
         "lookup.find",
         "lookup.list",
         "message.life",
+        "push.info",
+        "push.list",
         "topic.info",
         "topic.list",
     }
@@ -119,7 +122,7 @@ def read_result(payload: Bytes) -> Result:
     return found
 
 
-class AdminCalls(LetterCalls[R]):
+class AdminCalls(LetterCalls[R], PushCalls[R]):
     """
     Administrative operations; every one ends as `operate` does.
 
