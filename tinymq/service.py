@@ -46,6 +46,9 @@ from tinymq.logs import Logs
 from tinymq.node import Node
 from tinymq.operations import Operations
 from tinymq.protocol import BrokerFactory
+from tinymq.push.guard import Guard
+from tinymq.push.pushes import Pushes
+from tinymq.push.pushes import World as PushWorld
 from tinymq.storage.folder import DataFolder
 from tinymq.storage.forks import close_in_children
 
@@ -148,6 +151,7 @@ class BrokerService(Service):
         self.factory.accept()
         self._housekeeping.start()
         self._meta.start()
+        self._pushes.start()
         self._node.vitals.start()
         if self._console is not None:
             self._console.start()
@@ -182,6 +186,7 @@ class BrokerService(Service):
         self.factory = self._node.connected = BrokerFactory(self.broker, self.operations)
         self.factory.refuse("the broker is starting")
         self._housekeeping = Housekeeping(self.broker)
+        self._open_push()
         self._node.vitals.connections = self.factory.connections
         self._node.vitals.housekeeping = self._housekeeping
         self._console: BrokerConsole | None = None
@@ -191,6 +196,29 @@ class BrokerService(Service):
             )
             self.operations.board = self._console.board
             self.operations.arrivals = self._console.arrivals
+
+    def _open_push(self) -> None:
+        """Make what sends messages to push endpoints, and what looks at their addresses."""
+        config, reactor = self._config, self._reactor
+        guard = Guard(reactor, config.push.allowed)
+        if isinstance(self.operations, Operations):
+            self.operations.gate = guard
+        meta = self._meta
+
+        async def tell(operation: str, arguments: dict[str, Any]) -> object:
+            if isinstance(meta, OwnMeta):
+                return await self.operations.run(operation, arguments)
+            return await meta.directory.ask(operation, **arguments)
+
+        world = PushWorld(
+            reactor=reactor,
+            wall=self._ground.wall,
+            guard=guard,
+            tell=tell,
+            requests=config.push.requests,
+        )
+        self._pushes = Pushes(world, self.broker, meta.directory, self.factory)
+        self._node.pushes = self._pushes
 
     def _open_files(self) -> int:
         """Return how many log files may stay open; clients need descriptors, too."""
@@ -343,7 +371,7 @@ class BrokerService(Service):
             await self._never_began()
             return
         self._log.info("stopping: no new connections, no new work")
-        for stage in (self._refuse, self._drain, self._part, self._synced, self._close):
+        for stage in (self._refuse, self._rest, self._drain, self._part, self._synced, self._close):
             try:
                 await stage()
             except Exception:  # noqa: BLE001 - the stages behind it matter all the more
@@ -365,6 +393,10 @@ class BrokerService(Service):
             await _settled(port.stopListening())
         self.broker.refuse(ShuttingDown("the broker is stopping; connect again in a moment"))
         self.broker.channels.rest()
+
+    async def _rest(self) -> None:
+        """Send nothing more to push endpoints; what is under way may end."""
+        await self._pushes.stop(self._config.network.drain_seconds)
 
     async def _part(self) -> None:
         self.factory.close_all("the broker is stopping; connect again in a moment")
