@@ -92,7 +92,7 @@ class Endpoints(Channels):
 
     def resume_endpoint(self, topic: str, channel: str, *, dry_run: bool = False) -> Endpoint:
         """
-        Let an endpoint go on that was paused.
+        Let an endpoint go on that was paused, or that a broker leaves alone for a while.
 
         Args:
             topic: The topic's name.
@@ -103,8 +103,6 @@ class Endpoints(Channels):
             UnknownTopic, UnknownChannel, UnknownEndpoint: There is none.
         """
         endpoint = self.describe_endpoint(topic, channel)
-        if not endpoint.paused:
-            return endpoint
         # As set anew: what a broker still has to say of its failures is of the past.
         at = max(self._now_ms(), endpoint.set_ms + 1)
         new = attrs.evolve(endpoint, paused_ms=None, why="", set_ms=at)

@@ -11,7 +11,8 @@ One push endpoint on one broker: takes messages as any client does, sends and se
                        HALTED  (until it is resumed, which makes another pusher)
 
 While it is held nothing is taken: what was not sent yet goes back to the channel, with its
-attempts as they were. After a failure one request at a time is sent, until one succeeds.
+attempts as they were. After that one request at a time is sent, until one succeeds. A failure
+with successes around it holds nothing: it is that message's matter.
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ class Pusher:
             self._set_timer(left)
             return
         endpoint = self.endpoint
-        self._probing = self.row > 0
+        self._probing = self.row > 1
         most = 1 if self._probing else endpoint.concurrency
         config = SubscriptionConfig(
             max_in_flight=most,
@@ -297,7 +298,9 @@ class Pusher:
         if answer.wait_s is not None:
             at = self._means.wall() + round(answer.wait_s * 1000)
             self._retry_at = max(at, self._retry_at or 0)
-        self._hold(max(answer.wait_s or 0.0, pause_after(self.row)))
+        pause = max(answer.wait_s or 0.0, pause_after(self.row))
+        if pause:
+            self._hold(pause)
 
     def told(self) -> dict[str, Any]:
         """Tell how it does."""

@@ -7,14 +7,15 @@ from urllib.parse import urljoin
 
 from attrs import frozen
 from treq.client import HTTPClient
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import CancelledError, Deferred, maybeDeferred, succeed
 from twisted.internet.error import ConnectionDone, ConnectionLost
+from twisted.internet.interfaces import IConsumer
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.client import Agent, HTTPConnectionPool, ResponseNeverReceived
 from twisted.web.http_headers import Headers
-from twisted.web.iweb import IAgent, IResponse
+from twisted.web.iweb import IAgent, IBodyProducer, IResponse
 from typing_extensions import override
 from zope.interface import implementer
 
@@ -34,6 +35,8 @@ REST_S: Final = 2.0
 #: Seconds that a connection is kept for the next request.
 _KEPT_S: Final = 10
 _AGENT: Final = "tinymq"
+#: Where a request goes is said below treq.
+_ANYWHERE: Final = "http://endpoint/"
 _KEEPS_METHOD: Final = frozenset({307, 308})
 
 
@@ -130,7 +133,9 @@ class Sender:
                 left = max(until - seconds(), 0.0)
                 response = await self._request(Post(target, headers, parcel.body, left))
                 if response.code not in _KEEPS_METHOD:
-                    return await self._answer(response, began, until, wall_ms)
+                    return await self._answer(
+                        response, began, until, whole=parcel.made_up, wall_ms=wall_ms
+                    )
                 target = _redirected(target, response)
                 await self._rest(response, until)
         except _Failed as failed:
@@ -141,15 +146,19 @@ class Sender:
             seconds=seconds() - began,
         )
 
-    async def _answer(self, response: Any, began: float, until: float, wall_ms: int) -> Answer:
+    async def _answer(
+        self, response: Any, began: float, until: float, *, whole: bool, wall_ms: int
+    ) -> Answer:
         status, took = response.code, self._guard.reactor.seconds() - began
-        if 200 <= status < 300:
+        if 200 <= status < 300 and not whole:
             # It is taken; what else it says can only be that a connection is used again.
             rest = Deferred.fromCoroutine(self._rest(response, until))
             rest.addErrback(lambda failure: self._log.failure("the rest of an answer", failure))
             return Answer(status=status, error="", seconds=took)
         waits = response.headers.getRawHeaders("retry-after") or [""]
         body = await self._rest(response, until)
+        if 200 <= status < 300:
+            return Answer(status=status, error="", body=body, seconds=took)
         text = body[:MOST_TOLD].decode("utf-8", "replace").strip()
         phrase = bytes(response.phrase)[:60].decode("ascii", "replace")
         said = f"{status} {phrase}".strip()
@@ -183,12 +192,14 @@ class Sender:
 
     async def _once(self, post: Post, seconds: float) -> Any:
         dialing = Dialing(self._guard)
-        agent = _Plain(Agent.usingEndpointFactory(self._guard.reactor, dialing, self._pool))
+        inner = Agent.usingEndpointFactory(self._guard.reactor, dialing, self._pool)
+        agent = _Plain(inner, post.target.url.encode("ascii"))
         # One for each request: what an endpoint sets as cookies is forgotten with it.
-        client = HTTPClient(agent)
-        asking: Deferred[Any] = client.request(
+        client = HTTPClient(agent, data_to_body_producer=_Body)
+        asking: Deferred[Any] = maybeDeferred(
+            client.request,
             "POST",
-            post.target.url,
+            _ANYWHERE,
             headers=post.headers,
             data=post.body,
             allow_redirects=False,
@@ -266,12 +277,48 @@ class _Beginning(Protocol):
             self.done.callback(self._data)
 
 
+@implementer(IBodyProducer)
+class _Body:
+    """
+    Writes a value in one piece, which is in memory already.
+
+    Args:
+        value: The value.
+    """
+
+    def __init__(self, value: bytes) -> None:
+        self.length = len(value)
+        self._value = value
+
+    def startProducing(self, consumer: IConsumer) -> Deferred[None]:  # noqa: N802 - Twisted's name
+        """Write it."""
+        consumer.write(self._value)
+        return succeed(None)
+
+    def pauseProducing(self) -> None:  # noqa: N802 - Twisted's name
+        """Do nothing: it is written."""
+
+    def resumeProducing(self) -> None:  # noqa: N802 - Twisted's name
+        """Do nothing: it is written."""
+
+    def stopProducing(self) -> None:  # noqa: N802 - Twisted's name
+        """Do nothing: it is written."""
+
+
 @implementer(IAgent)
 class _Plain:
-    """Takes bodies as they come: a few bytes that unpack to gigabytes stay a few bytes."""
+    """
+    Takes bodies as they come: a few bytes that unpack to gigabytes stay a few bytes.
 
-    def __init__(self, agent: IAgent) -> None:
+    Args:
+        agent: What asks.
+        uri: What is asked for, byte by byte as it was looked at: others write a URL
+            in their own way, and do not know addresses of IPv6.
+    """
+
+    def __init__(self, agent: IAgent, uri: bytes) -> None:
         self._agent = agent
+        self._uri = uri
 
     def request(
         self,
@@ -283,7 +330,7 @@ class _Plain:
         """Ask for nothing packed, and unpack nothing."""
         if headers is not None:
             headers.setRawHeaders("Accept-Encoding", ["identity"])
-        asking = self._agent.request(method, uri, headers, bodyProducer)
+        asking = self._agent.request(method, self._uri, headers, bodyProducer)
 
         def plain(response: Any) -> Any:
             response.headers.removeHeader("content-encoding")

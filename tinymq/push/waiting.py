@@ -8,7 +8,7 @@ from typing import Final
 
 #: Longest time that an endpoint can ask for.
 MOST_WAIT_S: Final = 86_400.0
-#: Pause after the first failure in a row; each further one doubles it, up to the last.
+#: Pause after the second failure in a row; each further one doubles it, up to the last.
 FIRST_PAUSE_S: Final = 0.25
 MOST_PAUSE_S: Final = 60.0
 
@@ -39,9 +39,9 @@ def retry_after(value: str, now_ms: int) -> float | None:
 
 def pause_after(failures: int) -> float:
     """
-    Say how long nothing is sent after failures in a row.
+    Say how long nothing is sent after failures in a row: one alone says nothing of the endpoint.
 
     Args:
         failures: How many.
     """
-    return min(FIRST_PAUSE_S * 2.0 ** min(max(failures - 1, 0), 20), MOST_PAUSE_S)
+    return min(FIRST_PAUSE_S * 2.0 ** min(failures - 2, 20), MOST_PAUSE_S) if failures > 1 else 0.0
