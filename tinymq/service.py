@@ -108,6 +108,8 @@ class BrokerService(Service):
         self._entering: Deferred[None] | None = None
         #: Whether the partitions were opened, so that the stop has something to bring to the disk.
         self._began = False
+        #: Until when a stop lets what is under way end.
+        self._drain_until = 0.0
         #: What a start that fails has to close again.
         self._opened = ExitStack()
 
@@ -388,6 +390,7 @@ class BrokerService(Service):
         self._opened.close()
 
     async def _refuse(self) -> None:
+        self._drain_until = self._reactor.seconds() + self._config.network.drain_seconds
         self.factory.refuse("the broker is stopping")
         for port in self._ports:
             await _settled(port.stopListening())
@@ -396,7 +399,7 @@ class BrokerService(Service):
 
     async def _rest(self) -> None:
         """Send nothing more to push endpoints; what is under way may end."""
-        await self._pushes.stop(self._config.network.drain_seconds)
+        await self._pushes.stop(max(0.0, self._drain_until - self._reactor.seconds()))
 
     async def _part(self) -> None:
         self.factory.close_all("the broker is stopping; connect again in a moment")
@@ -418,8 +421,8 @@ class BrokerService(Service):
         takes longer the lease is kept, and the client tells the next start.
         """
         seconds = self._reactor.seconds
-        until, in_hand, since = seconds() + self._config.network.drain_seconds, -1, 0.0
-        while seconds() < until:
+        in_hand, since = -1, 0.0
+        while seconds() < self._drain_until:
             busy = any(connection.busy for connection in self.factory.connections)
             if in_hand != self.broker.channels.in_flight:
                 in_hand, since = self.broker.channels.in_flight, seconds()

@@ -267,6 +267,23 @@ class TestLife:
         assert [each.body for each in town.requests] == [b"1", b"1"]
         assert town.lag == 0
 
+    def test_stop_after_a_change(self, town: Town) -> None:
+        """A request of before the endpoint was set anew does not hold up a stop either."""
+        town.prepare(timeout_ms=600_000)
+        town.behave(never)
+        town.publish(b"1")
+        town.cluster.advance(1)
+        town.operate("push.set", topic="t", name="c", url=f"{HOOK}/2", timeout_ms=600_000)
+        town.cluster.advance(1)
+        name = town.operate("topic.info", name="t")["topic"]["partitions"][0]["leader"]
+        began = town.cluster.now
+        town.cluster[name].stop()
+        assert town.cluster.now - began < 20
+        town.behave(always(OK))
+        town.start(name)
+        town.cluster.advance(60)
+        assert town.lag == 0
+
     def test_deleted(self, town: Town) -> None:
         """An endpoint that is deleted is sent nothing; its messages stay in the channel."""
         town.prepare()

@@ -82,7 +82,7 @@ def push() -> None:
     own={
         "url": "endpoint",  # --url is where the broker is
         "secret": "secret_file",
-        "timeout_ms": "timeout",
+        "timeout_ms": "within",  # --timeout is that of the command
         "headers": "header",
     },
 )
@@ -93,7 +93,12 @@ def push() -> None:
     help="Take what requests are signed with from a file; - is stdin. Without it the present "
     "secret stays, or one is made and shown once.",
 )
-@click.option("--timeout", type=DURATION, help="How long an answer may take.  [default: 10s]")
+@click.option(
+    "--answer-within",
+    "within",
+    type=DURATION,
+    help="How long an answer may take.  [default: 10s]",
+)
 @click.option(
     "--header",
     type=_HEADER,
@@ -116,8 +121,8 @@ def set_endpoint(
     """
     if how["secret_file"] is not None:
         arguments["secret"] = how["secret_file"].read().strip()
-    if how["timeout"] is not None:
-        arguments["timeout_ms"] = round(how["timeout"] * 1000)
+    if how["within"] is not None:
+        arguments["timeout_ms"] = round(how["within"] * 1000)
     reply = session.operate("push.set", **arguments, url=endpoint, headers=dict(how["header"]))
     words = "would be" if reply["dry_run"] else "is"
     sentence = f"{_named(arguments)} {words} sent to {reply['endpoint']['url']}"

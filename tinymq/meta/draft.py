@@ -64,6 +64,8 @@ class Draft:
         if self._base.channels_of(topic_id) or self._channels.get(topic_id):
             self._channels[topic_id] = {}
             self._touched.add(topic_id)
+        for place in [each for each in self._base.endpoints if each[0] == topic_id]:
+            self.drop_endpoint(*place)
         self._take_out(topic_id)
 
     def _take_out(self, topic_id: bytes) -> None:

@@ -117,7 +117,9 @@ class Pusher:
         self._sender = means.sender(endpoint)
         self._subscription: Subscription | None = None
         self._probing = False
-        self._closing: set[Deferred[Any]] = set()
+        #: What ends when the handlers at work do, and those that end with subscriptions.
+        self._running: Deferred[Any] | None = None
+        self._closing: dict[Deferred[Any], Deferred[Any]] = {}
         self._stopped = False
         self._held_until = 0.0
         #: Until when the endpoint asked to be left alone, on the wall clock.
@@ -161,7 +163,7 @@ class Pusher:
         except ClosedError:  # the broker stops
             return
         self._subscription = taking
-        running = taking.run(self._deliver, concurrency=most, manual=True)
+        running = self._running = taking.run(self._deliver, concurrency=most, manual=True)
         running.addBoth(self._ended, taking)
 
     def _ended(self, result: object, taking: Subscription) -> None:
@@ -190,6 +192,9 @@ class Pusher:
         self._stopped = True
         self._clear_timer()
         self._close(within_s)
+        if within_s is not None:
+            for closing, running in self._closing.items():
+                self._limit(closing, running, within_s)
         done: Deferred[Any] = DeferredList(list(self._closing))
         return done.addCallback(lambda _: self._sender.close())
 
@@ -201,11 +206,22 @@ class Pusher:
         if within_s is None:
             within_s = self.endpoint.timeout_ms / 1000 + _GRACE_S
         closing: Deferred[Any] = taking.close(within_s)
-        self._closing.add(closing)
+        assert self._running is not None
+        self._closing[closing] = self._running
 
         def closed(_: object) -> None:
-            self._closing.discard(closing)
+            del self._closing[closing]
             self.begin()
+
+        closing.addBoth(closed)
+
+    def _limit(self, closing: Deferred[Any], running: Deferred[Any], seconds: float) -> None:
+        """Give back what is still being sent after some seconds."""
+        timer = self._means.reactor.callLater(seconds, running.cancel)
+
+        def closed(_: object) -> None:
+            if timer.active():
+                timer.cancel()
 
         closing.addBoth(closed)
 

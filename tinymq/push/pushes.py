@@ -115,7 +115,8 @@ class Pushes:
         self._means: Means | None = None
         self._live: dict[_Place, _Live] = {}
         self._tallies: dict[_Place, Tally] = {}
-        self._ending: set[Deferred[Any]] = set()
+        #: Those that send no more but are not at their end.
+        self._ending: dict[Pusher, Deferred[None]] = {}
         self._unwatch: Callable[[], None] | None = None
         self._stopped = False
 
@@ -163,8 +164,9 @@ class Pushes:
         if self._unwatch is not None:
             self._unwatch()
         live, self._live = self._live, {}
-        ends = [each.pusher.stop(within_s) for each in live.values()]
-        await DeferredList([*ends, *self._ending], consumeErrors=True)
+        pushers = [*(each.pusher for each in live.values()), *self._ending]
+        ends = [pusher.stop(within_s) for pusher in pushers]
+        await DeferredList(ends, consumeErrors=True)
         if self._client is not None:
             await self._client.close()
 
@@ -213,11 +215,10 @@ class Pushes:
         pusher.begin()
 
     def _end(self, pusher: Pusher) -> None:
-        ending = pusher.stop()
-        self._ending.add(ending)
+        ending = self._ending[pusher] = pusher.stop()
 
         def ended(_: object) -> None:
-            self._ending.discard(ending)
+            self._ending.pop(pusher, None)
 
         ending.addBoth(ended)
 
