@@ -13,6 +13,7 @@ from typing import Final
 from tinymq.catalog.channels import CHANNELS
 from tinymq.catalog.cluster import CLUSTER
 from tinymq.catalog.deadletters import DEAD_LETTERS
+from tinymq.catalog.endpoints import ENDPOINTS
 from tinymq.catalog.exchanges import EXCHANGES
 from tinymq.catalog.inflight import INFLIGHT
 from tinymq.catalog.messages import MESSAGES
@@ -28,6 +29,7 @@ PUBLIC: Final[dict[str, Operation]] = {
     **INFLIGHT,
     **DEAD_LETTERS,
     **EXCHANGES,
+    **ENDPOINTS,
     **MESSAGES,
     **CLUSTER,
 }

@@ -42,6 +42,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "tinymq.cli.dlq:dlq",
         "List dead letters, send them back, drop or export them.",
     ),
+    "push": ("tinymq.cli.push:push", "Have messages of channels sent to URLs."),
     "pub": ("tinymq.cli.pub:pub", "Publish stdin, its lines, or a value."),
     "consume": (
         "tinymq.cli.read:consume",

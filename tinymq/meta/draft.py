@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import attrs
 
+from tinymq.meta.endpoint import Endpoint
 from tinymq.meta.entries import Entry, Event
 from tinymq.meta.registry import BrokerInfo, ChannelInfo, Registry, Topic
 from tinymq.routing import Binding, Exchange
@@ -69,6 +70,8 @@ class Draft:
         if self._base.channels_of(topic_id) or self._channels.get(topic_id):
             self._channels[topic_id] = {}
             self._touched.add(topic_id)
+        for place in [each for each in self._base.endpoints if each[0] == topic_id]:
+            self.drop_endpoint(*place)
         self._take_out(topic_id)
 
     def _take_out(self, topic_id: bytes) -> None:
@@ -132,6 +135,14 @@ class Draft:
             bindings = MappingProxyType({}) if exchange is None else exchange.bindings
             self._bindings[topic_id] = bindings.copy()  # type: ignore[attr-defined]
         return self._bindings[topic_id]
+
+    def put_endpoint(self, topic_id: bytes, endpoint: Endpoint) -> None:
+        """Say where the messages of a channel are sent to."""
+        self._part("endpoints")[topic_id, endpoint.channel] = endpoint
+
+    def drop_endpoint(self, topic_id: bytes, channel: str) -> None:
+        """Send the messages of a channel nowhere."""
+        self._part("endpoints").pop((topic_id, channel), None)
 
     def put_broker(self, broker: BrokerInfo) -> None:
         """Add a broker, or its new form."""
@@ -284,12 +295,21 @@ def _follow_cluster(draft: Draft, rest: str, entry: Entry | None) -> None:
         draft.put_cluster(bytes.fromhex(entry.value.decode()))
 
 
+def _follow_endpoint(draft: Draft, rest: str, entry: Entry | None) -> None:
+    topic_id, channel = bytes.fromhex(rest[:_HEX]), rest[_HEX + 1 :]
+    if entry is None:
+        draft.drop_endpoint(topic_id, channel)
+    else:
+        draft.put_endpoint(topic_id, Endpoint.decode(channel, entry.value))
+
+
 #: By what stands before the slash of a key.
 _KINDS: Final[dict[str, Callable[[Draft, str, Entry | None], None]]] = {
     "topic": _follow_topic,
     "channel": _follow_channel,
     "exchange": _follow_exchange,
     "binding": _follow_binding,
+    "push": _follow_endpoint,
     "broker": _follow_broker,
     "known": _follow_known,
     "drain": _follow_drain,

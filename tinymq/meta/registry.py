@@ -21,11 +21,13 @@ from attrs import field, frozen
 from tinymq.channelpolicy import ChannelPolicy
 from tinymq.errors import (
     UnknownChannel,
+    UnknownEndpoint,
     UnknownExchange,
     UnknownPartition,
     UnknownTopic,
     UnknownTopicId,
 )
+from tinymq.meta.endpoint import Endpoint
 from tinymq.routing import Exchange
 from tinymq.topicconfig import TopicConfig
 
@@ -252,6 +254,7 @@ class Registry:
         by_name: Topics by name.
         channels: Channels by name, by the id of their topic; only of topics that have some.
         exchanges: Exchanges with their bindings, by the id of their topic.
+        endpoints: Where the messages of a channel are sent to, by its topic's id and its name.
         brokers: Live brokers by id.
         known: Every broker that ever registered, live or not, as it did so last.
         draining: The numbers of brokers that get no new partitions.
@@ -269,6 +272,7 @@ class Registry:
     by_name: Mapping[str, Topic] = field(factory=_none)
     channels: Mapping[bytes, Mapping[str, ChannelInfo]] = field(factory=_none)
     exchanges: Mapping[bytes, Exchange] = field(factory=_none)
+    endpoints: Mapping[tuple[bytes, str], Endpoint] = field(factory=_none)
     brokers: Mapping[int, BrokerInfo] = field(factory=_none)
     known: Mapping[int, BrokerInfo] = field(factory=_none)
     draining: frozenset[int] = frozenset()
@@ -339,6 +343,20 @@ class Registry:
                 f"the topic {name} is no exchange; "
                 f"`tinymq exchange create {name} --kind KIND` makes it one",
                 exchange=name,
+            )
+        return found
+
+    def endpoint(self, topic_id: bytes, channel: str) -> Endpoint:
+        """
+        Return the push endpoint of a channel.
+
+        Raises:
+            UnknownEndpoint: It has none.
+        """
+        found = self.endpoints.get((topic_id, channel))
+        if found is None:
+            raise UnknownEndpoint(
+                f"the channel {channel[:200]!a} has no push endpoint", channel=channel[:200]
             )
         return found
 

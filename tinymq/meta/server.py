@@ -11,6 +11,7 @@ The MetaServer: every operation on topics, brokers and producer ids.
     channel/ID/C    the channel C of the topic of this id
     exchange/ID     what the topic of this id is as an exchange
     binding/ID/B    its binding B         routing        written with what could close a circle
+    push/ID/C       where the messages of this channel are sent to
 
 An operation checks, writes one transaction, and returns when it is on disk.
 What it changed is then seen by everybody as one new `Registry`.
@@ -27,6 +28,7 @@ from tinymq.channelpolicy import DEFAULT_POLICY
 from tinymq.errors import InvalidRequest, Overloaded, TopicExists, UnknownTopicId
 from tinymq.limits import MAX_VALUE_CEILING
 from tinymq.meta.channels import DEFAULT_START
+from tinymq.meta.endpoints import Endpoints
 from tinymq.meta.entries import Compare, Delete, Put, Write
 from tinymq.meta.exchanges import Exchanges
 from tinymq.meta.following import ID_BYTES, Clocks
@@ -57,7 +59,7 @@ _DEAD: Final[Settings] = {
 _MOST_WRITES: Final = 1000
 
 
-class MetaServer(Exchanges):
+class MetaServer(Exchanges, Endpoints):
     """
     The operations.
 

@@ -11,6 +11,7 @@ from tinymq.logs import Logs
 from tinymq.node.channels import CHANNEL_OPERATIONS, Channels
 from tinymq.node.clients import CLIENT_OPERATIONS, Clients
 from tinymq.node.deadletters import DEAD_LETTER_OPERATIONS, DeadLetters
+from tinymq.node.endpoints import ENDPOINT_OPERATIONS, Endpoints, Pushing
 from tinymq.node.hosting import Hosting
 from tinymq.node.inflight import INFLIGHT_OPERATIONS, InFlight
 from tinymq.node.life import LIFE_OPERATIONS, LifeLines
@@ -29,6 +30,7 @@ class Node(
     DeadLetters,
     Routers,
     LifeLines,
+    Endpoints,
     Process,
     Clients,
     Telling,
@@ -44,6 +46,7 @@ class Node(
         reporter: Makes reports of its partitions.
         vitals: Looks at its process.
         channel_host: What keeps the channels of its partitions.
+        pushes: Sends messages to push endpoints; None where nobody does.
     """
 
     def __init__(self, broker: Broker, logs: Logs | None = None) -> None:
@@ -53,6 +56,7 @@ class Node(
         self.reporter = Reporter(broker)
         self.vitals = Vitals(broker)
         self.channel_host = Hosting(broker)
+        self.pushes: Pushing | None = None
 
 
 #: Everything that a broker can be asked for by the MetaServer's process.
@@ -64,6 +68,7 @@ NODE_OPERATIONS: Final[dict[str, Operation]] = {
     **LIFE_OPERATIONS,
     **DEAD_LETTER_OPERATIONS,
     **ROUTER_OPERATIONS,
+    **ENDPOINT_OPERATIONS,
     **PROCESS_OPERATIONS,
     **CLIENT_OPERATIONS,
     **TELLING_OPERATIONS,

@@ -16,6 +16,7 @@ from tinymq.operations.brokers import BROKER_OPERATIONS, Brokers
 from tinymq.operations.channels import CHANNEL_OPERATIONS
 from tinymq.operations.clients import CLIENT_OPERATIONS, Clients
 from tinymq.operations.deadletters import DEAD_LETTER_OPERATIONS, DeadLetters
+from tinymq.operations.endpoints import ENDPOINT_OPERATIONS, Endpoints
 from tinymq.operations.exchanges import EXCHANGE_OPERATIONS, Exchanges
 from tinymq.operations.inflight import INFLIGHT_OPERATIONS, InFlight
 from tinymq.operations.lookups import LOOKUP_OPERATIONS, Lookups
@@ -34,6 +35,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     **EXCHANGE_OPERATIONS,
     **MESSAGE_OPERATIONS,
     **DEAD_LETTER_OPERATIONS,
+    **ENDPOINT_OPERATIONS,
     **BROKER_OPERATIONS,
     **CLIENT_OPERATIONS,
     **WATCH_OPERATIONS,
@@ -60,7 +62,17 @@ class Operator(Protocol):
 
 
 class Operations(
-    Topics, InFlight, DeadLetters, Exchanges, Messages, Brokers, Clients, Watching, Lookups, Members
+    Topics,
+    InFlight,
+    DeadLetters,
+    Exchanges,
+    Endpoints,
+    Messages,
+    Brokers,
+    Clients,
+    Watching,
+    Lookups,
+    Members,
 ):
     """
     The operations of a process with a MetaServer.

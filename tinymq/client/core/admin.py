@@ -10,6 +10,7 @@ import msgpack
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.exchange_admin import ExchangeCalls
 from tinymq.client.core.letter_admin import LetterCalls
+from tinymq.client.core.push_admin import PushCalls
 from tinymq.client.core.results import Result
 from tinymq.errors import MalformedFrame, TinyMQError
 from tinymq.wire.frames import Bytes
@@ -41,6 +42,8 @@ HARMLESS: Final = frozenset(
         "lookup.find",
         "lookup.list",
         "message.life",
+        "push.info",
+        "push.list",
         "topic.info",
         "topic.list",
     }
@@ -125,7 +128,7 @@ def read_result(payload: Bytes) -> Result:
     return found
 
 
-class AdminCalls(LetterCalls[R], ExchangeCalls[R]):
+class AdminCalls(LetterCalls[R], ExchangeCalls[R], PushCalls[R]):
     """
     Administrative operations; every one ends as `operate` does.
 
