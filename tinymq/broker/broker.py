@@ -19,6 +19,7 @@ from tinymq.broker.partition import Answer, Partition
 from tinymq.broker.partitions import PartitionStore
 from tinymq.broker.ports import Directory, Neighbours, NoNeighbours, Timer, World
 from tinymq.broker.reading import Fetched, Reader, Wanted
+from tinymq.broker.schedules.scheduling import Scheduling
 from tinymq.config import Config
 from tinymq.errors import (
     NotLeader,
@@ -112,6 +113,7 @@ class Broker:
         self._unopened: dict[bytes, str] = {}
         self._later: Timer | None = None
         self.channels = Channels(self)
+        self.scheduling = Scheduling(self)
 
     # --- partitions -----------------------------------------------------------
 
@@ -119,6 +121,7 @@ class Broker:
         """Open every partition that this broker leads, remove what was deleted, and follow."""
         self.store.take_away_deleted(self.meta.registry.deleted)
         self._empty_deleted()
+        self.scheduling.open()
         for topic in self.meta.registry.topics.values():
             self.open_topic(topic)
         self.store.opened(self.partitions())
@@ -133,6 +136,7 @@ class Broker:
             self._later.cancel()
         self._later = None
         self.channels.close()
+        self.scheduling.close()
 
     def _changed(self, before: Registry, after: Registry) -> None:
         for topic_id in after.touched:
@@ -181,6 +185,7 @@ class Broker:
                 partition.moved = self.moved
                 self.moved.add(partition)
         self.channels.follow(topic)
+        self.scheduling.follow(topic)
 
     def _altered(self, partition: Partition, topic: Topic) -> None:
         policy, partition.topic = partition.topic.config.sync, topic
@@ -203,6 +208,7 @@ class Broker:
             self.dropped(partition)
             self.committer.forget(partition)
             self.channels.drop(partition)
+            self.scheduling.drop(partition)
             partition.close(UnknownTopicId(f"topic {topic.name} was deleted"))
 
         def remove() -> None:

@@ -15,6 +15,7 @@ from tinymq.catalog.cluster import CLUSTER
 from tinymq.catalog.deadletters import DEAD_LETTERS
 from tinymq.catalog.inflight import INFLIGHT
 from tinymq.catalog.messages import MESSAGES
+from tinymq.catalog.schedules import SCHEDULES
 from tinymq.catalog.topics import TOPICS
 from tinymq.operation import Operation
 
@@ -27,5 +28,6 @@ PUBLIC: Final[dict[str, Operation]] = {
     **INFLIGHT,
     **DEAD_LETTERS,
     **MESSAGES,
+    **SCHEDULES,
     **CLUSTER,
 }

@@ -37,6 +37,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "tinymq.cli.dlq:dlq",
         "List dead letters, send them back, drop or export them.",
     ),
+    "schedule": (
+        "tinymq.cli.schedule:schedule",
+        "Send messages again and again: make, list, pause, run and remove schedules.",
+    ),
     "pub": ("tinymq.cli.pub:pub", "Publish stdin, its lines, or a value."),
     "consume": (
         "tinymq.cli.read:consume",

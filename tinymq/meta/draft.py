@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import MappingProxyType
 from typing import Any, Final
 
 import attrs
 
 from tinymq.meta.entries import Entry, Event
-from tinymq.meta.registry import BrokerInfo, ChannelInfo, Registry, Topic
+from tinymq.meta.registry import BrokerInfo, ChannelInfo, Registry, Schedule, Topic
 
 #: Hexadecimal digits of a topic's id.
 _HEX: Final = 32
@@ -99,6 +99,18 @@ class Draft:
             self._channels[topic_id] = {**self._base.channels_of(topic_id)}
         return self._channels[topic_id]
 
+    def put_schedule(self, schedule: Schedule) -> None:
+        """Add a schedule, or its new form; of a topic that may come later."""
+        self.drop_schedule(schedule.name)
+        self._touched.add(schedule.topic_id)
+        self._part("schedules")[schedule.name] = schedule
+
+    def drop_schedule(self, name: str) -> None:
+        """Remove a schedule, if it is there."""
+        gone = self._part("schedules").pop(name, None)
+        if gone is not None:
+            self._touched.add(gone.topic_id)
+
     def put_broker(self, broker: BrokerInfo) -> None:
         """Add a broker, or its new form."""
         self._part("brokers")[broker.id] = broker
@@ -170,38 +182,69 @@ class Draft:
 def follow(draft: Draft, event: Event) -> None:
     """Carry one change of the store over to a snapshot."""
     kind, _, rest = event.key.partition("/")
-    entry = event.entry
-    if kind == "topic":
-        _follow_topic(draft, bytes.fromhex(rest), entry)
-    elif kind == "channel":
-        _follow_channel(draft, bytes.fromhex(rest[:_HEX]), rest[_HEX + 1 :], entry)
-    elif kind == "broker":
-        if entry is None:
-            draft.drop_broker(int(rest))
-        else:
-            draft.put_broker(BrokerInfo.decode(int(rest), entry.value, entry.lease))
-    elif kind == "known":
-        if entry is None:
-            draft.drop_known(int(rest))
-        else:
-            draft.put_known(BrokerInfo.decode(int(rest), entry.value, 0))
-    elif kind == "drain":
-        draft.put_draining(int(rest), draining=entry is not None)
-    elif kind == "deleted":
-        draft.put_deleted(bytes.fromhex(rest), int(entry.value) if entry else None)
-    elif kind == "cluster" and entry is not None:
-        draft.put_cluster(bytes.fromhex(entry.value.decode()))
+    carry = _CARRIERS.get(kind)
+    if carry is not None:
+        carry(draft, rest, event.entry)
 
 
-def _follow_topic(draft: Draft, topic_id: bytes, entry: Entry | None) -> None:
+def _follow_topic(draft: Draft, rest: str, entry: Entry | None) -> None:
+    topic_id = bytes.fromhex(rest)
     if entry is None:
         draft.drop_topic(topic_id)
     else:
         draft.put_topic(Topic.decode(topic_id, entry.value))
 
 
-def _follow_channel(draft: Draft, topic_id: bytes, name: str, entry: Entry | None) -> None:
+def _follow_channel(draft: Draft, rest: str, entry: Entry | None) -> None:
+    topic_id, name = bytes.fromhex(rest[:_HEX]), rest[_HEX + 1 :]
     if entry is None:
         draft.drop_channel(topic_id, name)
     else:
         draft.put_channel(topic_id, ChannelInfo.decode(name, entry.value, entry.lease))
+
+
+def _follow_schedule(draft: Draft, name: str, entry: Entry | None) -> None:
+    if entry is None:
+        draft.drop_schedule(name)
+    else:
+        draft.put_schedule(Schedule.decode(name, entry.value))
+
+
+def _follow_broker(draft: Draft, rest: str, entry: Entry | None) -> None:
+    if entry is None:
+        draft.drop_broker(int(rest))
+    else:
+        draft.put_broker(BrokerInfo.decode(int(rest), entry.value, entry.lease))
+
+
+def _follow_known(draft: Draft, rest: str, entry: Entry | None) -> None:
+    if entry is None:
+        draft.drop_known(int(rest))
+    else:
+        draft.put_known(BrokerInfo.decode(int(rest), entry.value, 0))
+
+
+def _follow_drain(draft: Draft, rest: str, entry: Entry | None) -> None:
+    draft.put_draining(int(rest), draining=entry is not None)
+
+
+def _follow_deleted(draft: Draft, rest: str, entry: Entry | None) -> None:
+    draft.put_deleted(bytes.fromhex(rest), int(entry.value) if entry else None)
+
+
+def _follow_cluster(draft: Draft, rest: str, entry: Entry | None) -> None:
+    if entry is not None:
+        draft.put_cluster(bytes.fromhex(entry.value.decode()))
+
+
+#: By the first part of a key.
+_CARRIERS: Final[dict[str, Callable[[Draft, str, Entry | None], None]]] = {
+    "topic": _follow_topic,
+    "channel": _follow_channel,
+    "schedule": _follow_schedule,
+    "broker": _follow_broker,
+    "known": _follow_known,
+    "drain": _follow_drain,
+    "deleted": _follow_deleted,
+    "cluster": _follow_cluster,
+}

@@ -9,6 +9,7 @@ The MetaServer: every operation on topics, brokers and producer ids.
     producers       the first producer id free    cluster        the cluster's id
     known/N         how broker N registered last  drain/N        N gets no new partitions
     channel/ID/C    the channel C of the topic of this id
+    schedule/NAME   a message that comes again and again
 
 An operation checks, writes one transaction, and returns when it is on disk.
 What it changed is then seen by everybody as one new `Registry`.
@@ -24,13 +25,14 @@ import attrs
 from tinymq.channelpolicy import DEFAULT_POLICY
 from tinymq.errors import InvalidRequest, Overloaded, TopicExists, UnknownTopicId
 from tinymq.limits import MAX_VALUE_CEILING
-from tinymq.meta.channels import DEFAULT_START, Channels
+from tinymq.meta.channels import DEFAULT_START
 from tinymq.meta.entries import Compare, Delete, Put
 from tinymq.meta.following import ID_BYTES, Clocks
 from tinymq.meta.membership import BROKER_SECONDS, LOST_SECONDS
 from tinymq.meta.observers import Observer
 from tinymq.meta.placement import place
 from tinymq.meta.registry import ChannelInfo, Topic, channel_key
+from tinymq.meta.schedules import Schedules
 from tinymq.names import DEAD_LETTERS, valid_name
 from tinymq.topicconfig import TopicConfig
 
@@ -53,7 +55,7 @@ _DEAD: Final[Settings] = {
 _MOST_WRITES: Final = 1000
 
 
-class MetaServer(Channels):
+class MetaServer(Schedules):
     """
     The operations.
 
@@ -243,7 +245,7 @@ class MetaServer(Channels):
 
     def delete_topic(self, name: str, topic_id: bytes | None = None) -> Topic:
         """
-        Delete a topic with its channels, and return what it was.
+        Delete a topic with its channels and schedules, and return what it was.
 
         Args:
             name: The name.
@@ -259,7 +261,8 @@ class MetaServer(Channels):
         key = topic.id.hex()
         at = Put(f"deleted/{key}", str(self._now_ms()).encode())
         gone = Delete(f"topic/{key}"), Delete(f"name/{topic.name}")
-        self._write([], [*self._deletes_of(topic), *gone, at], vital=True)
+        owned = [*self._deletes_of(topic), *self._schedule_deletes(topic)]
+        self._write([], [*owned, *gone, at], vital=True)
         return topic
 
     def forget_deleted(self, before_ms: int) -> None:

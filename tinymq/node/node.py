@@ -17,11 +17,14 @@ from tinymq.node.life import LIFE_OPERATIONS, LifeLines
 from tinymq.node.partitions import PARTITION_OPERATIONS, Partitions
 from tinymq.node.process import PROCESS_OPERATIONS, Process
 from tinymq.node.records import RECORD_OPERATIONS
+from tinymq.node.schedules import SCHEDULE_OPERATIONS, Schedules
 from tinymq.node.telling import TELLING_OPERATIONS, Telling
 from tinymq.operation import Operation
 
 
-class Node(Partitions, Channels, InFlight, DeadLetters, LifeLines, Process, Clients, Telling):
+class Node(
+    Partitions, Channels, InFlight, DeadLetters, LifeLines, Process, Clients, Telling, Schedules
+):
     """
     What one broker does and tells.
 
@@ -55,4 +58,5 @@ NODE_OPERATIONS: Final[dict[str, Operation]] = {
     **PROCESS_OPERATIONS,
     **CLIENT_OPERATIONS,
     **TELLING_OPERATIONS,
+    **SCHEDULE_OPERATIONS,
 }

@@ -20,6 +20,7 @@ from tinymq.operations.inflight import INFLIGHT_OPERATIONS, InFlight
 from tinymq.operations.lookups import LOOKUP_OPERATIONS, Lookups
 from tinymq.operations.members import MEMBER_OPERATIONS, Members
 from tinymq.operations.messages import MESSAGE_OPERATIONS, Messages
+from tinymq.operations.schedules import SCHEDULE_OPERATIONS, Schedules
 from tinymq.operations.topics import TOPIC_OPERATIONS, Topics
 from tinymq.operations.watching import WATCH_OPERATIONS, Watching
 
@@ -31,6 +32,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     **CHANNEL_OPERATIONS,
     **INFLIGHT_OPERATIONS,
     **MESSAGE_OPERATIONS,
+    **SCHEDULE_OPERATIONS,
     **DEAD_LETTER_OPERATIONS,
     **BROKER_OPERATIONS,
     **CLIENT_OPERATIONS,
@@ -58,7 +60,16 @@ class Operator(Protocol):
 
 
 class Operations(
-    Topics, InFlight, DeadLetters, Messages, Brokers, Clients, Watching, Lookups, Members
+    Topics,
+    InFlight,
+    DeadLetters,
+    Messages,
+    Schedules,
+    Brokers,
+    Clients,
+    Watching,
+    Lookups,
+    Members,
 ):
     """
     The operations of a process with a MetaServer.

@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar
 import msgpack
 
 from tinymq.client.core.cluster import Cluster
-from tinymq.client.core.letter_admin import LetterCalls
 from tinymq.client.core.results import Result
+from tinymq.client.core.schedule_admin import ScheduleCalls
 from tinymq.errors import MalformedFrame, TinyMQError
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import Operate
@@ -35,6 +35,8 @@ HARMLESS: Final = frozenset(
         "lookup.find",
         "lookup.list",
         "message.life",
+        "schedule.info",
+        "schedule.list",
         "topic.info",
         "topic.list",
     }
@@ -119,7 +121,7 @@ def read_result(payload: Bytes) -> Result:
     return found
 
 
-class AdminCalls(LetterCalls[R]):
+class AdminCalls(ScheduleCalls[R]):
     """
     Administrative operations; every one ends as `operate` does.
 
