@@ -39,7 +39,7 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "schedule": (
         "tinymq.cli.schedule:schedule",
-        "Send messages again and again: make, list, pause, run and remove schedules.",
+        "Send messages again and again, by schedules.",
     ),
     "pub": ("tinymq.cli.pub:pub", "Publish stdin, its lines, or a value."),
     "consume": (

@@ -57,7 +57,7 @@ COLUMNS: Final = (
 
 @click.group(cls=Group)
 def schedule() -> None:
-    """Send messages again and again: make, list, pause, run and remove schedules."""
+    """Send messages again and again, by schedules."""
 
 
 @schedule.command("add")
