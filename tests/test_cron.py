@@ -35,9 +35,19 @@ EXPRESSIONS = (
 )
 
 
-def ms(year: int, month: int, day: int, *time: int, zone: str = "UTC", fold: int = 0) -> int:
+def ms(
+    year: int,
+    month: int,
+    day: int,
+    hour: int = 0,
+    minute: int = 0,
+    second: int = 0,
+    *,
+    zone: str = "UTC",
+    fold: int = 0,
+) -> int:
     """Milliseconds of a time on the wall."""
-    at = datetime(year, month, day, *time, tzinfo=ZoneInfo(zone), fold=fold)
+    at = datetime(year, month, day, hour, minute, second, tzinfo=ZoneInfo(zone), fold=fold)
     return int(at.timestamp()) * 1000
 
 

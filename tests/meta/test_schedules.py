@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -29,7 +30,7 @@ def topic(server: MetaServer) -> Topic:
     return server.create_topic("a", 2)
 
 
-def wanted(topic: Topic, name: str = "nightly", **more: object) -> Schedule:
+def wanted(topic: Topic, name: str = "nightly", **more: Any) -> Schedule:
     """A schedule as one asks for it."""
     plain = Schedule(name=name, topic_id=topic.id, partition=1, cron="0 3 * * *", value=b"\xff")
     return attrs.evolve(plain, **more)
@@ -131,7 +132,7 @@ def test_dry_run(server: MetaServer, topic: Topic) -> None:
     ],
 )
 def test_refused(
-    server: MetaServer, topic: Topic, wrong: dict[str, object], error: type[Exception], told: str
+    server: MetaServer, topic: Topic, wrong: dict[str, Any], error: type[Exception], told: str
 ) -> None:
     """What is wrong is said, and nothing is written."""
     before = server.registry
