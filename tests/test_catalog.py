@@ -25,6 +25,7 @@ from tinymq.wire.messages import Operate
 
 BOUND = binding_id("t", Terms(key="eu.#"))
 CHANNEL = {"topic": "t", "name": "work"}
+SCHEDULE = {"name": "nightly", "topic": "t", "cron": "0 3 * * *", "headers": {"a": "b"}}
 EVERY = list({**OPERATIONS, **NODE_OPERATIONS}.values())
 
 
@@ -123,6 +124,15 @@ def test_results_have_the_shape_that_is_told(fixture: BrokerFixture) -> None:
         ("push.delete", CHANNEL),
         ("message.life", {"topic": "t", "partition": 0, "offset": 1}),
         ("channel.delete", CHANNEL),
+        ("schedule.create", {**SCHEDULE, "dry_run": True}),
+        ("schedule.create", SCHEDULE),
+        ("schedule.create", {**SCHEDULE, "value": "other"}),
+        ("schedule.list", {}),
+        ("schedule.info", {"name": "nightly"}),
+        ("schedule.pause", {"name": "nightly"}),
+        ("schedule.resume", {"name": "nightly"}),
+        ("schedule.run", {"name": "nightly", "dry_run": True}),
+        ("schedule.delete", {"name": "nightly"}),
         ("dlq.list", {}),
         ("dlq.messages", {"target": "t.work.dead"}),
         ("dlq.redrive", {"target": "t.work.dead", "dry_run": True}),

@@ -16,7 +16,7 @@ PACKAGE = ROOT / "tinymq"
 
 #: What every room may import.
 BASE = {"errors", "limits", "names", "settings", "config", "configfile"}
-BASE |= {"dotted", "topicconfig", "channelpolicy", "conditions", "outbound"}
+BASE |= {"dotted", "topicconfig", "channelpolicy", "conditions", "cron", "outbound"}
 
 #: Room to the rooms that it may import, besides itself and the base.
 ALLOWED: dict[str, set[str]] = {

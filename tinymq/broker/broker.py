@@ -20,6 +20,7 @@ from tinymq.broker.partitions import PartitionStore
 from tinymq.broker.ports import Directory, Neighbours, NoNeighbours, Timer, World
 from tinymq.broker.reading import Fetched, Reader, Wanted
 from tinymq.broker.routing.routing import Routing
+from tinymq.broker.schedules.scheduling import Scheduling
 from tinymq.config import Config
 from tinymq.errors import (
     NotLeader,
@@ -115,6 +116,7 @@ class Broker:
         #: Where what is published to exchanges goes.
         self.routing = Routing(self)
         self.channels = Channels(self)
+        self.scheduling = Scheduling(self)
 
     # --- partitions -----------------------------------------------------------
 
@@ -122,6 +124,7 @@ class Broker:
         """Open every partition that this broker leads, remove what was deleted, and follow."""
         self.store.take_away_deleted(self.meta.registry.deleted)
         self._empty_deleted()
+        self.scheduling.open()
         for topic in self.meta.registry.topics.values():
             self.open_topic(topic)
         self.store.opened(self.partitions())
@@ -137,6 +140,7 @@ class Broker:
         self._later = None
         self.channels.close()
         self.routing.close()
+        self.scheduling.close()
 
     def _changed(self, before: Registry, after: Registry) -> None:
         for topic_id in after.touched:
@@ -185,6 +189,7 @@ class Broker:
                 partition.moved = self.moved
                 self.moved.add(partition)
         self.channels.follow(topic)
+        self.scheduling.follow(topic)
 
     def _altered(self, partition: Partition, topic: Topic) -> None:
         policy, partition.topic = partition.topic.config.sync, topic
@@ -207,6 +212,7 @@ class Broker:
             self.dropped(partition)
             self.committer.forget(partition)
             self.channels.drop(partition)
+            self.scheduling.drop(partition)
             partition.close(UnknownTopicId(f"topic {topic.name} was deleted"))
 
         def remove() -> None:

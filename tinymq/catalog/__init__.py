@@ -17,6 +17,7 @@ from tinymq.catalog.endpoints import ENDPOINTS
 from tinymq.catalog.exchanges import EXCHANGES
 from tinymq.catalog.inflight import INFLIGHT
 from tinymq.catalog.messages import MESSAGES
+from tinymq.catalog.schedules import SCHEDULES
 from tinymq.catalog.topics import TOPICS
 from tinymq.operation import Operation
 
@@ -31,5 +32,6 @@ PUBLIC: Final[dict[str, Operation]] = {
     **EXCHANGES,
     **ENDPOINTS,
     **MESSAGES,
+    **SCHEDULES,
     **CLUSTER,
 }

@@ -43,6 +43,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "List dead letters, send them back, drop or export them.",
     ),
     "push": ("tinymq.cli.push:push", "Have messages of channels sent to URLs."),
+    "schedule": (
+        "tinymq.cli.schedule:schedule",
+        "Send messages again and again, by schedules.",
+    ),
     "pub": ("tinymq.cli.pub:pub", "Publish stdin, its lines, or a value."),
     "consume": (
         "tinymq.cli.read:consume",

@@ -10,7 +10,7 @@ import attrs
 
 from tinymq.meta.endpoint import Endpoint
 from tinymq.meta.entries import Entry, Event
-from tinymq.meta.registry import BrokerInfo, ChannelInfo, Registry, Topic
+from tinymq.meta.registry import BrokerInfo, ChannelInfo, Registry, Schedule, Topic
 from tinymq.routing import Binding, Exchange
 
 #: Hexadecimal digits of a topic's id.
@@ -144,6 +144,18 @@ class Draft:
         """Send the messages of a channel nowhere."""
         self._part("endpoints").pop((topic_id, channel), None)
 
+    def put_schedule(self, schedule: Schedule) -> None:
+        """Add a schedule, or its new form; of a topic that may come later."""
+        self.drop_schedule(schedule.name)
+        self._touched.add(schedule.topic_id)
+        self._part("schedules")[schedule.name] = schedule
+
+    def drop_schedule(self, name: str) -> None:
+        """Remove a schedule, if it is there."""
+        gone = self._part("schedules").pop(name, None)
+        if gone is not None:
+            self._touched.add(gone.topic_id)
+
     def put_broker(self, broker: BrokerInfo) -> None:
         """Add a broker, or its new form."""
         self._part("brokers")[broker.id] = broker
@@ -268,6 +280,13 @@ def _follow_binding(draft: Draft, rest: str, entry: Entry | None) -> None:
         draft.put_binding(topic_id, Binding.decode(binding, entry.value))
 
 
+def _follow_schedule(draft: Draft, name: str, entry: Entry | None) -> None:
+    if entry is None:
+        draft.drop_schedule(name)
+    else:
+        draft.put_schedule(Schedule.decode(name, entry.value))
+
+
 def _follow_broker(draft: Draft, rest: str, entry: Entry | None) -> None:
     if entry is None:
         draft.drop_broker(int(rest))
@@ -310,6 +329,7 @@ _KINDS: Final[dict[str, Callable[[Draft, str, Entry | None], None]]] = {
     "exchange": _follow_exchange,
     "binding": _follow_binding,
     "push": _follow_endpoint,
+    "schedule": _follow_schedule,
     "broker": _follow_broker,
     "known": _follow_known,
     "drain": _follow_drain,

@@ -19,6 +19,7 @@ from tinymq.node.partitions import PARTITION_OPERATIONS, Partitions
 from tinymq.node.process import PROCESS_OPERATIONS, Process
 from tinymq.node.records import RECORD_OPERATIONS
 from tinymq.node.routers import ROUTER_OPERATIONS, Routers
+from tinymq.node.schedules import SCHEDULE_OPERATIONS, Schedules
 from tinymq.node.telling import TELLING_OPERATIONS, Telling
 from tinymq.operation import Operation
 
@@ -34,6 +35,7 @@ class Node(
     Process,
     Clients,
     Telling,
+    Schedules,
 ):
     """
     What one broker does and tells.
@@ -72,4 +74,5 @@ NODE_OPERATIONS: Final[dict[str, Operation]] = {
     **PROCESS_OPERATIONS,
     **CLIENT_OPERATIONS,
     **TELLING_OPERATIONS,
+    **SCHEDULE_OPERATIONS,
 }

@@ -22,6 +22,7 @@ from tinymq.operations.inflight import INFLIGHT_OPERATIONS, InFlight
 from tinymq.operations.lookups import LOOKUP_OPERATIONS, Lookups
 from tinymq.operations.members import MEMBER_OPERATIONS, Members
 from tinymq.operations.messages import MESSAGE_OPERATIONS, Messages
+from tinymq.operations.schedules import SCHEDULE_OPERATIONS, Schedules
 from tinymq.operations.topics import TOPIC_OPERATIONS, Topics
 from tinymq.operations.watching import WATCH_OPERATIONS, Watching
 
@@ -34,6 +35,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     **INFLIGHT_OPERATIONS,
     **EXCHANGE_OPERATIONS,
     **MESSAGE_OPERATIONS,
+    **SCHEDULE_OPERATIONS,
     **DEAD_LETTER_OPERATIONS,
     **ENDPOINT_OPERATIONS,
     **BROKER_OPERATIONS,
@@ -68,6 +70,7 @@ class Operations(
     Exchanges,
     Endpoints,
     Messages,
+    Schedules,
     Brokers,
     Clients,
     Watching,

@@ -9,9 +9,9 @@ import msgpack
 
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.exchange_admin import ExchangeCalls
-from tinymq.client.core.letter_admin import LetterCalls
 from tinymq.client.core.push_admin import PushCalls
 from tinymq.client.core.results import Result
+from tinymq.client.core.schedule_admin import ScheduleCalls
 from tinymq.errors import MalformedFrame, TinyMQError
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import Operate
@@ -44,6 +44,8 @@ HARMLESS: Final = frozenset(
         "message.life",
         "push.info",
         "push.list",
+        "schedule.info",
+        "schedule.list",
         "topic.info",
         "topic.list",
     }
@@ -128,7 +130,7 @@ def read_result(payload: Bytes) -> Result:
     return found
 
 
-class AdminCalls(LetterCalls[R], ExchangeCalls[R], PushCalls[R]):
+class AdminCalls(ScheduleCalls[R], ExchangeCalls[R], PushCalls[R]):
     """
     Administrative operations; every one ends as `operate` does.
 
