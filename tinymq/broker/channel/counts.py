@@ -22,6 +22,7 @@ class Counters:
     """What a channel did on a partition since the broker started; only ever rising."""
 
     __slots__ = (
+        "expired",
         "finished",
         "first_deliveries",
         "given_up",
@@ -46,6 +47,7 @@ class Counters:
         self.lost = 0
         self.returned = 0
         self.given_up = 0
+        self.expired = 0
         self.missing = 0
         self.skipped = 0
         self.late = 0
@@ -75,6 +77,7 @@ class Counters:
             "timed_out": self.timed_out,
             "lost": self.lost,
             "given_up": self.given_up,
+            "expired": self.expired,
             "skipped": self.skipped,
             "late": self.late,
         }

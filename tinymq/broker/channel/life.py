@@ -20,6 +20,7 @@ from tinymq.broker.channel.entries import (
     BURY,
     DISCARD,
     DOOM,
+    EXPIRE,
     FINISH,
     LEASE,
     NAMED,
@@ -137,6 +138,7 @@ class Life:
         self._others: dict[int, Callable[..., None]] = {
             TAKE: self._taken,
             DISCARD: self._discarded,
+            EXPIRE: self._expired,
             BURY: self._buried,
             SKIP: self._skipped,
             TRIM: self._trimmed,
@@ -315,6 +317,14 @@ class Life:
             self._tell("given_up", reason, attempt=0)
             self._doom = start
             self._end("given_up")
+
+    def _expired(self, reason: str, facts: Sequence[int]) -> None:
+        for start, end in zip(facts[::4], facts[1::4], strict=True):
+            if start <= self._offset < end:
+                self._tell("expired", "its time to live was over", attempt=0)
+                self._doom = start
+                self._end("given_up")
+                return
 
     def _buried(self, base: int) -> None:
         if base == self._doom and self.state == "given_up":

@@ -16,6 +16,7 @@ from tinymq.broker.channel.entries import (
     BURY,
     DISCARD,
     DOOM,
+    EXPIRE,
     FINISH,
     LEASE,
     NAMED,
@@ -64,6 +65,7 @@ _MOVES: Final[dict[int, Callable[..., None]]] = {
     NAMED: _nothing,
     REVIVE: revive,
     RECALL: recall,
+    EXPIRE: Places.expire,
 }
 
 
