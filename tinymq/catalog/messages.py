@@ -30,6 +30,7 @@ HAPPENINGS: Final = (
     "lost",
     "given_back",
     "given_up",
+    "expired",
     "dead_lettered",
     "skipped",
     "removed",

@@ -167,7 +167,7 @@ def count(channel: Channel, end: int) -> Counts:
 
 def figures(channel: Channel, end: int) -> tuple[int, ...]:
     """
-    Return what rates are made of: delivered, finished, requeued, timed out, the end, the lag.
+    Return what rates are made of, in the order of `RATED`, and the lag.
 
     Args:
         channel: The channel.
@@ -182,6 +182,7 @@ def figures(channel: Channel, end: int) -> tuple[int, ...]:
         counters.requeued,
         counters.timed_out,
         end,
+        counters.expired,
         max(0, fresh) + places.unsettled,
     )
 
@@ -238,4 +239,6 @@ def _reasons(channel: Channel, end: int) -> Iterator[str]:
 def _where_all_is(places: Places) -> str:
     if places.in_flight:
         return "all messages are in the hands of consumers"
+    if places.doomed and not places.delayed:
+        return "what is left was given up and is on its way to the dead-letter topic"
     return "all messages wait for their next attempt" if places.delayed else "it has no messages"
