@@ -481,6 +481,8 @@ def test_channel_admin() -> None:
         admin.peek_channel("t", "w", "ready", partition=1),
         admin.in_flight("t", client="c", attempts=2),
         admin.settle_in_flight("t", "w", 1, [2, 3], "requeue", delay_ms=5),
+        admin.wake_retries("t", "w", 1, [2], dry_run=True),
+        admin.delay_retries("t", "w", 1, [2], due_ms=5),
     ):
         stage.done(call)
 
@@ -518,6 +520,8 @@ def test_channel_admin() -> None:
                 "dry_run": False,
             },
         ),
+        ("channel.wake", {**one, "partition": 1, "offsets": [2], "dry_run": True}),
+        ("channel.delay", {**one, "partition": 1, "offsets": [2], "dry_run": False, "due_ms": 5}),
     ]
     public = {name for name in PUBLIC if name.startswith(("channel.", "inflight."))}
     assert public == {name for name, _ in calls}, "every operation has its method"

@@ -16,6 +16,7 @@ from tinymq.catalog.deadletters import DEAD_LETTERS
 from tinymq.catalog.delayed import DELAYED
 from tinymq.catalog.inflight import INFLIGHT
 from tinymq.catalog.messages import MESSAGES
+from tinymq.catalog.retries import RETRIES
 from tinymq.catalog.topics import TOPICS
 from tinymq.operation import Operation
 
@@ -26,6 +27,7 @@ PUBLIC: Final[dict[str, Operation]] = {
     **TOPICS,
     **CHANNELS,
     **INFLIGHT,
+    **RETRIES,
     **DEAD_LETTERS,
     **DELAYED,
     **MESSAGES,

@@ -35,6 +35,7 @@ HAPPENINGS: Final = (
     "skipped",
     "removed",
     "revived",
+    "rescheduled",
 )
 #: Where a message of a channel can be.
 STATES: Final = ("new", "ready", "in_flight", "waiting", "parked", "given_up", "settled")

@@ -18,6 +18,7 @@ from tinymq.node.life import LIFE_OPERATIONS, LifeLines
 from tinymq.node.partitions import PARTITION_OPERATIONS, Partitions
 from tinymq.node.process import PROCESS_OPERATIONS, Process
 from tinymq.node.records import RECORD_OPERATIONS
+from tinymq.node.retries import RETRY_OPERATIONS, Retries
 from tinymq.node.telling import TELLING_OPERATIONS, Telling
 from tinymq.operation import Operation
 
@@ -28,6 +29,7 @@ class Node(
     InFlight,
     DeadLetters,
     DelayedMessages,
+    Retries,
     LifeLines,
     Process,
     Clients,
@@ -64,6 +66,7 @@ NODE_OPERATIONS: Final[dict[str, Operation]] = {
     **LIFE_OPERATIONS,
     **DEAD_LETTER_OPERATIONS,
     **DELAYED_OPERATIONS,
+    **RETRY_OPERATIONS,
     **PROCESS_OPERATIONS,
     **CLIENT_OPERATIONS,
     **TELLING_OPERATIONS,

@@ -16,11 +16,12 @@ from tinymq.operations.brokers import BROKER_OPERATIONS, Brokers
 from tinymq.operations.channels import CHANNEL_OPERATIONS
 from tinymq.operations.clients import CLIENT_OPERATIONS, Clients
 from tinymq.operations.deadletters import DEAD_LETTER_OPERATIONS, DeadLetters
-from tinymq.operations.delayed import DELAYED_OPERATIONS, DelayedMessages
+from tinymq.operations.delayed import DELAYED_OPERATIONS
 from tinymq.operations.inflight import INFLIGHT_OPERATIONS, InFlight
 from tinymq.operations.lookups import LOOKUP_OPERATIONS, Lookups
 from tinymq.operations.members import MEMBER_OPERATIONS, Members
 from tinymq.operations.messages import MESSAGE_OPERATIONS, Messages
+from tinymq.operations.retries import RETRY_OPERATIONS, Retries
 from tinymq.operations.topics import TOPIC_OPERATIONS, Topics
 from tinymq.operations.watching import WATCH_OPERATIONS, Watching
 
@@ -34,6 +35,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     **MESSAGE_OPERATIONS,
     **DEAD_LETTER_OPERATIONS,
     **DELAYED_OPERATIONS,
+    **RETRY_OPERATIONS,
     **BROKER_OPERATIONS,
     **CLIENT_OPERATIONS,
     **WATCH_OPERATIONS,
@@ -63,7 +65,7 @@ class Operations(
     Topics,
     InFlight,
     DeadLetters,
-    DelayedMessages,
+    Retries,
     Messages,
     Brokers,
     Clients,

@@ -25,6 +25,7 @@ _HAPPENINGS: Final = {
     "skipped": Word("next", "Skipped", ""),
     "removed": Word("x", "Removed", ""),
     "revived": Word("redo", "Comes again", "warn"),
+    "rescheduled": Word("redo", "Another time", ""),
 }
 _STATES: Final = {
     "new": Word("idle", "Not given out yet", "s"),

@@ -28,6 +28,7 @@ from tinymq.broker.channel.entries import (
     OPERATOR,
     PASS,
     RECALL,
+    RESCHEDULE,
     REVIVE,
     SEEK,
     SKIP,
@@ -149,6 +150,7 @@ class Life:
             NAMED: self._named,
             REVIVE: self._revived,
             RECALL: self._recalled,
+            RESCHEDULE: self._rescheduled,
         }
 
     def read(self, value: bytes) -> None:
@@ -292,6 +294,13 @@ class Life:
         if lost and why != OPERATOR:  # written by an older version
             return "timed_out" if self._now >= self._due else "lost"
         return "requeued"
+
+    def _rescheduled(self, due: int, edges: Sequence[int]) -> None:
+        runs = zip(edges[::2], edges[1::2], strict=True)
+        if any(start <= self._offset < end for start, end in runs):
+            later = max(0, due - self._now) / 1000
+            self._tell("rescheduled", f"comes again in {later:g} s" if later else "", attempt=0)
+            self.state = "waiting"
 
     # --- giving up --------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from tinymq.broker.channel.entries import (
     PAUSE,
     POLICY,
     RECALL,
+    RESCHEDULE,
     REVIVE,
     SEEK,
     SKIP,
@@ -66,6 +67,7 @@ _MOVES: Final[dict[int, Callable[..., None]]] = {
     REVIVE: revive,
     RECALL: recall,
     EXPIRE: Places.expire,
+    RESCHEDULE: Places.reschedule,
 }
 
 

@@ -424,6 +424,24 @@ class Places:
             self.delayed -= sum(behind - first for first, behind, _ in taken)
         return taken
 
+    def reschedule(self, now: int, who: str, due: int, edges: Iterable[int]) -> None:
+        """
+        Let what waits come at another time.
+
+        Args:
+            now: The time.
+            who: Nobody.
+            due: When.
+            edges: Where runs of messages begin and end, in turn; others stay as they are.
+        """
+        numbers = iter(edges)
+        chosen = Runs(zip(numbers, numbers, strict=True))
+        for start, end, history in sorted(self.take_waiting(chosen.cut)):
+            bits = bits_of(end - start)
+            for offset, past in [] if self.order is None else self.order.wake(start, bits):
+                self.put_ready(offset, offset + 1, past)
+            self.put_waiting((due, start, bits, history))
+
     # --- giving up -------------------------------------------------------------
 
     def doom(  # noqa: PLR0913, PLR0917 - as it stands in the ledger

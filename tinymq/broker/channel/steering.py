@@ -14,6 +14,7 @@ from tinymq.broker.channel.entries import (
     PAUSE,
     POLICY,
     RECALL,
+    RESCHEDULE,
     REVIVE,
     SEEK,
     SKIP,
@@ -426,6 +427,34 @@ class Steering:
                 excess -= stop - start
         self._discard(chosen, "length", now)
         return False
+
+    # --- messages that wait --------------------------------------------------------------
+
+    def reschedule(
+        self, offsets: Iterable[int], due: int, now: int, *, dry_run: bool = False
+    ) -> list[int]:
+        """
+        Let messages that wait for their next attempt come at another time.
+
+        Args:
+            offsets: Which ones.
+            due: When; at once if that is now.
+            now: The time.
+            dry_run: Only say with which it would be done.
+
+        Returns:
+            Those that wait.
+        """
+        places = self._channel.places
+        places.wake(now)
+        wanted, found = Runs((offset, offset + 1) for offset in offsets), Runs()
+        for _, base, bits, _ in places.waiting:
+            for run in runs_in(base, wanted.cut(base, bits)):
+                found.add(*run)
+        if found and not dry_run:
+            edges = [edge for run in found for edge in run]
+            self._channel.move(now, "", (RESCHEDULE, due, edges))
+        return [offset for run in found for offset in range(*run)]
 
     # --- dead letters ------------------------------------------------------------------
 
