@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import msgpack
 
 from tinymq.client.core.cluster import Cluster
-from tinymq.client.core.letter_admin import LetterCalls
+from tinymq.client.core.delayed_admin import DelayedCalls
 from tinymq.client.core.results import Result
 from tinymq.errors import MalformedFrame, TinyMQError
 from tinymq.wire.frames import Bytes
@@ -29,6 +29,9 @@ HARMLESS: Final = frozenset(
         "client.info",
         "client.list",
         "cluster.watch",
+        "delayed.get",
+        "delayed.histogram",
+        "delayed.list",
         "inflight.list",
         "dlq.list",
         "dlq.messages",
@@ -119,7 +122,7 @@ def read_result(payload: Bytes) -> Result:
     return found
 
 
-class AdminCalls(LetterCalls[R]):
+class AdminCalls(DelayedCalls[R]):
     """
     Administrative operations; every one ends as `operate` does.
 

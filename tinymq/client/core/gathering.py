@@ -111,9 +111,8 @@ class Gathering:
         plain = partition is None and key is None
         if partition is None:
             partition = route.choose(key)
-        lane = (route.delays if delayed else route.lanes).get(partition)
-        if lane is None:
-            lane = self._sending.lane(route, partition, delayed=delayed)
+        lanes = route.delays if delayed else route.lanes
+        lane = lanes.get(partition) or self._sending.lane(route, partition, delayed=delayed)
         if plain and not delayed and not route.by_record:
             route.sticky = lane
         batch = lane.open
@@ -127,8 +126,16 @@ class Gathering:
         if batch is None:
             batch = self._begin(route, lane, now)
         values = batch.values
-        if not (batch.bare and key is None and headers is None and timing is None):
-            _add_columns(batch, row)
+        if key is not None or batch.keys is not None:
+            if batch.keys is None:
+                batch.keys, batch.bare = [None] * len(values), False
+            batch.keys.append(key)
+        if headers is not None or batch.headers is not None:
+            if batch.headers is None:
+                batch.headers, batch.bare = [()] * len(values), False
+            batch.headers.append(headers or ())
+        if timing is not None or batch.ttls is not None:
+            _add_times(batch, timing)
         values.append(value)
         batch.tokens.append(token)  # type: ignore[union-attr]
         batch.size += size
@@ -228,25 +235,9 @@ class Gathering:
         self._open.pop(lane).sealed(lane.partition)
 
 
-def _add_columns(batch: Batch, row: Row) -> None:
-    """Note what the next record of a batch has beside its value."""
-    _, key, headers, _, timing = row
-    count = len(batch.values)
-    batch.bare = False
-    if key is not None or batch.keys is not None:
-        if batch.keys is None:
-            batch.keys = [None] * count
-        batch.keys.append(key)
-    if headers is not None or batch.headers is not None:
-        if batch.headers is None:
-            batch.headers = [()] * count
-        batch.headers.append(headers or ())
-    if timing is not None or batch.ttls is not None:
-        _add_times(batch, timing)
-
-
 def _add_times(batch: Batch, timing: Timing | None) -> None:
     """Note when the next record of a batch comes, and how long it lives."""
+    batch.bare = False
     if timing is not None and timing.due:
         if batch.dues is None:
             batch.dues, batch.since = [], timing.since
