@@ -15,6 +15,7 @@ from twisted.logger import Logger
 
 from tinymq.broker.channels import Channels
 from tinymq.broker.committer import Committer
+from tinymq.broker.delays.delaying import Delaying
 from tinymq.broker.partition import Answer, Partition
 from tinymq.broker.partitions import PartitionStore
 from tinymq.broker.ports import Directory, Neighbours, NoNeighbours, Timer, World
@@ -112,6 +113,7 @@ class Broker:
         self._unopened: dict[bytes, str] = {}
         self._later: Timer | None = None
         self.channels = Channels(self)
+        self.delaying = Delaying(self)
 
     # --- partitions -----------------------------------------------------------
 
