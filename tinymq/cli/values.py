@@ -80,6 +80,25 @@ def parse_moment(text: str) -> int:
     return found
 
 
+def parse_ahead(text: str, now_ms: int) -> int:
+    """
+    Read a point in time, or how far it lies ahead.
+
+    Args:
+        text: As for `parse_moment`, or a duration.
+        now_ms: The present.
+
+    Returns:
+        Milliseconds since the epoch.
+
+    Raises:
+        ValueError: It is none of these.
+    """
+    if not re.fullmatch(r"\d{9,}", text) and DURATION_TEXT.match(text) and "-" not in text:
+        return now_ms + round(parse_duration(text) * 1000)
+    return parse_moment(text)
+
+
 def parse_delay(text: str) -> float:
     """
     Read how long something waits; the result is in seconds.

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from tinymq.client.core.timing import LAST_MS
+from tinymq.catalog.delayed import LATEST_MS
 from tinymq.settings import parse_duration
 from tinymq.web.input import BadInput, choice, integer, moment, text, truth
 from tinymq.web.json_lines import json_member
@@ -41,11 +41,11 @@ class Wish:
 
 def _times(values: Mapping[str, Any]) -> Times:
     """Read when a record comes and how long it lives, in milliseconds."""
-    delay = integer(values, "delay_ms", 0, LAST_MS)
-    at = integer(values, "at_ms", 0, LAST_MS)
+    delay = integer(values, "delay_ms", 0, LATEST_MS)
+    at = integer(values, "at_ms", 0, LATEST_MS)
     if delay is not None and at is not None:
         raise BadInput("at_ms", "give delay_ms or at_ms, not both")
-    return Times(_due(delay, at), integer(values, "ttl_ms", 1, LAST_MS))
+    return Times(_due(delay, at), integer(values, "ttl_ms", 1, LATEST_MS))
 
 
 def _due(delay: int | None, at: int | None) -> int:
@@ -61,7 +61,7 @@ def _duration(form: Mapping[str, str], field: str) -> int | None:
         found = ceil(parse_duration(given) * 1000)
     except ValueError as error:
         raise BadInput(field, str(error)) from None
-    if found > LAST_MS:
+    if found > LATEST_MS:
         raise BadInput(field, "this ends after the year 9999")
     return found
 
@@ -69,7 +69,7 @@ def _duration(form: Mapping[str, str], field: str) -> int | None:
 def _times_of_form(form: Mapping[str, str]) -> Times:
     """Read the same as people write it."""
     delay, ttl, at = _duration(form, "delay"), _duration(form, "ttl"), moment(form, "at")
-    if at is not None and not 0 <= at <= LAST_MS:
+    if at is not None and not 0 <= at <= LATEST_MS:
         raise BadInput("at", "a time lies from 1970 to the end of the year 9999")
     if delay and at is not None:
         raise BadInput("at", "give a delay or a time, not both")

@@ -14,8 +14,8 @@ from typing import Any, Final, Literal
 from attrs import field, frozen
 
 from tinymq.catalog import PUBLIC
+from tinymq.catalog.delayed import LATEST_MS
 from tinymq.catalog.shapes import shape
-from tinymq.client.core.timing import LAST_MS
 from tinymq.operation import DRY, Operation, Parameter, Role
 from tinymq.web.brokers import BROKER_SORTS
 from tinymq.web.browsing import MOST_RECORDS, WHERES
@@ -202,7 +202,7 @@ def _moment(description: str, least: int = 0) -> JsonSchema:
     return {
         "type": ["integer", "null"],
         "minimum": least,
-        "maximum": LAST_MS,
+        "maximum": LATEST_MS,
         "description": description,
     }
 
@@ -269,9 +269,9 @@ _OTHERS: Final = (
             _NAME,
             _some("key", text(65_536), "Its key; only with a body that is the value itself."),
             _some("partition", integer(0, MOST_PARTITION), "Likewise, where it goes."),
-            _some("delay_ms", integer(0, LAST_MS), f"Likewise. {_DELAY}"),
-            _some("at_ms", integer(0, LAST_MS), f"Likewise. {_AT}"),
-            _some("ttl_ms", integer(1, LAST_MS), f"Likewise. {_TTL}"),
+            _some("delay_ms", integer(0, LATEST_MS), f"Likewise. {_DELAY}"),
+            _some("at_ms", integer(0, LATEST_MS), f"Likewise. {_AT}"),
+            _some("ttl_ms", integer(1, LATEST_MS), f"Likewise. {_TTL}"),
         ),
         body=_TO_PUBLISH,
         result=_PUBLISHED,

@@ -373,9 +373,6 @@ class AdminCalls(DelayedCalls[R]):
         """
         return self.operate(
             "cluster.watch",
-            "delayed.get",
-            "delayed.histogram",
-            "delayed.list",
             revision=revision,
             wait_ms=wait_ms,
         )
