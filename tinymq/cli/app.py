@@ -37,6 +37,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "tinymq.cli.dlq:dlq",
         "List dead letters, send them back, drop or export them.",
     ),
+    "delayed": (
+        "tinymq.cli.delayed:delayed",
+        "List, cancel, release or move messages not due yet.",
+    ),
     "pub": ("tinymq.cli.pub:pub", "Publish stdin, its lines, or a value."),
     "consume": (
         "tinymq.cli.read:consume",

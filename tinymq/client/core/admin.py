@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import msgpack
 
 from tinymq.client.core.cluster import Cluster
-from tinymq.client.core.letter_admin import LetterCalls
+from tinymq.client.core.delayed_admin import DelayedCalls
 from tinymq.client.core.results import Result
 from tinymq.errors import MalformedFrame, TinyMQError
 from tinymq.wire.frames import Bytes
@@ -122,7 +122,7 @@ def read_result(payload: Bytes) -> Result:
     return found
 
 
-class AdminCalls(LetterCalls[R]):
+class AdminCalls(DelayedCalls[R]):
     """
     Administrative operations; every one ends as `operate` does.
 
