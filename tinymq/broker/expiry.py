@@ -19,18 +19,17 @@ is the channels': a wall clock that is set while the broker runs moves nothing.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from functools import partial
 from heapq import heapify, heappop, heappush
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from twisted.logger import Logger
 
 from tinymq.broker.channel.entries import SEEK, UNDO
 from tinymq.broker.channel.runs import Run, Runs
+from tinymq.broker.mortal import Steps
 from tinymq.broker.window import ColdPiece, Stored
 from tinymq.conditions import matches
 from tinymq.errors import CorruptBatch, TinyMQError
@@ -52,16 +51,10 @@ _TOGETHER: Final = 32
 _OPENED: Final = 1000
 #: Blocks are looked through when there are so many more than the last time.
 _STALE: Final = 1000
-#: Milliseconds by which append times and the channels' time may differ without a reason.
-_TOLERANCE_MS: Final = 1000
-#: Steps of the wall clock that are remembered.
-_MOST_STEPS: Final = 10_000
 #: Milliseconds until a time is looked at again that is not known better.
 _AGAIN_MS: Final = 1000
 #: Seconds until a partition is tried again that could not be read.
 _AGAIN_SECONDS: Final = 1.0
-
-_offset_of: Final = attrgetter("offset")
 
 
 class _Block(NamedTuple):
@@ -70,15 +63,6 @@ class _Block(NamedTuple):
     due: int
     base: int
     end: int
-
-
-class _Step(NamedTuple):
-    """From an offset on the channels' time is so much more than the append time."""
-
-    offset: int
-    delta: int
-    #: The newest append time when this was seen.
-    time: int
 
 
 class _Scan:
@@ -127,8 +111,7 @@ class Expiry:
         self._covered = Runs()
         self._noted = self._partition.log.end_offset
         self._lives: OrderedDict[Run, list[tuple[int, int]]] = OrderedDict()
-        self._steps: list[_Step] = []
-        self._seen = self._partition.high_watermark
+        self._steps = self._partition.steps = Steps(hosted.clock)
         #: Channels that begin anew, and until when what expired is passed over.
         self._fresh: dict[str, int | None] = {}
         #: Up to where each channel has done what the front says.
@@ -217,13 +200,12 @@ class Expiry:
         """
         if not self._active:
             self._fresh.clear()
-            self._seen = self._partition.high_watermark
             return
         users = self._users()
         if not users:
             self._rest()
             return
-        self._note(now)
+        self._note()
         self.behind = False
         if self._later is not None:
             return
@@ -246,7 +228,6 @@ class Expiry:
         self._open = None
         self._covered = Runs()
         self._noted = self._partition.log.end_offset
-        self._seen = self._partition.high_watermark
         if self._partition.mortals:
             self._partition.mortals.clear()
 
@@ -272,30 +253,17 @@ class Expiry:
         self._warm, self._warming = -1 if self._warming is None else self._warming, None
         self._hosted.mark()
 
-    # --- the clocks --------------------------------------------------------------------
+    # --- what is published, and the topic's time to live ----------------------------------
 
-    def _note(self, now: int) -> None:
-        """Take what was published, and see how its append time and the channels' time differ."""
+    def _note(self) -> None:
+        """Take what was published."""
         partition, high = self._partition, self._partition.high_watermark
-        if high > self._seen:
-            delta = now - partition.newest_ms
-            delta = 0 if abs(delta) <= _TOLERANCE_MS else delta
-            before = self._steps[-1].delta if self._steps else 0
-            if abs(delta - before) > _TOLERANCE_MS or (before and not delta):
-                self._steps.append(_Step(self._seen, delta, partition.newest_ms))
-                del self._steps[:-_MOST_STEPS]
-            self._seen = high
         noted = partition.mortals
         if noted:
             partition.mortals = [each for each in noted if each[1] > high]
             for base, end, due in noted:
                 if end <= high:
-                    self._put(_Block(due + self._delta(base), base, end))
-
-    def _delta(self, offset: int) -> int:
-        """What is to be added to an append time to have the channels' time."""
-        at = bisect_right(self._steps, offset, key=_offset_of) - 1
-        return self._steps[at].delta if at >= 0 else 0
+                    self._put(_Block(due + self._steps.delta(base), base, end))
 
     def _put(self, block: _Block) -> None:
         """Take a batch into the index, together with those before it if it is short."""
@@ -317,25 +285,22 @@ class Expiry:
         if self._front_due is None and self._front >= high:
             return
         front = self._front
-        at = bisect_right(self._steps, front, key=_offset_of) - 1
         while True:
-            step = self._steps[at] if at >= 0 else _Step(0, 0, 0)
-            following = self._steps[at + 1].offset if at + 1 < len(self._steps) else high
+            step, following = self._steps.find(front)
             since = now - ttl - step.delta + 1
             if since <= 0:
-                self._front, self._front_due = front, -since + now + 1
+                self._front, self._front_due = front, now + 1 - since
                 return
             found, _, time = self._partition.offset_at(since)
-            if found >= following and at + 1 < len(self._steps):
-                front, at = max(front, following), at + 1
-                continue
-            if found >= front and time >= 0:
-                due = time + step.delta + ttl
-            else:
-                due = max(step.time + step.delta + ttl, now + _AGAIN_MS)
-            self._front = max(front, found)
-            self._front_due = due if self._front < high else None
-            return
+            if following is None or found < following:
+                break
+            front = following
+        if found >= front and time >= 0:
+            due = time + step.delta + ttl
+        else:
+            due = max(step.time + step.delta + ttl, now + _AGAIN_MS)
+        self._front = max(front, found)
+        self._front_due = due if self._front < high else None
 
     # --- beginning ---------------------------------------------------------------------
 
@@ -381,7 +346,7 @@ class Expiry:
         found, ttl = Runs([(start, end)]), self._ttl
         for offset, (header, _) in self._hosted.stragglers.kept.items():
             if offset in found and ttl is not None:
-                due = header.max_timestamp + self._delta(offset) + ttl
+                due = header.max_timestamp + self._steps.delta(offset) + ttl
                 if due > now:
                     found.remove(offset, offset + 1)
                     self._kept_due = min(self._kept_due or due, due)
@@ -471,7 +436,7 @@ class Expiry:
         header, data = stored
         if not header.attributes & HAS_EXPIRY:
             return []
-        born = header.max_timestamp + self._delta(header.base_offset)
+        born = header.max_timestamp + self._steps.delta(header.base_offset)
         try:
             batch = RecordBatch(data, header)
             rows = zip(batch.ttls, batch.offsets, strict=True)

@@ -127,6 +127,10 @@ class Hosted:
         """Let it have its turn."""
         self._host.mark(self)
 
+    def clock(self) -> int:
+        """Tell the channels' time."""
+        return self._host.now()
+
     # --- which channels there are ------------------------------------------------
 
     def recover(self, infos: Mapping[str, ChannelInfo]) -> None:

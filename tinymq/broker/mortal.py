@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Final, NamedTuple
 
 from tinymq.errors import CorruptBatch, InvalidDelay
 from tinymq.wire.batch import BatchHeader
@@ -12,6 +14,12 @@ from tinymq.wire.records import RecordBatch
 
 #: The last millisecond of the year 9999.
 LAST_MS: Final = 253_402_300_799_999
+#: Milliseconds by which append times and the channels' time may differ without a reason.
+TOLERANCE_MS: Final = 1000
+#: Steps of the wall clock that are remembered.
+_MOST_STEPS: Final = 10_000
+
+_offset_of: Final = attrgetter("offset")
 
 
 def check_ttls(batch: Bytes, header: BatchHeader, now_ms: int) -> None:
@@ -79,3 +87,66 @@ class Mortal:
         """
         first, end = numbers
         self.first, self.end = int(first), int(end)
+
+
+class Step(NamedTuple):
+    """From an offset on the channels' time is so much more than the append time there."""
+
+    offset: int
+    delta: int
+    time: int
+
+
+#: Below the first step.
+_NO_STEP: Final = Step(0, 0, 0)
+
+
+class Steps:
+    """
+    What was done to the wall clock while batches were appended.
+
+    Args:
+        clock: The channels' time.
+    """
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self._steps: list[Step] = []
+
+    def note(self, offset: int, time: int) -> None:
+        """
+        Compare clocks: a batch is appended.
+
+        Args:
+            offset: Its first offset.
+            time: Its append time.
+        """
+        steps = self._steps
+        while steps and steps[-1].offset >= offset:
+            steps.pop()  # what was there could not be written
+        delta = self._clock() - time
+        delta = 0 if abs(delta) <= TOLERANCE_MS else delta
+        before = steps[-1].delta if steps else 0
+        if abs(delta - before) > TOLERANCE_MS or (before and not delta):
+            steps.append(Step(offset, delta, time))
+            del steps[:-_MOST_STEPS]
+
+    def find(self, offset: int) -> tuple[Step, int | None]:
+        """
+        Return the step that counts at an offset, and where the next one is.
+
+        Args:
+            offset: The offset.
+        """
+        at = bisect_right(self._steps, offset, key=_offset_of)
+        following = self._steps[at].offset if at < len(self._steps) else None
+        return self._steps[at - 1] if at else _NO_STEP, following
+
+    def delta(self, offset: int) -> int:
+        """
+        Return what is to be added to an append time to have the channels' time.
+
+        Args:
+            offset: Of the message.
+        """
+        return self.find(offset)[0].delta if self._steps else 0

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from twisted.logger import Logger
 from typing_extensions import override
 
-from tinymq.broker.mortal import Mortal, check_ttls
+from tinymq.broker.mortal import Mortal, Steps, check_ttls
 from tinymq.broker.producers import ProducerTable
 from tinymq.errors import (
     LogTruncated,
@@ -139,6 +139,8 @@ class Partition:
         self.closed: WireError | None = None
         #: Where there are messages with a time to live of their own.
         self.mortal = Mortal()
+        #: What the wall clock did while they were appended; None if nobody wants to know.
+        self.steps: Steps | None = None
         #: Batches with such messages that were taken since somebody emptied this: first offset,
         #: the one behind, and when the first is over by append time; None if nobody does.
         self.mortals: list[tuple[int, int, int]] | None = None
@@ -161,11 +163,6 @@ class Partition:
     def high_watermark(self) -> int:
         """Offset behind the last visible record."""
         return self.log.synced_offset if self.synced_policy else self.log.written_offset
-
-    @property
-    def newest_ms(self) -> int:
-        """The latest append time, -1 if there was none."""
-        return self._newest
 
     @property
     def full(self) -> WireError | None:
@@ -259,6 +256,8 @@ class Partition:
         self.producers.record(header, base, timestamp)
         if header.attributes & HAS_EXPIRY:
             self._note_ttls(batch, header, base, timestamp)
+        if self.steps is not None and (self.mortal or self.topic.config.ttl_ms is not None):
+            self.steps.note(base, timestamp)
         self._waiting.append(
             (following, Appended(base, timestamp, duplicate=False, volatile=self.volatile), answer)
         )

@@ -371,11 +371,7 @@ class AdminCalls(DelayedCalls[R]):
             revision: Of the last answer; None tells the revision of now.
             wait_ms: How long to wait for a change; then the answer has none.
         """
-        return self.operate(
-            "cluster.watch",
-            revision=revision,
-            wait_ms=wait_ms,
-        )
+        return self.operate("cluster.watch", revision=revision, wait_ms=wait_ms)
 
     def log_level(self, level: str, broker: str | int | None = None, *, dry_run: bool = False) -> R:
         """
