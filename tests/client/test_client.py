@@ -16,6 +16,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import ILogObserver, LogLevel, formatEvent, globalLogPublisher
 from twisted.python.failure import Failure
 
+from tests.client.puppet import APPENDED_MS
 from tests.client.stage import Stage
 from tinymq.catalog import PUBLIC
 from tinymq.client import (
@@ -25,6 +26,7 @@ from tinymq.client import (
     ClientConfig,
     ConsumerBatch,
     ConsumerConfig,
+    Delayed,
     Position,
     ProducerConfig,
     Sent,
@@ -39,11 +41,13 @@ from tinymq.errors import (
     ConnectionLost,
     DeadlineExceeded,
     ForkedError,
+    InvalidDelay,
     InvalidRequest,
     MalformedFrame,
     TinyMQError,
     UnknownTopic,
     UnreachableError,
+    Unroutable,
     UsageError,
     ValueTooLarge,
 )
@@ -100,12 +104,46 @@ def test_send_batch_and_oneway() -> None:
     stage.end()
 
 
+def test_send_later() -> None:
+    """A record that waits until it is due has an id instead of an offset; wrong times fail."""
+    stage = Stage()
+    producer = stage.client.producer()
+    delayed = stage.done(producer.send("t", b"a", delay=5))
+    at = stage.done(producer.send("t", b"b", at=1_900_000_000_000, ttl=3))
+    sent = stage.done(producer.send_batch("t", [b"c", b"d"], delay=[0, 1]))
+    producer.send_oneway("t", b"e", delay=1)
+    wrong = Results(producer.send("t", b"x", delay=-1), producer.send_batch("t", [b"x"], ttl=0))
+    with pytest.raises(InvalidDelay):
+        producer.send_oneway("t", b"x", at=-1)
+    stage.done(producer.flush())
+
+    assert delayed == Delayed("t", 0, 0, APPENDED_MS + 5000)
+    assert at == Delayed("t", 0, 1, 1_900_000_000_000)
+    assert sent == Sent(2, [(0, 0, 1)], delayed=[(0, 2, 1)])
+    assert [type(error) for error in wrong.errors] == [InvalidDelay, InvalidDelay]
+    assert producer.account.sent == 5
+    stage.end()
+
+
+def test_send_to_nowhere() -> None:
+    """A record that no binding of an exchange takes fails with its place."""
+    stage = Stage()
+    stage.puppet.unroutable = b"\x02"
+    producer = stage.client.producer()
+    results = Results(producer.send("t", b"a"), producer.send("t", b"b"))
+    stage.pump()
+
+    assert [position.offset for position in results.values] == [0]
+    assert [type(error) for error in results.errors] == [Unroutable]
+    stage.end()
+
+
 def test_failures_of_single_records() -> None:
     """What is wrong with a record fails its Deferred and nothing else."""
     stage = Stage()
     producer = stage.client.producer(ProducerConfig(create_topics=False))
     results = Results(
-        producer.send("t", "text"),  # type: ignore[arg-type]
+        producer.send("t", "text"),  # type: ignore[call-overload]
         producer.send("t", bytes(17 << 20)),
         producer.send_batch("t", []),
         producer.send("t", b"x"),
@@ -541,6 +579,8 @@ def test_channel_admin() -> None:
         admin.peek_channel("t", "w", "ready", partition=1),
         admin.in_flight("t", client="c", attempts=2),
         admin.settle_in_flight("t", "w", 1, [2, 3], "requeue", delay_ms=5),
+        admin.wake_retries("t", "w", 1, [2], dry_run=True),
+        admin.delay_retries("t", "w", 1, [2], due_ms=5),
     ):
         stage.done(call)
 
@@ -578,6 +618,8 @@ def test_channel_admin() -> None:
                 "dry_run": False,
             },
         ),
+        ("channel.wake", {**one, "partition": 1, "offsets": [2], "dry_run": True}),
+        ("channel.delay", {**one, "partition": 1, "offsets": [2], "dry_run": False, "due_ms": 5}),
     ]
     public = {name for name in PUBLIC if name.startswith(("channel.", "inflight."))}
     assert public == {name for name, _ in calls}, "every operation has its method"

@@ -15,6 +15,7 @@ from twisted.logger import Logger
 
 from tinymq.broker.channels import Channels
 from tinymq.broker.committer import Committer
+from tinymq.broker.delays.delaying import Delaying
 from tinymq.broker.partition import Answer, Partition
 from tinymq.broker.partitions import PartitionStore
 from tinymq.broker.ports import Directory, Neighbours, NoNeighbours, Timer, World
@@ -116,6 +117,7 @@ class Broker:
         #: Where what is published to exchanges goes.
         self.routing = Routing(self)
         self.channels = Channels(self)
+        self.delaying = Delaying(self)
         self.scheduling = Scheduling(self)
 
     # --- partitions -----------------------------------------------------------

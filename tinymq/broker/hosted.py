@@ -21,6 +21,7 @@ from tinymq.broker.channel.ledger import Journal, replay, snapshot
 from tinymq.broker.channel.places import Places
 from tinymq.broker.channel.queue import LedgerRecord, Queue, Subscribers
 from tinymq.broker.channel.surviving import cut_back
+from tinymq.broker.expiry import Expiry
 from tinymq.broker.giving import Giving
 from tinymq.broker.glimpse import Aging
 from tinymq.broker.holding import Holding
@@ -108,6 +109,7 @@ class Hosted:
         self.holding = Holding(host.broker, self)
         #: Copies what is published to other topics, where this one is an exchange.
         self.router: Router | None = None
+        self.expiry = Expiry(host.broker, self)
         partition.ledger = self.ledger
         partition.watchers.add(self.mark)
 
@@ -128,6 +130,10 @@ class Hosted:
     def mark(self) -> None:
         """Let it have its turn."""
         self._host.mark(self)
+
+    def clock(self) -> int:
+        """Tell the channels' time."""
+        return self._host.now()
 
     # --- which channels there are ------------------------------------------------
 
@@ -279,6 +285,7 @@ class Hosted:
         low, high = self.partition.log.start_offset, self.partition.high_watermark
         now = self._host.now()
         self.queue.make(info.name, info.policy, max(low, min(offset, high)), now).note(now, high)
+        self.expiry.made(info.name, now)
 
     def close_channel(self, name: str) -> list[Subscription]:
         """
@@ -295,6 +302,7 @@ class Hosted:
             self._forget(subscription)
         self.queue.close(name)
         self.aging.forget(name)
+        self.expiry.forget(name)
         self.infos.pop(name, None)
         # What the ledger still says of it must not outlive the memory of its deletion.
         self.ledger.behind = True
@@ -321,6 +329,7 @@ class Hosted:
         self.burying.stop()
         if self.router is not None:
             self.router.stop()
+        self.expiry.stop()
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
         self._timer = None
@@ -436,13 +445,15 @@ class Hosted:
         self.holding.turn(now)
         self.trim(now)
         self._pause(now)
-        if self.ledger.failure is None and not self._host.resting:
+        working = self.ledger.failure is None and not self._host.resting
+        if working:
+            self.expiry.turn(now)
             self._giving.turn(now)
         self.burying.turn(now)
         if self.router is not None and not self._host.resting:
             self.router.turn(now)
         self.written()
-        self._arm(now)
+        self._arm(now, self.expiry.next_time() if working else None)
 
     def written(self) -> None:
         """Hand the ledger to the committer."""
@@ -486,10 +497,14 @@ class Hosted:
 
     # --- time --------------------------------------------------------------------------
 
-    def _arm(self, now: int) -> None:
+    def _arm(self, now: int, expiry: int | None) -> None:
         """See to it that what time does is done in time."""
         pauses = (info.pause.until_ms for info in self.infos.values() if info.pause is not None)
-        times = [self.queue.next_time(), *(until for until in pauses if until and until > now)]
+        times = [
+            self.queue.next_time(),
+            expiry,
+            *(until for until in pauses if until and until > now),
+        ]
         due = min((time for time in times if time is not None), default=None)
         if due is None or (self._timer is not None and self._timer_at <= due):
             return

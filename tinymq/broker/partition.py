@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from twisted.logger import Logger
 from typing_extensions import override
 
+from tinymq.broker.mortal import Mortal, Steps, check_ttls
 from tinymq.broker.producers import ProducerTable
 from tinymq.errors import (
     LogTruncated,
@@ -37,9 +38,18 @@ from tinymq.storage.epochs import EpochFile
 from tinymq.storage.facts import Chunk
 from tinymq.storage.log import Log
 from tinymq.storage.memory import MemoryLog
-from tinymq.wire.batch import HAS_DUE, BatchHeader, Column, check_produced, column_spans, stamp
+from tinymq.wire.batch import (
+    HAS_DUE,
+    HAS_EXPIRY,
+    BatchHeader,
+    Column,
+    check_produced,
+    column_spans,
+    stamp,
+)
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import EARLIEST, LATEST
+from tinymq.wire.records import RecordBatch
 
 if TYPE_CHECKING:
     from tinymq.broker.ledger import Ledger
@@ -133,6 +143,13 @@ class Partition:
         #: Set when the start was unclean: the next append opens a new epoch.
         self.epoch_due = False
         self.closed: WireError | None = None
+        #: Where there are messages with a time to live of their own.
+        self.mortal = Mortal()
+        #: What the wall clock did while they were appended; None if nobody wants to know.
+        self.steps: Steps | None = None
+        #: Batches with such messages that were taken since somebody emptied this: first offset,
+        #: the one behind, and when the first is over by append time; None if nobody does.
+        self.mortals: list[tuple[int, int, int]] | None = None
         self._waiting: deque[tuple[int, Appended, Answer]] = deque()
         self._newest = log.max_timestamp
 
@@ -194,6 +211,8 @@ class Partition:
             header = check_produced(batch, self.limits)
             if header.attributes & HAS_DUE:
                 raise StateError("messages that are not due yet cannot be taken yet")
+            if header.attributes & HAS_EXPIRY:
+                check_ttls(batch, header, now_ms)
             known = self.producers.duplicate_of(header)
             failure = self.failure
             if known is not None and known + header.records <= self.high_watermark:
@@ -241,12 +260,24 @@ class Partition:
         )
         self._newest = timestamp
         self.producers.record(header, base, timestamp)
+        if header.attributes & HAS_EXPIRY:
+            self._note_ttls(batch, header, base, timestamp)
+        if self.steps is not None and (self.mortal or self.topic.config.ttl_ms is not None):
+            self.steps.note(base, timestamp)
         self._waiting.append(
             (following, Appended(base, timestamp, duplicate=False, volatile=self.volatile), answer)
         )
         self.moved.add(self)
         self.counters.records_in += header.records
         self.counters.bytes_in += header.size
+
+    def _note_ttls(self, batch: Bytes, header: BatchHeader, base: int, timestamp: int) -> None:
+        """Remember that there are messages with a time to live, and when the first is over."""
+        self.mortal.add(base, base + header.records)
+        if self.mortals is not None:
+            ttls = [ttl for ttl in RecordBatch(batch, header).ttls if ttl is not None]
+            if ttls:
+                self.mortals.append((base, base + header.records, timestamp + min(ttls)))
 
     def _wait_with_first(self, header: BatchHeader, base: int, answer: Answer) -> None:
         """Answer a duplicate together with the first one, which is on its way to the disk."""
@@ -495,6 +526,8 @@ class Partition:
         Args:
             batch: Its header, with the offset it has.
         """
+        if batch.attributes & HAS_EXPIRY:
+            self.mortal.add(batch.base_offset, batch.next_offset)
         if batch.native:
             self.producers.record(batch, batch.base_offset, batch.max_timestamp)
 

@@ -47,6 +47,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "tinymq.cli.schedule:schedule",
         "Send messages again and again, by schedules.",
     ),
+    "delayed": (
+        "tinymq.cli.delayed:delayed",
+        "List, cancel, release or move messages not due yet.",
+    ),
     "pub": ("tinymq.cli.pub:pub", "Publish stdin, its lines, or a value."),
     "consume": (
         "tinymq.cli.read:consume",

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 import msgpack
 
 from tinymq.client.core.cluster import Cluster
+from tinymq.client.core.delayed_admin import DelayedCalls
 from tinymq.client.core.exchange_admin import ExchangeCalls
 from tinymq.client.core.push_admin import PushCalls
 from tinymq.client.core.results import Result
@@ -36,6 +37,9 @@ HARMLESS: Final = frozenset(
         "exchange.list",
         "exchange.test",
         "exchange.topology",
+        "delayed.get",
+        "delayed.histogram",
+        "delayed.list",
         "inflight.list",
         "dlq.list",
         "dlq.messages",
@@ -130,7 +134,7 @@ def read_result(payload: Bytes) -> Result:
     return found
 
 
-class AdminCalls(ScheduleCalls[R], ExchangeCalls[R], PushCalls[R]):
+class AdminCalls(DelayedCalls[R], ScheduleCalls[R], ExchangeCalls[R], PushCalls[R]):
     """
     Administrative operations; every one ends as `operate` does.
 
