@@ -66,6 +66,7 @@ def test_pub_with_a_time_to_live(broker: MemoryBroker, run: Run) -> None:
         (("--at", "tomorrow"), "2027-01-01T09:00+01:00"),
         (("--at", "253402300800000"), "year 9999"),
         (("--at", "1960-01-01"), "before 1970"),
+        (("--at", "0001-01-01"), "before 1970"),
         (("--ttl", "0"), "above zero"),
         (("--ttl", "-1s"), "above zero"),
         (("--delay", "1s", "--at", "2027-01-01"), "not both"),

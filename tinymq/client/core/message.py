@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 from typing_extensions import override
 
 from tinymq.client.core.fate import Confirmed, Fate
-from tinymq.client.core.timing import Moment, Span, at_ms, delay_ms
+from tinymq.client.core.timing import Moment, Span, at_ms, delay_ms, shown
 from tinymq.errors import InvalidDelay, LeaseLost, TinyMQError, UsageError
 from tinymq.wire.messages import FINISH, GIVE_BACK, REJECT, REQUEUE
 from tinymq.wire.records import Headers, Record
@@ -393,7 +393,7 @@ def facts_of(
         facts["d"] = delay_ms(delay_s)
         if facts["d"] > LONGEST_MS:
             raise InvalidDelay(
-                f"a message comes again after a year at most ({LONGEST_MS} ms), not {delay_s!r}"
+                f"a message comes again within a year ({LONGEST_MS} ms), not {shown(delay_s)}"
             )
     if reason:
         facts["x"] = reason[:_REASON]
