@@ -540,13 +540,13 @@ class FakeConsole:
         self, name: str, arguments: Mapping[str, Any], caller: Caller
     ) -> dict[str, Any]:
         """Note an operation that the table allows; the answer is what was understood."""
-        if name not in PUBLIC:  # PREVIEW
+        if name not in PUBLIC:  # of a room that is not built yet
             return self.flow.answer(name, dict(arguments)) or {}
         operation = PUBLIC[name]
         operation.permit(caller.role)
         checked = operation.arguments(arguments)
         whole = dict(arguments) if operation.changes else checked
-        answer = self.flow.answer(name, whole) if self.flow.active else None
+        answer = self.flow.answer(name, whole) if self.flow.active(operation) else None
         if answer is not None:
             return answer
         answer = self.queue.answer(name, whole) if self.queue.active(name) else None

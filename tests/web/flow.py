@@ -11,6 +11,7 @@ from typing import Any, Final
 from attrs import Factory, define
 
 from tinymq import errors
+from tinymq.operation import Operation
 
 #: As in `tests.web.fakes`, which imports this module.
 NOW: Final = 1_795_962_726_000
@@ -18,6 +19,10 @@ Json = dict[str, Any]
 MINUTE: Final = 60_000
 HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
+
+
+#: What is asked of one that a console without any does not have.
+_OF_ONE: Final = {"schedule.info", "exchange.info", "exchange.test", "delayed.get"}
 
 
 def delayed_row(topic: str, partition: int, id_: int, due_ms: int, **more: Any) -> Json:
@@ -143,7 +148,11 @@ class FakeFlow:
     calls: list[tuple[Any, ...]] = Factory(list)
     failure: Exception | None = None
     silent: list[str] = Factory(list)
-    active: bool = False
+
+    def active(self, operation: Operation) -> bool:
+        """Whether it answers an operation, or leaves that to its console."""
+        whole = (self.waiting, self.schedules, self.exchanges, self.endpoints)
+        return any(whole) or not (operation.changes or operation.name in _OF_ONE)
 
     def answer(self, name: str, arguments: Json) -> Json | None:
         """Answer an operation; None if it is not one of these."""
@@ -751,7 +760,7 @@ def flow() -> FakeFlow:
             retry_at_ms=NOW + 12_000,
         ),
     ]
-    return FakeFlow(_waiting(), schedules, exchanges, bindings, endpoints, active=True)
+    return FakeFlow(_waiting(), schedules, exchanges, bindings, endpoints)
 
 
 def troubled_flow() -> FakeFlow:
@@ -765,7 +774,7 @@ def troubled_flow() -> FakeFlow:
 
 def hostile_flow(texts: tuple[str, ...]) -> FakeFlow:
     """Make one in which every text that a stranger may set is an attack."""
-    found = FakeFlow(value=texts[0].encode(), headers=[[text, text] for text in texts], active=True)
+    found = FakeFlow(value=texts[0].encode(), headers=[[text, text] for text in texts])
     for index, text in enumerate(texts):
         other = texts[(index + 1) % len(texts)]
         found.waiting += [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -80,4 +81,4 @@ def test_most_buckets_have_room_for_their_times() -> None:
         found = draw_due(many, NOW, box)
         assert found
         marks = [float(x) for x, _, anchor in found.ticks if not anchor]
-        assert all(b - a >= 60 for a, b in zip(marks, marks[1:], strict=False))
+        assert all(b - a >= 60 for a, b in pairwise(marks))

@@ -67,7 +67,8 @@ class Spot(NamedTuple):
 
 def spot_of(value: str) -> Spot:
     """Read what a checkbox carries."""
-    topic, *middle, place = value.split("/")
+    *names, place = value.split("/")
+    topic, *middle = names or [""]
     found = _PLACE.fullmatch(place)
     if found is None or not topic or len(middle) > 1 or bool(middle) != (found[2] == "@"):
         raise BadInput("row", "this is not a message that waits")
