@@ -67,7 +67,7 @@ class ExchangeActions(ExchangePages):
         form = self._form(request, "binding.add")
         lines = [line.strip() for line in text(form, "conditions").splitlines() if line.strip()]
         wish: dict[str, Any] = {
-            "key": text(form, "key") or None,
+            "key": text(form, "pattern") or None,
             "headers": lines or None,
             "rule": text(form, "rule").replace("\r\n", "\n").strip() or None,
         }

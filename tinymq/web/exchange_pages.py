@@ -24,7 +24,9 @@ KINDS: Final = {
     "headers": "All conditions on headers hold",
     "rule": "A rule over key, headers, size and value holds",
 }
-#: The field that a binding of a kind has.
+#: Parameters of a binding whose fields are called otherwise.
+_FIELDS: Final = {"key": "pattern", "headers": "conditions"}
+#: The parameter that a binding of a kind has.
 ASKS: Final = {"direct": "key", "topic": "key", "headers": "headers", "rule": "rule", "fanout": ""}
 
 
@@ -109,6 +111,9 @@ class ExchangePages(Flow):
             puzzled = Answer(wrong)
             request.setResponseCode(puzzled.status)
         drawing, edges = await self._route_picture(request, name, answer)
+        wrong_form = self._wrong(request, error)
+        if wrong_form is not None:  # the other form of the page has fields of these names
+            wrong_form.field = _FIELDS.get(wrong_form.field, wrong_form.field)
         exchange = info.get("exchange", info)
         return self._show(
             request,
@@ -123,7 +128,7 @@ class ExchangePages(Flow):
             drawing=drawing,
             edges=edges,
             values=values or {},
-            error=self._wrong(request, error),
+            error=wrong_form,
             kinds=KINDS,
             asks=ASKS.get(exchange["kind"], ""),
         )
