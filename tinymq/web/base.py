@@ -57,6 +57,7 @@ _FIELDS: Final[tuple[tuple[type[errors.TinyMQError], str], ...]] = (
     (errors.UnknownBroker, "broker"),
     (errors.OffsetOutOfRange, "offset"),
     (errors.ValueTooLarge, "value"),
+    (errors.EndpointRefused, "url"),
 )
 _TITLES: Final = {404: "Not found", 413: "Too large"}
 _RETRY_SECONDS: Final = 5

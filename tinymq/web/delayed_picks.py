@@ -162,11 +162,9 @@ class DelayedPicks(DelayedPages):
             parts = {"topic": topic, "partition": str(partition)}
             call = call_of(name, parts, {"ids": numbers, **when})
         spots = [Spot(topic, partition, each, channel) for each in numbers]
-        if channel:
-            words: list[object] = [topic, channel, *(spot.place for spot in spots)]
-        else:
-            words = [f"{topic}/{spot.place}" for spot in spots]
-        return call, cli_of(name, words, {"delay": "1m"} if when else {})
+        home = f"{topic}/{channel}" if channel else topic
+        words = [f"{home}/{spot.place}" for spot in spots]
+        return call, cli_of(name, words, {"for" if channel else "delay": "1m"} if when else {})
 
     @DelayedPages.app.route("/delayed/settle", methods=["POST"])
     async def delayed_settle(self, request: Request) -> bytes:

@@ -74,7 +74,8 @@ class DelayedSteps(DelayedPicks):
         home = f"/delayed?{urlencode(kept)}"
         hint = f"From 1 to {MOST_STEP}; one step a second. Empty: {MOST_STEP}."
         when: dict[str, Any] = {"delay_ms": 60_000} if act == "move" else {}
-        flags = {key.removesuffix("_ms"): kept.get(key.removesuffix("_ms")) for key in asked}
+        named = [key for key in (*FILTERS, "all") if key in kept or key == "all"]
+        flags = {key: kept.get(key, True) for key in named} | ({"delay": "1m"} if when else {})
         return Sheet(
             title=f"{words.title}: all that match",
             current="delayed",
@@ -98,7 +99,7 @@ class DelayedSteps(DelayedPicks):
             fields={**kept, "act": act},
             typed=form["topic"] if act == "cancel" else "",
             call=call_of("delayed.apply", {}, {"act": act, **asked, **when}),
-            cli=cli_of("delayed.apply", (act,), flags),
+            cli=cli_of(f"delayed.{act}", (), flags),
         )
 
     @DelayedPicks.app.route("/delayed/apply", methods=["POST"])

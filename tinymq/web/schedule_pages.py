@@ -13,7 +13,7 @@ from tinymq.web.flow import Flow, bytes_of, call_of, cli_of, header_lines, heade
 from tinymq.web.format import Times, number
 from tinymq.web.histogram import due_in
 from tinymq.web.input import BadInput, choice, query_of, text, truth
-from tinymq.web.render import segment
+from tinymq.web.render import segment, shell_quoted
 from tinymq.web.sheet import Figure, Sheet
 from tinymq.web.sheets import EXPECTED
 from tinymq.web.viewers import NAMES, WINDOW, guess, show
@@ -161,7 +161,12 @@ class SchedulePages(Flow):
             "key": wish["key"],
             "catch-up": wish["catch_up"] if wish["catch_up"] != "skip" else None,
             "paused": wish["paused"],
+            "value": wish["value"],
+            "encoding": wish["encoding"] if wish["encoding"] != "string" else None,
         }
+        cli = cli_of("schedule.create", (wish["name"], wish["topic"], wish["cron"]), flags)
+        for key, value in wish["headers"].items():
+            cli += f" -H {shell_quoted(f'{key}:{value}')}"
         made = result.get("created", True)
         return self._sheet(
             request,
@@ -185,7 +190,7 @@ class SchedulePages(Flow):
                 ),
                 fields={**{key: value for key, value in form.items() if value}, "confirm": "yes"},
                 call=call_of("schedule.create", {"name": wish["name"]}, body),
-                cli=cli_of("schedule.create", (wish["name"], wish["topic"], wish["cron"]), flags),
+                cli=cli,
             ),
         )
 
