@@ -448,7 +448,6 @@ def test_admin() -> None:
         admin.redrive("t.c.dead", ["0:7"], dry_run=True),
         admin.drop_dead_letters("t.c.dead", channel="c", after="0:8"),
         admin.message_life("t", 0, 7),
-<<<<<<< HEAD
         admin.create_exchange("x", "topic", partitions=2),
         admin.alter_exchange("x", "nobody"),
         admin.delete_exchange("x", force=True),
@@ -459,14 +458,6 @@ def test_admin() -> None:
         admin.bind("x", "t", headers=["region=eu"]),
         admin.unbind("x", "0011aabb", dry_run=True),
         admin.list_bindings("x", "t", limit=5),
-        admin.create_schedule("s", "t", "0 3 * * *", b"\xff", zone="Europe/Berlin", key="k"),
-        admin.list_schedules("t", "s*"),
-        admin.schedule("s"),
-        admin.pause_schedule("s"),
-        admin.pause_schedule("s", undo=True, dry_run=True),
-        admin.run_schedule("s"),
-        admin.delete_schedule("s"),
-=======
         admin.list_delayed("t", key="k"),
         admin.delayed("t/0~7"),
         admin.delayed_histogram("t"),
@@ -474,7 +465,13 @@ def test_admin() -> None:
         admin.delayed_now(Delayed("t", 0, 7), dry_run=True),
         admin.move_delayed("t/0~7", delay=5),
         admin.apply_delayed("cancel", "t", key="k", after="x"),
->>>>>>> post
+        admin.create_schedule("s", "t", "0 3 * * *", b"\xff", zone="Europe/Berlin", key="k"),
+        admin.list_schedules("t", "s*"),
+        admin.schedule("s"),
+        admin.pause_schedule("s"),
+        admin.pause_schedule("s", undo=True, dry_run=True),
+        admin.run_schedule("s"),
+        admin.delete_schedule("s"),
         admin.find_nodes("t"),
         admin.list_announced(),
     ):
@@ -510,7 +507,6 @@ def test_admin() -> None:
         ),
         ("dlq.drop", {**letters, "after": "0:8", "dry_run": False, "channel": "c"}),
         ("message.life", {"topic": "t", "partition": 0, "offset": 7}),
-<<<<<<< HEAD
         (
             "exchange.create",
             {"name": "x", "kind": "topic", "partitions": 2, "config": {}, "dry_run": False},
@@ -536,15 +532,6 @@ def test_admin() -> None:
         ),
         ("binding.delete", {"exchange": "x", "id": "0011aabb", "dry_run": True}),
         ("binding.list", {"exchange": "x", "target": "t", "after": "", "limit": 5}),
-            "schedule.create",
-            {
-                "name": "s",
-                "topic": "t",
-                "cron": "0 3 * * *",
-                "zone": "Europe/Berlin",
-                "value": "/w==",
-                "encoding": "base64",
-=======
         ("delayed.list", {"topic": "t", "after": "", "limit": 100, "key": "k"}),
         ("delayed.get", {"topic": "t", "partition": 0, "id": 7}),
         ("delayed.histogram", {"topic": "t"}),
@@ -558,20 +545,29 @@ def test_admin() -> None:
                 "topic": "t",
                 "after": "x",
                 "limit": 100,
->>>>>>> post
                 "dry_run": False,
                 "key": "k",
             },
         ),
-<<<<<<< HEAD
+        (
+            "schedule.create",
+            {
+                "name": "s",
+                "topic": "t",
+                "cron": "0 3 * * *",
+                "zone": "Europe/Berlin",
+                "value": "/w==",
+                "encoding": "base64",
+                "dry_run": False,
+                "key": "k",
+            },
+        ),
         ("schedule.list", {"topic": "t", "filter": "s*", "after": "", "limit": 100}),
         ("schedule.info", {"name": "s"}),
         ("schedule.pause", {"name": "s", "dry_run": False}),
         ("schedule.resume", {"name": "s", "dry_run": True}),
         ("schedule.run", {"name": "s", "dry_run": False}),
         ("schedule.delete", {"name": "s", "dry_run": False}),
-=======
->>>>>>> post
         ("lookup.find", {"name": "t"}),
         ("lookup.list", {"after": "", "limit": 100}),
         ("broker.info", {}),
