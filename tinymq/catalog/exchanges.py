@@ -169,6 +169,7 @@ EXCHANGES: Final[dict[str, Operation]] = table(
         text="Make a topic an exchange; the topic is made if it is not there.",
         http=Http("PUT", _PATH),
         cli=("exchange", "create"),
+        usage="NAME",
         result={
             "exchange": EXCHANGE_PLANNED,
             "created": said(TRUTH, "Whether it was none before."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from pathlib import Path
 from typing import Any, Final
 
@@ -92,12 +93,13 @@ def list_exchanges(
 @exchange.command("create")
 @operation_options(
     "exchange.create",
-    own={"config": "settings", "kind": "kind"},
+    own={"config": "settings", "kind": "how"},
     shorts={"partitions": "-p"},
 )
 @click.option(
     "-k",
     "--kind",
+    "how",
     type=click.Choice(["direct", "topic", "fanout", "headers", "rule"]),
     required=True,
     help="How bindings are found.",
@@ -105,17 +107,17 @@ def list_exchanges(
 @set_option("sync=os or retention.ms=7d")
 @output_option
 @remote
-def create(session: Session, arguments: Arguments, kind: str, settings: Given, output: str) -> None:
+def create(session: Session, arguments: Arguments, how: str, settings: Given, output: str) -> None:
     """
     Make a topic an exchange; the topic is made if it is not there.
 
     One that is such an exchange already is left as it is, which is no error.
     """
-    reply = session.operate("exchange.create", **arguments, kind=kind, config=dict(settings))
+    reply = session.operate("exchange.create", **arguments, kind=how, config=dict(settings))
     made = "made" if reply["created"] else "exists already:"
     if reply["dry_run"] and reply["created"]:
         made = "would make"
-    _show_one(reply, f"{made} {arguments['name']}, a {kind} exchange", output)
+    _show_one(reply, f"{made} {arguments['name']}, a {how} exchange", output)
 
 
 @exchange.command("info")
@@ -144,18 +146,15 @@ def _facts(found: Row) -> list[tuple[str, str]]:
 
 
 @exchange.command("alter")
-@operation_options("exchange.alter", own={"dead_letter": "dead_letter"})
-@click.option("--dead-letter", help="Topic for what no binding takes.")
+@operation_options("exchange.alter")
 @click.option("--default", is_flag=True, help="NAME.unroutable again.")
 @output_option
 @remote
-def alter(
-    session: Session, arguments: Arguments, dead_letter: str | None, default: bool, output: str
-) -> None:
+def alter(session: Session, arguments: Arguments, default: bool, output: str) -> None:
     """Change where an exchange sends what no binding takes."""
-    if default == (dead_letter is not None):
+    if default == ("dead_letter" in arguments):
         raise click.UsageError("say --dead-letter TOPIC or --default")
-    reply = session.operate("exchange.alter", **arguments, dead_letter=dead_letter)
+    reply = session.operate("exchange.alter", **arguments)
     verb = "would send" if reply["dry_run"] else "sends"
     target = reply["exchange"]["dead_letter"]
     _show_one(reply, f"{arguments['name']} {verb} what no binding takes to {target}", output)
@@ -188,19 +187,21 @@ def _show_one(reply: Row, sentence: str, output: str) -> None:
 @exchange.command("test")
 @operation_options(
     "exchange.test",
-    own={"headers": "headers", "value": "value", "encoding": ""},
+    own={"headers": "pairs", "value": "content"},
     shorts={"key": "-k"},
 )
-@click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header.")
-@click.option("-v", "--value", help="The value; @FILE reads it from a file.")
+@click.option("-H", "--header", "pairs", multiple=True, metavar="NAME=VALUE", help="A header.")
+@click.option("-v", "--value", "content", help="The value; @FILE reads it from a file.")
 @output_option
 @remote
 def test(
-    session: Session, arguments: Arguments, headers: tuple[str, ...], value: str | None, output: str
+    session: Session, arguments: Arguments, pairs: tuple[str, ...], content: str | None, output: str
 ) -> None:
     """Say where a message would go, through all exchanges; none is published."""
-    pairs = [_header(each) for each in headers]
-    reply = session.operate("exchange.test", **arguments, headers=pairs, value=_value(value))
+    if content is not None:
+        arguments |= _value(content)
+    headers = [_header(each) for each in pairs]
+    reply = session.operate("exchange.test", **arguments, headers=headers)
     if output in {"table", "wide"}:
         if reply["unroutable"]:
             click.echo(f"no binding takes it; it goes to {reply['dead_letter']}")
@@ -219,13 +220,18 @@ def _header(text: str) -> list[str]:
     return [name, value]
 
 
-def _value(value: str | None) -> str | None:
-    if value is None or not value.startswith("@"):
-        return value
+def _value(content: str) -> Arguments:
+    """Make the arguments for a value; what is no text in a file becomes base64."""
+    if not content.startswith("@"):
+        return {"value": content}
     try:
-        return Path(value[1:]).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise click.UsageError(f"{value[1:]} cannot be read as text: {error}") from None
+        found = Path(content[1:]).read_bytes()
+    except OSError as error:
+        raise click.UsageError(f"{content[1:]} cannot be read: {error.strerror}") from None
+    try:
+        return {"value": found.decode()}
+    except UnicodeDecodeError:
+        return {"value": b64encode(found).decode(), "encoding": "base64"}
 
 
 @click.group(cls=Group)
@@ -247,24 +253,24 @@ def list_bindings(
 
 
 @binding.command("add")
-@operation_options("binding.add", own={"headers": "headers"}, shorts={"key": "-k"})
+@operation_options("binding.add", own={"headers": "conditions"}, shorts={"key": "-k"})
 @click.option(
     "-H",
     "--header",
-    "headers",
+    "conditions",
     multiple=True,
     metavar="CONDITION",
     help="NAME=VALUE, NAME!=VALUE, NAME or !NAME; all of several must hold.",
 )
 @output_option
 @remote
-def add(session: Session, arguments: Arguments, headers: tuple[str, ...], output: str) -> None:
+def add(session: Session, arguments: Arguments, conditions: tuple[str, ...], output: str) -> None:
     """
     Let messages of EXCHANGE go to TARGET, too.
 
     Such as `--key 'eu.#'`, `--header region=eu`, or `--rule 'json.total > 100'`.
     """
-    asked: dict[str, Any] = {**arguments, **({"headers": list(headers)} if headers else {})}
+    asked: dict[str, Any] = {**arguments, **({"headers": list(conditions)} if conditions else {})}
     reply = session.operate("binding.add", **asked)
     made = "added" if reply["created"] else "is there already:"
     if reply["dry_run"] and reply["created"]:
@@ -273,13 +279,13 @@ def add(session: Session, arguments: Arguments, headers: tuple[str, ...], output
 
 
 @binding.command("rm")
-@operation_options("binding.delete", own={"id": "which"})
-@click.argument("which", metavar="ID")
+@operation_options("binding.delete", own={"id": "where"})
+@click.argument("where", metavar="ID")
 @output_option
 @remote
-def remove_binding(session: Session, arguments: Arguments, which: str, output: str) -> None:
+def remove_binding(session: Session, arguments: Arguments, where: str, output: str) -> None:
     """Remove a binding by its id, which `binding ls` shows."""
-    reply = session.operate("binding.delete", **arguments, id=which)
+    reply = session.operate("binding.delete", **arguments, id=where)
     _show_binding(reply, "would remove" if reply["dry_run"] else "removed", output)
 
 
