@@ -32,6 +32,7 @@ from tinymq.errors import (
 )
 from tinymq.names import valid_name
 from tinymq.storage.sync import Syncer
+from tinymq.wire.batch import waits
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import (
     BrokerRow,
@@ -123,6 +124,7 @@ class Broker:
         self._empty_deleted()
         for topic in self.meta.registry.topics.values():
             self.open_topic(topic)
+        self.delaying.open()
         self.store.opened(self.partitions())
         self._unwatch = self.meta.watch(self._changed)
 
@@ -135,6 +137,7 @@ class Broker:
             self._later.cancel()
         self._later = None
         self.channels.close()
+        self.delaying.close()
 
     def _changed(self, before: Registry, after: Registry) -> None:
         for topic_id in after.touched:
@@ -182,6 +185,8 @@ class Broker:
                 partition = self._partitions[key] = self.store.open(topic, index)
                 partition.moved = self.moved
                 self.moved.add(partition)
+                if self._unwatch is not None:
+                    self.delaying.recover(partition)
         self.channels.follow(topic)
 
     def _altered(self, partition: Partition, topic: Topic) -> None:
@@ -205,6 +210,7 @@ class Broker:
             self.dropped(partition)
             self.committer.forget(partition)
             self.channels.drop(partition)
+            self.delaying.drop(partition)
             partition.close(UnknownTopicId(f"topic {topic.name} was deleted"))
 
         def remove() -> None:
@@ -290,7 +296,9 @@ class Broker:
         except WireError as error:
             answer(error)
             return
-        if partition.append(batch, self.wall(), answer):
+        if waits(batch):
+            self.delaying.take(partition, batch, answer)
+        elif partition.append(batch, self.wall(), answer):
             self.committer.staged(partition)
 
     def look_after(self, size: int, look: Callable[[], None]) -> None:
