@@ -175,6 +175,7 @@ class BrokerProtocol(Consuming):
                         duplicate=result.duplicate,
                         volatile=result.volatile,
                         unroutable=result.unroutable,
+                        delayed=result.delayed,
                     ),
                 )
         if was_full:

@@ -67,11 +67,12 @@ def test_quickstart_twisted(url: str) -> None:
     ]
 
 
-def test_tests_of_a_program() -> None:
+@pytest.mark.parametrize(("name", "count"), [("test_orders.py", 5), ("test_unpaid_orders.py", 4)])
+def test_tests_of_a_program(name: str, count: int) -> None:
     """Tests that a user writes run without a broker, and quickly."""
     options = ("-q", "-pno:cacheprovider", "-ptinymq.testing.plugin")
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "pytest", *options, "examples/test_orders.py"],
+        [sys.executable, "-W", "error", "-m", "pytest", *options, f"examples/{name}"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -84,7 +85,7 @@ def test_tests_of_a_program() -> None:
         line for line in done.stderr.splitlines() if not line.startswith("connection to broker")
     ]
     assert (done.returncode, told) == (0, []), done.stdout
-    assert "5 passed" in done.stdout
+    assert f"{count} passed" in done.stdout
 
 
 def test_asgi_app(url: str) -> None:
@@ -185,6 +186,31 @@ def test_mail_worker() -> None:
         "sent to bob@grey.example in attempt 2",
     ]
     assert sorted(lines[4:]) == ["1 sent back", "sent to dora@down.example in attempt 1"]
+
+
+def test_unpaid_orders(url: str) -> None:
+    """The order that was paid stays, the other one is cancelled, and cannot be paid then."""
+    assert example("unpaid_orders.py", f"--url={url}", "--fast").splitlines() == [
+        "order 1 is paid: True",
+        "what waits: 1",
+        "order 2 is paid: False",
+        "order 1: paid",
+        "order 2: cancelled",
+    ]
+
+
+def test_reminders(url: str) -> None:
+    """What waits is listed in order of time; each comes once, but for the cancelled one."""
+    assert example("reminders.py", f"--url={url}", "--fast").splitlines() == [
+        "reminders/0~1: tea is ready, soon",
+        "reminders/0~0: stand up, soon",
+        "reminders/0~3: call the bank, in 7 days",
+        "reminders/0~2: renew the passport, in 3000 days",
+        "one was cancelled, one was moved",
+        "reminder: tea is ready",
+        "reminder: stand up",
+        "reminder: renew the passport",
+    ]
 
 
 def test_thumbnails(url: str) -> None:

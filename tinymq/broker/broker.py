@@ -34,6 +34,7 @@ from tinymq.errors import (
 )
 from tinymq.names import valid_name
 from tinymq.storage.sync import Syncer
+from tinymq.wire.batch import waits
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import (
     BrokerRow,
@@ -129,6 +130,7 @@ class Broker:
         self.scheduling.open()
         for topic in self.meta.registry.topics.values():
             self.open_topic(topic)
+        self.delaying.open()
         self.store.opened(self.partitions())
         self._unwatch = self.meta.watch(self._changed)
 
@@ -143,6 +145,7 @@ class Broker:
         self.channels.close()
         self.routing.close()
         self.scheduling.close()
+        self.delaying.close()
 
     def _changed(self, before: Registry, after: Registry) -> None:
         for topic_id in after.touched:
@@ -190,6 +193,8 @@ class Broker:
                 partition = self._partitions[key] = self.store.open(topic, index)
                 partition.moved = self.moved
                 self.moved.add(partition)
+                if self._unwatch is not None:
+                    self.delaying.recover(partition)
         self.channels.follow(topic)
         self.scheduling.follow(topic)
 
@@ -215,6 +220,7 @@ class Broker:
             self.committer.forget(partition)
             self.channels.drop(partition)
             self.scheduling.drop(partition)
+            self.delaying.drop(partition)
             partition.close(UnknownTopicId(f"topic {topic.name} was deleted"))
 
         def remove() -> None:
@@ -299,6 +305,9 @@ class Broker:
                 return
         except WireError as error:
             answer(error)
+            return
+        if waits(batch):
+            self.delaying.take(partition, batch, answer)
             return
         if partition.judge is not None:
             try:
