@@ -401,7 +401,7 @@ def test_keys(tab: Tab, address: str) -> None:
     assert tab.run("location.pathname") == "/topics"
     tab.key("j")
     assert tab.run("document.activeElement.innerText") == "audit.raw"
-    for letter, path in (("b", "/brokers"), ("c", "/clients"), ("o", "/")):
+    for letter, path in (("b", "/brokers"), ("l", "/delayed"), ("e", "/exchanges"), ("o", "/")):
         tab.key("g")
         tab.loading(lambda letter=letter: tab.key(letter))  # type: ignore[misc]
         assert path == tab.run("location.pathname")

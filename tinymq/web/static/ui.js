@@ -110,6 +110,10 @@
     else if (Date.now() - leader < 1500 && e.key === "c") location.href = "/clients";
     else if (Date.now() - leader < 1500 && e.key === "n") location.href = "/channels";
     else if (Date.now() - leader < 1500 && e.key === "f") location.href = "/inflight";
+    else if (Date.now() - leader < 1500 && e.key === "l") location.href = "/delayed";
+    else if (Date.now() - leader < 1500 && e.key === "s") location.href = "/schedules";
+    else if (Date.now() - leader < 1500 && e.key === "e") location.href = "/exchanges";
+    else if (Date.now() - leader < 1500 && e.key === "p") location.href = "/push";
     else if (Date.now() - leader < 1500 && e.key === "d") location.href = "/dead-letters";
     else if (e.key === "j" || e.key === "k") rows(e.key === "j" ? 1 : -1);
   });
