@@ -401,7 +401,7 @@ def test_keys(tab: Tab, address: str) -> None:
     assert tab.run("location.pathname") == "/topics"
     tab.key("j")
     assert tab.run("document.activeElement.innerText") == "audit.raw"
-    for letter, path in (("b", "/brokers"), ("c", "/clients"), ("o", "/")):
+    for letter, path in (("b", "/brokers"), ("l", "/delayed"), ("e", "/exchanges"), ("o", "/")):
         tab.key("g")
         tab.loading(lambda letter=letter: tab.key(letter))  # type: ignore[misc]
         assert path == tab.run("location.pathname")
@@ -480,7 +480,7 @@ def test_dead_letters_without_scripts(tab: Tab, address: str) -> None:
 def test_delayed_messages_are_chosen_and_moved(tab: Tab, address: str) -> None:
     """Rows are chosen by keyboard; a plan asks when; the figures follow."""
     tab.open(address + "/delayed?topic=mail.outbound&since=1d")
-    tab.run("document.querySelectorAll('tbody tr a[href^=\\'/delayed/\\']')[1].focus()")
+    tab.key("j")
     tab.key("x")
     assert tab.run("document.querySelector('[data-count]').innerText") == "1 chosen"
     tab.loading(lambda: tab.click("button[value=move]"))
@@ -508,7 +508,7 @@ def test_delays_schedules_and_routes_without_scripts(tab: Tab, address: str) -> 
     """Cancelling one, making a schedule, and asking where a message goes: forms alone."""
     tab.look(1440, 900, "light", scripts=False)
     tab.open(address + "/delayed?schedule=daily-report")
-    tab.loading(lambda: tab.click("tbody td.mono a"))
+    tab.loading(lambda: tab.click("form tbody th a"))
     tab.loading(lambda: tab.click("button[value=cancel]"))
     tab.loading(lambda: tab.click("form.form .btn.dan"))
     assert "1 message cancelled" in tab.run("document.querySelector('.flash').innerText")

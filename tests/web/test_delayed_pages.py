@@ -267,6 +267,11 @@ def test_topic_and_channel_lead_here(client: Client) -> None:
     assert "129 delayed" in client.get("/").text
 
 
+def test_search_finds_a_delay_id(client: Client) -> None:
+    """As the command line and logs write it."""
+    assert client.get(f"/find?q={FIRST}").headers["location"] == f"/delayed/{FIRST}"
+
+
 def test_pages_do_without_what_is_not_known(client: Client) -> None:
     """Topic, channel and overview stand when nobody can tell what waits."""
     client.console.flow.failure = BrokerSilent("mq-2 does not answer")

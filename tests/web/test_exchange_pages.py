@@ -182,7 +182,9 @@ def test_exchanges_are_made_altered_and_deleted(client: Client) -> None:
     assert made.headers["location"] == "/exchanges/new?done=created"
     client.post("/exchanges/new/settings", dead_letter="other")
     plan = client.get("/exchanges/alerts/delete")
-    assert "1 binding of other exchanges lead" in plan.shown
+    assert "1 binding of another exchange leads here, and would go, too" in plan.shown
+    assert "/api/v1/exchanges/alerts?force=true" in plan.shown
+    assert "tinymq exchange rm alerts --force" in plan.shown
     assert client.post("/exchanges/alerts/delete").status == 400
     client.post("/exchanges/alerts/delete", typed="alerts")
     assert client.console.flow.calls == [

@@ -31,7 +31,7 @@ def test_list_says_how_each_goes(client: Client) -> None:
     """Address, rates, last answer, latency, and why one takes nothing."""
     shown = words(client.get("/push").shown)
 
-    assert "orders.created / fulfilment https://wms.example/hooks/tinymq 3 12.4 0.0 12 200" in shown
+    assert "fulfilment orders.created https://wms.example/hooks/tinymq 3 12.4 0.0 12 200" in shown
     assert "310 503 38 ms 2.9 s 3 d Failing" in shown
     assert "mail.outbound / smtp : 20 failures in a row" in shown
     assert "1 of 1" in client.get("/push?topic=mail.outbound").shown

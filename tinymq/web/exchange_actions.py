@@ -141,6 +141,8 @@ class ExchangeActions(ExchangePages):
         bound = await self._known(request, "binding.list", target=name, limit=1)
         bound = (bound or {}).get("total", 0)
         count = found["bindings"] if isinstance(found["bindings"], int) else len(found["bindings"])
+        lead = plural(bound, "binding of another exchange leads", "bindings of others lead")
+        warnings = (f"{lead} here, and would go, too.",) if bound else ()
         return Sheet(
             title=f"Delete exchange {name}",
             current="exchanges",
@@ -155,16 +157,14 @@ class ExchangeActions(ExchangePages):
                 Figure("Not routed yet", number(found.get("lag")), "messages"),
                 Figure("Undo", "never"),
             ),
-            warnings=(f"{plural(bound, 'binding')} of other exchanges lead here.",)
-            if bound
-            else (),
+            warnings=warnings,
             notes=(
                 "The topic stays with all its messages; they are routed nowhere any more.",
                 "Delete the topic, too, if nobody reads it.",
             ),
             typed=name,
-            call=call_of("exchange.delete", {"name": name}),
-            cli=cli_of("exchange.delete", (name,)),
+            call=call_of("exchange.delete", {"name": name}, {"force": "true"} if bound else {}),
+            cli=cli_of("exchange.delete", (name,), {"force": bool(bound)}),
         )
 
     @ExchangePages.app.route(f"{ONE}/delete", methods=["GET"])
@@ -179,7 +179,8 @@ class ExchangeActions(ExchangePages):
         try:
             if form.get("typed", "") != name:
                 raise BadInput("typed", f"type {name} to confirm; nothing was changed")
-            await self._operate(request, "exchange.delete", name=name)
+            # The plan said what leads here; without force that is refused.
+            await self._operate(request, "exchange.delete", name=name, force=True)
         except EXPECTED as error:
             return self._sheet(request, await self._exchange_sheet(request, name), error)
         return redirect(request, "/exchanges", {"done": "deleted"})
