@@ -16,7 +16,7 @@ from tests.fakes.memory_broker import BEGIN_MS, MemoryBroker, MemoryClient, Memo
 from tinymq.cli.failure import Failed, status_of
 from tinymq.cli.lines import CHUNK, gather, lines, whole
 from tinymq.cli.pub import Publisher
-from tinymq.errors import DeadlineExceeded, NotLeader, StorageFull, TinyMQError
+from tinymq.errors import DeadlineExceeded, NotLeader, StorageFull, TinyMQError, Unroutable
 from tinymq.sync import Failed as FailedRecord
 from tinymq.sync import PartlySent, ProducerConfig, Sent
 
@@ -66,6 +66,7 @@ def test_pub_with_a_time_to_live(broker: MemoryBroker, run: Run) -> None:
         (("--at", "tomorrow"), "2027-01-01T09:00+01:00"),
         (("--at", "253402300800000"), "year 9999"),
         (("--at", "1960-01-01"), "before 1970"),
+        (("--at", "0001-01-01"), "before 1970"),
         (("--ttl", "0"), "above zero"),
         (("--ttl", "-1s"), "above zero"),
         (("--delay", "1s", "--at", "2027-01-01"), "not both"),
@@ -122,6 +123,7 @@ def test_pub_with_everything(broker: MemoryBroker, run: Run) -> None:
         "positions": [{"partition": 1, "first": 0, "last": 0}],
         "delayed": [],
         "due_ms": None,
+        "unroutable": 0,
         "volatile": False,
         "dry_run": False,
     }
@@ -270,6 +272,20 @@ def test_where_to_go_on(why: TinyMQError, status: int, *, wrap: bool) -> None:
     assert str(raised.value) == f"lines 1 to {done}; the others may be stored or not: {why}"
     assert raised.value.hint == f"go on with line {4 if wrap else 3}"
     assert status_of(raised.value) == status
+
+
+def test_lines_that_go_nowhere() -> None:
+    """What no binding takes is stored: it is counted, and the other lines go on."""
+    lost = Unroutable("no binding of exchange t takes this message")
+    sent = Sent(1, [(0, 7, 1)])
+    for error, astray, ranges in (
+        (PartlySent(sent, [FailedRecord("t", b"b", lost)]), 1, {0: (0, 7)}),
+        (lost, 2, {0: (0, 1)}),
+    ):
+        publisher = broken(error)
+        publisher.publish([b"a", b"b"], None)
+        told = publisher.published
+        assert (told.unroutable, told.ranges) == (astray, ranges)
 
 
 def test_ctrl_c_tells_how_far_it_came(capsys: pytest.CaptureFixture[str]) -> None:

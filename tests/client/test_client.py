@@ -426,6 +426,7 @@ def test_admin() -> None:
         stage.puppet.operations[name] = partial(note, name)
     settings = {"sync": "os"}
     letters = {"target": "t.c.dead", "limit": 100}
+    late = {"topic": "t", "partition": 0}
     admin = stage.client.admin
     for call in (
         admin.create_topic("t", 2, {"sync": "os"}),
@@ -447,6 +448,13 @@ def test_admin() -> None:
         admin.redrive("t.c.dead", ["0:7"], dry_run=True),
         admin.drop_dead_letters("t.c.dead", channel="c", after="0:8"),
         admin.message_life("t", 0, 7),
+        admin.list_delayed("t", key="k"),
+        admin.delayed("t/0~7"),
+        admin.delayed_histogram("t"),
+        admin.cancel_delayed("t/0~7", "t/0~8"),
+        admin.delayed_now(Delayed("t", 0, 7), dry_run=True),
+        admin.move_delayed("t/0~7", delay=5),
+        admin.apply_delayed("cancel", "t", key="k", after="x"),
         admin.find_nodes("t"),
         admin.list_announced(),
     ):
@@ -482,6 +490,23 @@ def test_admin() -> None:
         ),
         ("dlq.drop", {**letters, "after": "0:8", "dry_run": False, "channel": "c"}),
         ("message.life", {"topic": "t", "partition": 0, "offset": 7}),
+        ("delayed.list", {"topic": "t", "after": "", "limit": 100, "key": "k"}),
+        ("delayed.get", {"topic": "t", "partition": 0, "id": 7}),
+        ("delayed.histogram", {"topic": "t"}),
+        ("delayed.cancel", {**late, "ids": [7, 8], "dry_run": False}),
+        ("delayed.now", {**late, "ids": [7], "dry_run": True}),
+        ("delayed.move", {**late, "ids": [7], "dry_run": False, "delay_ms": 5000}),
+        (
+            "delayed.apply",
+            {
+                "act": "cancel",
+                "topic": "t",
+                "after": "x",
+                "limit": 100,
+                "dry_run": False,
+                "key": "k",
+            },
+        ),
         ("lookup.find", {"name": "t"}),
         ("lookup.list", {"after": "", "limit": 100}),
         ("broker.info", {}),

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from attrs import define, field
 
-from tinymq.cli.failure import Failed, status_of
+from tinymq.cli.failure import REFUSED, Failed, status_of
 from tinymq.cli.lines import gather, lines, stdin_source, whole
-from tinymq.cli.output import note, write_json
+from tinymq.cli.output import counted, note, write_json
 from tinymq.cli.progress import progress
 from tinymq.cli.session import Session, remote
 from tinymq.cli.values import DELAY, HEADER, LIFE, MOMENT, SIZE, human_size, iso
-from tinymq.errors import TinyMQError
+from tinymq.errors import TinyMQError, Unroutable
 from tinymq.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class Published:
         volatile: The topic is kept in memory only.
         delayed: By partition the first and the last id of those that wait.
         due_ms: When a single message comes, if it waits.
+        unroutable: Those among them that no binding of the exchange takes.
     """
 
     count: int = 0
@@ -48,6 +49,7 @@ class Published:
     volatile: bool = False
     delayed: dict[int, tuple[int, int]] = field(factory=dict)
     due_ms: int | None = None
+    unroutable: int = 0
 
     def add(
         self,
@@ -104,8 +106,26 @@ class Publisher:
                 **self.times,
             )
         except (TinyMQError, KeyboardInterrupt) as error:
+            if self._go_nowhere(values, error):
+                return
             raise self._broken(values, error) from None
         self.published.add(values, sent.positions, sent.delayed, volatile=sent.volatile)
+
+    def _go_nowhere(self, values: Sequence[bytes], error: BaseException) -> bool:
+        """Count what is stored, but taken by no binding; say whether that is all that is wrong."""
+        from tinymq.sync import PartlySent, Sent  # noqa: PLC0415 - not needed for --help
+
+        if isinstance(error, Unroutable):
+            sent, astray = Sent(0, []), len(values)
+        elif isinstance(error, PartlySent):
+            if not all(isinstance(failed.error, Unroutable) for failed in error.failed):
+                return False
+            sent, astray = error.sent, len(error.failed)
+        else:
+            return False
+        self.published.unroutable += astray
+        self.published.add(values, sent.positions, sent.delayed, volatile=sent.volatile)
+        return True
 
     def _broken(self, values: Sequence[bytes], error: BaseException) -> BaseException:
         """Say how far it came, so that one can go on from there."""
@@ -180,7 +200,7 @@ def _bytes(value: str | None) -> bytes | None:
     "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True
 )
 @remote
-def pub(session: Session, topic: str, value: str | None, **options: Any) -> None:
+def pub(session: Session, topic: str, value: str | None, **options: Any) -> int:
     """
     Publish stdin, its lines, or a value.
 
@@ -203,6 +223,12 @@ def pub(session: Session, topic: str, value: str | None, **options: Any) -> None
     else:
         published = _publish(session, topic, value, options)
     _tell(topic, published, options["output"], dry_run=options["dry_run"])
+    if published.unroutable:
+        note(
+            f"{counted(published.unroutable, 'message')} of these go nowhere: no binding of "
+            f"exchange {topic} takes them; they are in its dead-letter topic"
+        )
+    return REFUSED if published.unroutable else 0
 
 
 def _publish(session: Session, topic: str, value: str | None, options: dict[str, Any]) -> Published:
@@ -288,6 +314,7 @@ def _tell(topic: str, published: Published, output: str, *, dry_run: bool) -> No
                 "positions": _runs(published.ranges),
                 "delayed": _runs(published.delayed),
                 "due_ms": published.due_ms,
+                "unroutable": published.unroutable,
                 "volatile": published.volatile,
                 "dry_run": dry_run,
             }

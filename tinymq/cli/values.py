@@ -64,9 +64,7 @@ def parse_moment(text: str) -> int:
         ValueError: It is none of these, or lies beyond the year 9999.
     """
     if re.fullmatch(r"\d{9,19}", text):
-        if int(text) > LAST_MS:
-            raise ValueError(f"{text} lies beyond the end of the year 9999 ({LAST_MS} ms)")
-        return int(text)
+        return _not_too_late(int(text), text)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -74,10 +72,19 @@ def parse_moment(text: str) -> int:
             f"{text!r} is no time; write 2027-01-01T09:00+01:00, 2027-01-01T09:00 for local "
             "time, or milliseconds since the epoch"
         ) from None
-    found = ceil(moment.timestamp() * 1000)
+    try:
+        found = ceil(moment.timestamp() * 1000)
+    except (OverflowError, ValueError):  # of a local time in the first year
+        found = -1
     if found < 0:
         raise ValueError(f"{text!r} lies before 1970")
-    return found
+    return _not_too_late(found, text)
+
+
+def _not_too_late(ms: int, text: str) -> int:
+    if ms > LAST_MS:
+        raise ValueError(f"{text} lies beyond the end of the year 9999 ({LAST_MS} ms)")
+    return ms
 
 
 def parse_ahead(text: str, now_ms: int) -> int:

@@ -165,9 +165,9 @@ def delay_ms(delay: Any) -> int:
     """
     found = span_ms("delay", delay)
     if found < 0:
-        raise InvalidDelay(f"a delay cannot be negative: {delay!r}; 0 is at once")
+        raise InvalidDelay(f"a delay cannot be negative: {shown(delay)}; 0 is at once")
     if found > LAST_MS - wall_ms():
-        raise InvalidDelay(f"a delay of {delay!r:.100} ends beyond {_BEYOND}")
+        raise InvalidDelay(f"a delay of {shown(delay)} ends beyond {_BEYOND}")
     return found
 
 
@@ -185,7 +185,7 @@ def at_ms(at: Any) -> int:
     if isinstance(at, datetime):
         if at.utcoffset() is None:
             raise UsageError(
-                f"at is a datetime without a time zone: {at!r}; give it one, "
+                f"at is a datetime without a time zone: {shown(at)}; give it one, "
                 "such as datetime.now(UTC), or use .astimezone() for local time"
             )
         found = _whole_ms(at - _EPOCH)
@@ -194,12 +194,12 @@ def at_ms(at: Any) -> int:
     else:
         raise UsageError(
             "at is a datetime with its time zone, or milliseconds since the epoch as a whole "
-            f"number, not {at!r:.100}"
+            f"number, not {shown(at)}"
         )
     if found < 0:
-        raise InvalidDelay(f"at cannot lie before 1970: {at!r:.100}")
+        raise InvalidDelay(f"at cannot lie before 1970: {shown(at)}")
     if found > LAST_MS:
-        raise InvalidDelay(f"at lies beyond {_BEYOND}: {at!r:.100}")
+        raise InvalidDelay(f"at lies beyond {_BEYOND}: {shown(at)}")
     return max(1, found)
 
 
@@ -216,9 +216,9 @@ def ttl_ms(ttl: Any) -> int:
     """
     found = span_ms("ttl", ttl)
     if found <= 0:
-        raise InvalidDelay(f"a time to live is above zero, not {ttl!r}")
+        raise InvalidDelay(f"a time to live is above zero, not {shown(ttl)}")
     if found > LAST_MS:
-        raise InvalidDelay(f"a time to live is at most {LAST_MS} ms, not {ttl!r:.100}")
+        raise InvalidDelay(f"a time to live is at most {LAST_MS} ms, not {shown(ttl)}")
     return found
 
 
@@ -237,11 +237,11 @@ def span_ms(name: str, span: Any) -> int:
     if isinstance(span, timedelta):
         return _whole_ms(span)
     if type(span) is bool or not isinstance(span, (int, float)):
-        raise UsageError(f"{name} is a number of seconds or a timedelta, not {span!r:.100}")
+        raise UsageError(f"{name} is a number of seconds or a timedelta, not {shown(span)}")
     if isinstance(span, int):
         return span * 1000
     if not isfinite(span):
-        raise InvalidDelay(f"{name} is a number of seconds, not {span!r}")
+        raise InvalidDelay(f"{name} is a number of seconds, not {shown(span)}")
     return ceil(span * 1000)
 
 
@@ -270,6 +270,14 @@ def on_the_wire(dues: list[int], since: float, now: float) -> list[int]:
     if waited <= 0:
         return dues
     return [min(0, due + waited) if due < 0 else due for due in dues]
+
+
+def shown(value: Any) -> str:
+    """Write what a caller gave, however long it is."""
+    try:
+        return f"{value!r:.100}"
+    except ValueError:  # a number of thousands of digits
+        return "that number"
 
 
 def _whole_ms(span: timedelta) -> int:
