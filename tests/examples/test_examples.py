@@ -195,6 +195,14 @@ def test_thumbnails(url: str) -> None:
     assert last == "6 thumbnails"
 
 
+def test_ttl_and_dead_letter() -> None:
+    """Orders come when their time is over, a short one before a long one that was there first."""
+    assert example("ttl_and_dead_letter.py", "--fast").splitlines() == [
+        "order 2 was not paid in time (expired)",
+        *[f"order {number} was not paid in time (expired)" for number in (1, 3)],
+    ]
+
+
 def test_two_teams(url: str) -> None:
     """One team works the queue, the other reads the log, and both see every order."""
     assert example("two_teams.py", f"--url={url}").splitlines() == [
