@@ -221,9 +221,6 @@ def test_thumbnails(url: str) -> None:
     assert last == "6 thumbnails"
 
 
-@pytest.mark.skipif(
-    not (ROOT / "tinymq" / "broker" / "routing").is_dir(), reason="brokers do not copy yet"
-)
 def test_routing_by_region(url: str) -> None:
     """Orders are where they are wanted, and the shop hears of one that nobody wants."""
     assert example("routing_by_region.py", f"--url={url}").splitlines() == [
@@ -232,6 +229,14 @@ def test_routing_by_region(url: str) -> None:
         "eu-orders: eu.de.berlin, eu.fr.paris",
         "us-orders: us.ca, us.ny",
         "large-orders: eu.fr.paris, us.ca",
+    ]
+
+
+def test_ttl_and_dead_letter() -> None:
+    """Orders come when their time is over, a short one before a long one that was there first."""
+    assert example("ttl_and_dead_letter.py", "--fast").splitlines() == [
+        "order 2 was not paid in time (expired)",
+        *[f"order {number} was not paid in time (expired)" for number in (1, 3)],
     ]
 
 
