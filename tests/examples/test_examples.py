@@ -295,3 +295,13 @@ def test_a_raw_client_without_a_broker() -> None:
     )
     (line,) = done.stderr.splitlines()
     assert (done.returncode, line.startswith("error: no broker answers: ")) == (1, True)
+
+
+def test_webhook() -> None:
+    """The receiver is out of order for a while, and sees each order in the end."""
+    assert example("webhook.py").splitlines() == [
+        "orders/0@0: tea",
+        "orders/0@1: milk",
+        "orders/0@2: sugar",
+        "3 requests failed, the last with: 503 Service Unavailable: out of order",
+    ]

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as DeferredTimeout
-from twisted.internet.endpoints import TCP4ClientEndpoint, TCP6ClientEndpoint, wrapClientTLS
+from twisted.internet.endpoints import TCP4ClientEndpoint, TCP6ClientEndpoint
 from twisted.internet.error import ConnectError
 from twisted.internet.interfaces import (
     IHostnameResolver,
@@ -25,6 +25,7 @@ from twisted.internet.interfaces import (
 )
 from twisted.internet.ssl import optionsForClientTLS
 from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
+from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.web.iweb import IAgentEndpointFactory
 from typing_extensions import override
 from zope.interface import implementer
@@ -238,22 +239,27 @@ class GuardedEndpoint:
         addresses = await self._guard.addresses(self._host)
         trouble: ConnectError | None = None
         for address in addresses[:_MOST_TRIED]:
+            kind = TCP4ClientEndpoint if address.version == 4 else TCP6ClientEndpoint
+            endpoint = kind(self._guard.reactor, str(address), self._port, CONNECT_S)
             try:
-                wrapper: Any = await self._endpoint(address).connect(_Metered(factory))
+                found: Any = await endpoint.connect(self._around(factory))
             except ConnectError as error:
                 trouble = error
-            else:
-                # The pool talks to what it made, not to what is around it.
-                return wrapper.wrappedProtocol  # type: ignore[no-any-return]
+                continue
+            # The pool talks to what it made, not to what is around it.
+            while isinstance(found, ProtocolWrapper):
+                found = found.wrappedProtocol
+            return found  # type: ignore[no-any-return]
         assert trouble is not None
         raise trouble
 
-    def _endpoint(self, address: IPAddress) -> IStreamClientEndpoint:
-        kind = TCP4ClientEndpoint if address.version == 4 else TCP6ClientEndpoint
-        plain = kind(self._guard.reactor, str(address), self._port, CONNECT_S)
+    def _around(self, factory: IProtocolFactory) -> IProtocolFactory:
+        """Put a meter around what the pool makes, and TLS around that."""
+        metered = _Metered(factory)
         if self._scheme == "http":
-            return plain
-        return wrapClientTLS(self._guard.tls(self._host), plain)
+            return metered
+        tls = self._guard.tls(self._host)
+        return TLSMemoryBIOFactory(tls, True, metered, self._guard.reactor)
 
 
 class _Metered(WrappingFactory[Meter]):

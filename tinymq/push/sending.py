@@ -107,7 +107,8 @@ class Sender:
         self._pool.retryAutomatically = False
 
     def close(self) -> None:
-        """Close the connections that are kept."""
+        """Close the connections that are kept, and keep none any more."""
+        self._pool.cachedConnectionTimeout = 0  # of those whose answers are still read
         self._pool.closeCachedConnections()
 
     async def post(self, parcel: Parcel, wall_ms: int, timeout_s: float | None = None) -> Answer:
