@@ -91,7 +91,7 @@ class Stage:
     """A name on Redis that nothing is under, and workers that end with the test."""
 
     def __init__(self, server: RedisServer, shards: int) -> None:
-        self.redis = Redis.from_url(server.url)
+        self.redis: Any = Redis.from_url(server.url)
         self.producer = FakeProducer()
         self.delays = RedisDelay(self.redis, "d", shards)
         self.tasks: list[asyncio.Task[None]] = []
@@ -118,6 +118,8 @@ class Stage:
 
     async def close(self) -> None:
         """End all workers."""
+        if self.producer.hold is not None:
+            self.producer.hold.set()
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)

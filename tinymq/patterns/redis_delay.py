@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from tinymq.errors import InvalidDelay, StateError, UsageError
-from tinymq.patterns.redis_shards import ADD, CANCEL, Item, Shard, run, shard_of
+from tinymq.patterns.redis_shards import ADD, CANCEL, GET, LIST, Item, Shard, run, shard_of
 
 #: Headers that the worker adds: what tells a message that came twice, and when it was due.
 DELAY_ID: Final = "delay-id"
@@ -29,7 +29,7 @@ _LAST_MS: Final = 253_402_300_799_999
 _MOST_SHARDS: Final = 10_000
 _MOST_ID: Final = 200
 _MOST_NAME: Final = 100
-_PAGE: Final = 200
+_MOST_LISTED: Final = 1000
 
 
 class Waiting(NamedTuple):
@@ -179,13 +179,9 @@ class RedisDelay:
             delay_id: Its id.
         """
         await self.check()
-        shard = self.shard(shard_of(delay_id, self.shards))
-        for where in ("due", "hand"):
-            due = await self.redis.zscore(shard.key(where), delay_id)
-            stored = await self.redis.hget(shard.key("items"), delay_id)
-            if due is not None and stored is not None:
-                return _waiting(delay_id, due, stored, in_hand=where == "hand")
-        return None
+        keys = self.shard(shard_of(delay_id, self.shards)).keys("due", "hand", "items")
+        row = await run(self.redis, GET, keys, delay_id)
+        return _waiting(row) if row else None
 
     async def count(self) -> int:
         """Count the messages that wait, those in the hands of workers among them."""
@@ -200,34 +196,22 @@ class RedisDelay:
         Return the messages that come first.
 
         Args:
-            limit: How many at most.
+            limit: How many at most; up to 1000.
         """
         await self.check()
+        if not 1 <= limit <= _MOST_LISTED:
+            raise UsageError(f"1 to {_MOST_LISTED} messages at a time, not {limit}")
         found: list[Waiting] = []
         for number in range(self.shards):
-            shard = self.shard(number)
-            for where in ("hand", "due"):
-                found += [each async for each in self._read(shard, where, limit)]
+            keys = self.shard(number).keys("due", "hand", "items")
+            found += map(_waiting, await run(self.redis, LIST, keys, limit))
         return sorted(found, key=lambda each: each.due_ms)[:limit]
 
-    async def _read(self, shard: Shard, where: str, limit: int) -> AsyncIterator[Waiting]:
-        for first in range(0, limit, _PAGE):
-            last = min(limit, first + _PAGE) - 1
-            rows = await self.redis.zrange(shard.key(where), first, last, withscores=True)
-            if not rows:
-                return
-            ids = [each for each, _ in rows]
-            items = await self.redis.hmget(shard.key("items"), ids)
-            for (which, due), stored in zip(rows, items, strict=True):
-                if stored is not None:  # it came meanwhile
-                    yield _waiting(which.decode(), due, stored, in_hand=where == "hand")
 
-
-def _waiting(delay_id: str, due: float, stored: bytes, *, in_hand: bool) -> Waiting:
-    item = Item.unpack(stored)
-    return Waiting(
-        delay_id, int(due), item.topic, item.value, item.key, item.headers, in_hand=in_hand
-    )
+def _waiting(row: Sequence[Any]) -> Waiting:
+    which, due, stored, hand = row
+    _, *facts = Item.unpack(stored)
+    return Waiting(which.decode(), int(float(due)), *facts, in_hand=bool(hand))
 
 
 def _milliseconds(seconds: float) -> int:

@@ -49,6 +49,29 @@ redis.call('HDEL', KEYS[2], ARGV[1])
 return 1
 """
 
+#: due, hand, items; how many at most. Gives ids, due times, messages, and whether in hand.
+LIST: Final = """
+local rows = {}
+for place = 1, 2 do
+    local found = redis.call('ZRANGE', KEYS[place], 0, ARGV[1] - 1, 'WITHSCORES')
+    for at = 1, #found, 2 do
+        local item = redis.call('HGET', KEYS[3], found[at])
+        if item then table.insert(rows, {found[at], found[at + 1], item, place - 1}) end
+    end
+end
+return rows
+"""
+
+#: due, hand, items; id. Gives the due time, the message, and whether in hand; or nothing.
+GET: Final = """
+for place = 1, 2 do
+    local due = redis.call('ZSCORE', KEYS[place], ARGV[1])
+    local item = redis.call('HGET', KEYS[3], ARGV[1])
+    if due and item then return {ARGV[1], due, item, place - 1} end
+end
+return {}
+"""
+
 #: lease, token; worker, milliseconds. Gives the lease, or nothing.
 ACQUIRE: Final = """
 if redis.call('EXISTS', KEYS[1]) == 1 then return '' end
