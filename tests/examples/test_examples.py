@@ -195,6 +195,20 @@ def test_thumbnails(url: str) -> None:
     assert last == "6 thumbnails"
 
 
+@pytest.mark.skipif(
+    not (ROOT / "tinymq" / "broker" / "routing").is_dir(), reason="brokers do not copy yet"
+)
+def test_routing_by_region(url: str) -> None:
+    """Orders are where they are wanted, and the shop hears of one that nobody wants."""
+    assert example("routing_by_region.py", f"--url={url}").splitlines() == [
+        "an order of Berlin would go to all-orders, eu-orders",
+        "nobody takes an order without a region; it is kept",
+        "eu-orders: eu.de.berlin, eu.fr.paris",
+        "us-orders: us.ca, us.ny",
+        "large-orders: eu.fr.paris, us.ca",
+    ]
+
+
 def test_two_teams(url: str) -> None:
     """One team works the queue, the other reads the log, and both see every order."""
     assert example("two_teams.py", f"--url={url}").splitlines() == [

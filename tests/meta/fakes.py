@@ -45,6 +45,15 @@ def feed(replica: Replica, server: MetaServer, limit: int = 1 << 20) -> int:
 
 def facts(registry: Registry) -> dict[str, object]:
     """Return what a replica must know as the MetaServer does."""
-    parts = ("cluster", "topics", "by_name", "channels", "brokers", "draining", "deleted")
+    parts: tuple[str, ...] = (
+        "cluster",
+        "topics",
+        "by_name",
+        "channels",
+        "exchanges",
+        "brokers",
+        "draining",
+    )
+    parts += ("deleted",)
     led = {broker: count for broker, count in registry.led.items() if count}
     return {**{part: getattr(registry, part) for part in parts}, "led": led}

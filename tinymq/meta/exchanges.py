@@ -17,6 +17,7 @@ import attrs
 
 from tinymq.config import DEFAULT_CONFIG, Config
 from tinymq.errors import (
+    InvalidName,
     InvalidRequest,
     Overloaded,
     StateError,
@@ -99,12 +100,13 @@ class Exchanges(Channels):
             _check_same(topic.name, existing, kind, dead_letter)
             return existing
         target = self._dead_letter_of(topic.name, dead_letter)
+        seen = self._seen()
         self._check_way(topic.name, target, "the dead-letter topic")
         made = Exchange(kind=kind, dead_letter=target, created_ms=self._now_ms())
         if not dry_run:
             self._forget_bindings(topic.id)
             key = exchange_key(topic.id)
-            self._write_way([Compare(key, 0)], [Put(key, made.encode())])
+            self._write_way(seen, [Compare(key, 0)], [Put(key, made.encode())])
         return made
 
     def alter_exchange(
@@ -124,10 +126,11 @@ class Exchanges(Channels):
         """
         topic, exchange = self.describe_exchange(name)
         target = self._dead_letter_of(name, dead_letter)
+        seen = self._seen()
         self._check_way(name, target, "the dead-letter topic")
         new = attrs.evolve(exchange, dead_letter=target)
         if target != exchange.dead_letter and not dry_run:
-            self._write_way([], [Put(exchange_key(topic.id), new.encode())])
+            self._write_way(seen, [], [Put(exchange_key(topic.id), new.encode())])
         return new
 
     def delete_exchange(self, name: str, *, force: bool = False, dry_run: bool = False) -> Exchange:
@@ -191,6 +194,7 @@ class Exchanges(Channels):
         key, existing = _place_of(exchange, target, terms)
         if existing is not None:
             return existing, False
+        seen = self._seen()
         self._check_way(name, target, "the binding")
         if len(exchange.bindings) >= MOST_BINDINGS:
             raise Overloaded(
@@ -201,7 +205,7 @@ class Exchanges(Channels):
         made = Binding(id=key, target=target, terms=terms, created_ms=self._now_ms())
         if not dry_run:
             stored = binding_key(topic.id, key)
-            self._write_way([Compare(stored, 0)], [Put(stored, made.encode())])
+            self._write_way(seen, [Compare(stored, 0)], [Put(stored, made.encode())])
         return made, True
 
     def delete_binding(self, name: str, binding: str, *, dry_run: bool = False) -> Binding:
@@ -273,6 +277,12 @@ class Exchanges(Channels):
 
     def _dead_letter_of(self, name: str, dead_letter: str | None) -> str:
         target = name + UNROUTABLE if dead_letter is None else dead_letter
+        if dead_letter is None and len(target) > self._config.limits.name:
+            raise InvalidName(
+                f"{name[:40]!r}... with {UNROUTABLE} behind it is too long for a name; "
+                "say as dead_letter which topic gets what no binding takes",
+                length=len(target),
+            )
         if valid_name(target) not in self.registry.by_name:
             self._check_length(target)
         return target
@@ -314,10 +324,13 @@ class Exchanges(Channels):
         exchange = None if topic is None else self.registry.exchanges.get(topic.id)
         return frozenset() if exchange is None else exchange.leads_to
 
-    def _write_way(self, compares: Sequence[Compare], writes: Sequence[Write]) -> None:
-        """Write something on condition that no other way was made since it was checked."""
+    def _seen(self) -> int:
+        """Return when a way was made last."""
         guard = self._store.get(_GUARD)
-        seen = 0 if guard is None else guard.modified
+        return 0 if guard is None else guard.modified
+
+    def _write_way(self, seen: int, compares: Sequence[Compare], writes: Sequence[Write]) -> None:
+        """Write something on condition that no way was made since circles were looked for."""
         self._write([*compares, Compare(_GUARD, seen)], [*writes, Put(_GUARD, b"")])
 
 

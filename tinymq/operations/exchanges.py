@@ -200,11 +200,10 @@ class Exchanges(Leaders):
         """Tell which exchanges and topics lead where."""
         if exchange is not None:
             self._meta.describe_exchange(exchange)
-        names = _exchange_names(self._registry)
+        near = None
         if exchange is not None:
             near = _before(self._registry, exchange) | _behind(self._registry, exchange)
-            names = [name for name in names if name in near]
-        return _drawn(self._registry, names)
+        return _drawn(self._registry, near)
 
 
 @define
@@ -356,9 +355,15 @@ def _before(registry: Registry, name: str) -> set[str]:
     return found
 
 
-def _drawn(registry: Registry, names: Sequence[str]) -> Result:
+def _drawn(registry: Registry, near: set[str] | None) -> Result:
     """Draw exchanges with their targets, as far as there is room; exchanges first."""
-    edges = [edge for name in names for edge in _edges(name, registry.exchange(name))]
+    names = [name for name in _exchange_names(registry) if near is None or name in near]
+    edges = [
+        edge
+        for name in names
+        for edge in _edges(name, registry.exchange(name))
+        if near is None or edge["to"] in near
+    ]
     nodes = {*names, *(edge["to"] for edge in edges)}
     inner = [name for name in names if name in nodes]
     outer = sorted(nodes.difference(inner))

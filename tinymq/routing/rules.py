@@ -31,6 +31,8 @@ VARIABLES: Final = ("key", "headers", "size", "value", "json")
 MOST_RULE: Final = 1000
 #: Most macros of a rule; one may stand within another.
 MOST_MACROS: Final = 3
+#: How often a rule with macros may mention values that may be large.
+MOST_LARGE: Final = 10
 #: Most additions of a rule: each may double what it is given.
 MOST_PLUS: Final = 8
 #: Most bytes of a value that a rule looks at, of one with macros, and of one with a
@@ -41,7 +43,7 @@ MOST_SEARCHED: Final = 32 * 1024
 #: Deepest nesting of the JSON that a rule looks at.
 MOST_DEPTH: Final = 64
 #: Most of elements times characters of a rule with macros: what one message may cost.
-MOST_WORK: Final = 1_000_000
+MOST_WORK: Final = 5_000_000
 
 _TYPES: Final = {"int", "uint", "double", "bool", "string", "list", "map", "null_type", "type"}
 _FUNCTIONS: Final = {
@@ -167,6 +169,11 @@ def _check_bounds(facts: RuleText) -> None:
         raise ValueError(f"it has {facts.macros} macros ({', '.join(MACROS)}), not {MOST_MACROS}")
     if facts.depth > 2:
         raise ValueError("a macro may stand within another, but no third within that")
+    if facts.macros and facts.large > MOST_LARGE:
+        raise ValueError(
+            f"with macros it mentions large values {facts.large} times, "
+            f"and {MOST_LARGE} are allowed"
+        )
     if facts.pluses > MOST_PLUS:
         raise ValueError(f"it has {facts.pluses} additions, and {MOST_PLUS} are allowed")
     if facts.inside:
@@ -234,8 +241,20 @@ class Input:
 
     @cached_property
     def _elements(self) -> int:
-        """At least as many as the longest list has, or the largest map."""
-        return max(self._value.count(b",") + 1, len(self._headers))
+        """As many as the longest list has, or the largest map."""
+        return max(self._json[1], len(self._headers))
+
+    @cached_property
+    def _json(self) -> tuple[Any, int]:
+        """The value as JSON, and how long its longest part is; null is what is none."""
+        if len(self._value) > MOST_VALUE:
+            return None, 0
+        try:
+            found = json.loads(self._value)
+        except (ValueError, RecursionError):
+            return None, 0
+        longest = _longest(found)
+        return (None, 0) if longest is None else (found, longest)
 
     @cached_property
     def context(self) -> cel.Context:
@@ -268,29 +287,24 @@ def _value_of(given: Input) -> str | None:
 
 
 def _json_of(given: Input) -> Any:
-    """Read the value; null is what is no JSON, or is nested too deep."""
-    if len(given._value) > MOST_VALUE:  # noqa: SLF001
-        return None
-    try:
-        found = json.loads(given._value)  # noqa: SLF001
-    except (ValueError, RecursionError):
-        return None
-    return found if _is_shallow(found) else None
+    return given._json[0]  # noqa: SLF001
 
 
-def _is_shallow(found: object) -> bool:
-    level: list[Any] = [found]
+def _longest(found: object) -> int | None:
+    """Return the length of the longest list or map; None if one is nested too deep."""
+    level: list[Any] = [found] if type(found) in (dict, list) else []
+    longest = 0
     for _ in range(MOST_DEPTH):
+        if not level:
+            return longest
+        longest = max(longest, *map(len, level))
         level = [
             item
             for holder in level
-            if type(holder) in (dict, list)
             for item in (holder.values() if type(holder) is dict else holder)
             if type(item) in (dict, list)
         ]
-        if not level:
-            return True
-    return False
+    return None
 
 
 def _text(value: bytes) -> str:

@@ -64,6 +64,7 @@ class RuleText:
         macros: How many macros it has.
         depth: How deep macros stand within one another.
         pluses: How many additions it has.
+        large: How often it mentions what may be large.
         searches: How many regular expressions it has.
         commas: How many commas.
         bound: What macros call the elements.
@@ -76,6 +77,7 @@ class RuleText:
     macros: int
     depth: int
     pluses: int
+    large: int
     searches: int
     commas: int
     bound: frozenset[str]
@@ -98,6 +100,7 @@ class RuleText:
             macros=reader.macros,
             depth=reader.deepest,
             pluses=reader.pluses,
+            large=reader.large,
             searches=reader.searches,
             commas=reader.commas,
             bound=frozenset(reader.bound),
@@ -146,6 +149,7 @@ class _Reader:
     macros: int = 0
     deepest: int = 0
     pluses: int = 0
+    large: int = 0
     searches: int = 0
     commas: int = 0
     cost: int = 0
@@ -180,9 +184,11 @@ class _Reader:
             self.private.add(name)
         if called and name == "matches":
             self._search(at, field_of=field_of)
+        large = not called and not field_of and name in _LARGE
+        self.large += large
         if not self.depth:
             return
-        if not called and not field_of and name in _LARGE:
+        if large:
             self._refuse(name)
         if called and name in {"matches", "string"}:
             self._refuse(f"{name}()")
