@@ -19,6 +19,7 @@ from tests.broker.routing.exchanging import (
 from tests.fakes.broker import BrokerFixture
 from tinymq.broker.letters import facts_of
 from tinymq.broker.routing.planning import MOST_RECORDS
+from tinymq.errors import Overloaded
 from tinymq.wire.batch import Codec
 
 
@@ -185,6 +186,32 @@ def test_a_topic_that_becomes_an_exchange_begins_there(fixture: BrokerFixture) -
     settle(fixture)
 
     assert fixture.values("a") == [b"new", b"newer"]
+
+
+def test_an_exchange_made_anew_brings_what_was_planned(fixture: BrokerFixture) -> None:
+    """In order, and by the numbers that it had."""
+    topic = exchange_of(fixture, "fanout", "a")
+    target = fixture.meta.describe("a").id
+    publish(fixture, b"1")
+    settle(fixture)
+    router = router_of(fixture)
+    fixture.partition("a").refusals["test"] = Overloaded("it is full")
+    publish(fixture, b"2")
+    settle(fixture)
+    producer = router.carrier._producer()
+    drop_exchange(fixture.meta, topic)
+    fixture.wall.now_ms += 1000
+    make_exchange(fixture.meta, topic, "fanout", since=fixture.wall.now_ms)
+    bind(fixture.meta, "x", "a")
+    settle(fixture)
+
+    assert router.carrier._producer() == producer
+    assert router.routes.lanes[target, 0].pending == 1
+    fixture.partition("a").refusals.clear()
+    publish(fixture, b"3")
+    fixture.clock.advance(31)
+    settle(fixture)
+    assert fixture.values("a") == [b"1", b"2", b"3"]
 
 
 @pytest.mark.parametrize("clean", [True, False])

@@ -9,6 +9,7 @@ costly rules, in slices, one behind the other, so that nobody else waits for the
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from twisted.logger import Logger
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 #: Seconds for which batches are looked through before others have their turn.
 SLICE_SECONDS: Final = 0.002
-#: Records that are looked at before it is time to see how late it is.
-_AT_ONCE: Final = 16
 #: Records and names of targets that are remembered until they are copied, of one partition.
 _MOST_KNOWN: Final = 40_000
 
@@ -50,17 +49,17 @@ class Judgement:
         "_at",
         "_bits",
         "_failed",
-        "_judge",
         "_look",
         "_records",
         "_result",
         "_sight",
+        "judge",
     )
 
     def __init__(
         self, judge: Judge, sight: Sight, look: Look, header: BatchHeader, answer: Answer
     ) -> None:
-        self._judge = judge
+        self.judge = judge
         self._sight = sight
         self._look = look
         self._records = header.records
@@ -78,17 +77,25 @@ class Judgement:
             found: Its place, or why it has none.
         """
         if isinstance(found, WireError):
+            self._records = len(self._at)  # there is nothing to look for any more
+            self.judge.open.pop(self, None)
             self._answer(found)
             return
         self._result = found
         self._tell()
 
+    @property
+    def base(self) -> int | None:
+        """The first offset of the batch; None if it is not stored yet, or was before."""
+        return None if self._result is None or self._result.duplicate else self._result.base_offset
+
     def _tell(self) -> None:
         result = self._result
         if result is None or len(self._at) < self._records:
             return
+        self.judge.open.pop(self, None)
         if not (result.duplicate or self._failed):
-            self._judge.keep(result.base_offset, self._sight, self._at)
+            self.judge.keep(result.base_offset, self._sight, self._at)
         bits = bytes(self._bits)
         self._answer(result._replace(unroutable=bits) if bits else result)
 
@@ -112,7 +119,7 @@ class Judgement:
             self._tell()
             return True
         while len(found) < self._records:
-            for at in range(len(found), min(self._records, len(found) + _AT_ONCE)):
+            for at in range(len(found), min(self._records, len(found) + sight.at_once)):
                 targets = sight.targets(look, at)
                 found.append(targets)
                 if not judging.topics(targets):
@@ -131,6 +138,7 @@ class Judgement:
         Args:
             why: Why it was not looked through.
         """
+        self.judge.open.pop(self, None)
         if self._result is not None:
             self._result = None
             self._answer(why)
@@ -193,6 +201,7 @@ class Judging:
             return answer  # where it goes is known when it is due
         look = sight.look(RecordBatch(batch, header, judge.partition.limits.inflated))
         found = Judgement(judge, sight, look, header, answer)
+        judge.open[found] = None
         if self._waiting:
             self._waiting.append(found)
         else:
@@ -214,7 +223,7 @@ class Judging:
                 one.give_up()
                 done = True
             if done and self._waiting:
-                self._waiting.popleft()
+                self._waiting.popleft().judge.looked()
             if self.late():
                 break
         if self._waiting:
@@ -237,14 +246,23 @@ class Judge:
     Args:
         judging: That of the broker.
         partition: The partition.
+        looked: Called when something was looked through that may have waited for it.
     """
 
-    def __init__(self, judging: Judging, partition: Partition) -> None:
+    def __init__(self, judging: Judging, partition: Partition, looked: Callable[[], None]) -> None:
         self._judging = judging
+        self.looked = looked
         self.partition = partition
         #: What was said of batches that are not copied yet, by their first offsets.
         self._known: dict[int, tuple[Sight, list[Names], int]] = {}
         self._count = 0
+        #: What is not looked through yet, or not stored, in order.
+        self.open: dict[Judgement, None] = {}
+
+    @property
+    def end(self) -> int | None:
+        """The offset from which on records are being looked at just now; None if none is."""
+        return next((base for one in self.open if (base := one.base) is not None), None)
 
     def begin(self, batch: Bytes, answer: Answer) -> Answer:
         """

@@ -32,8 +32,6 @@ MOST_RECORDS: Final = 4000
 MOST_COPIES: Final = 20_000
 #: Seconds for which is planned before others have their turn.
 PLAN_SECONDS: Final = 0.01
-#: Records that are looked at before it is time to see how late it is.
-_AT_ONCE: Final = 64
 
 
 class Why(NamedTuple):
@@ -124,7 +122,10 @@ class Planner:
         """
         seconds = self._broker.scheduler.seconds
         until = seconds() + PLAN_SECONDS
-        high = self._partition.high_watermark
+        high, judge = self._partition.high_watermark, self._partition.judge
+        looked = None if judge is None else judge.end
+        if looked is not None:
+            high = min(high, looked)  # the others are looked at now, and need not be twice
         found = Plan(routes.cursor)
         while found.cursor < high and not found.full:
             try:
@@ -191,7 +192,7 @@ class Planner:
             groups.setdefault(names, []).append(end)
             copies -= len(names)
             end += 1
-            if not (end - low) % _AT_ONCE and seconds() >= until:
+            if not (end - low) % sight.at_once and seconds() >= until:
                 break
         return {**groups}, end
 

@@ -65,7 +65,7 @@ class Router:
         self.window = window
         self._planner = Planner(broker, partition, window)
         self.carrier = Carrier(broker, hosted, self, self._planner)
-        self._judge = Judge(broker.routing.judging, partition)
+        self._judge = Judge(broker.routing.judging, partition, hosted.mark)
         self._pace = Pace()
         #: Where a piece of the log begins that is being fetched, or was just now.
         self._warm = -1

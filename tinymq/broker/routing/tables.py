@@ -44,6 +44,11 @@ class Sight:
         self._size = 0
 
     @property
+    def at_once(self) -> int:
+        """How many records are looked at before it is time to see how late it is."""
+        return 1 if self.exchange.kind == "rule" else 32
+
+    @property
     def constant(self) -> bool:
         """Whether all records have the same targets."""
         return not (self._key or self._headers or self._value)
