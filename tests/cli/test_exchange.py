@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.fakes.memory_broker import BEGIN_MS, MemoryBroker
+from tinymq.errors import TopicExists
 
 BOUND: dict[str, Any] = {
     "id": "0011aabb",
@@ -85,6 +86,14 @@ def test_create(broker: MemoryBroker, run: Run) -> None:
     assert run(*command).stdout.startswith("exists already: orders")
     assert run(*command, "--dry-run").stdout.startswith("would make orders")
     assert run("exchange", "create", "orders").exit_code == 2
+
+
+def test_another_kind(broker: MemoryBroker, run: Run) -> None:
+    """What an error says itself of what to do, no hint contradicts."""
+    why = "orders is a rule exchange; remove it first with `tinymq exchange rm orders`"
+    broker.answers["exchange.create"] = [TopicExists(why, field="kind")]
+    result = run("exchange", "create", "orders", "--kind", "topic")
+    assert (result.exit_code, result.stderr) == (1, f"error: {why}\n")
 
 
 def test_info(broker: MemoryBroker, run: Run) -> None:

@@ -134,9 +134,9 @@ class TestExchanges:
         """An exchange that others lead to goes only by force, and these bindings with it."""
         fan.add_binding("a", "b", ANY)
         fan.add_binding("a", "t", ANY)
-        with pytest.raises(StateError, match="1 bindings lead to b, the first from a") as caught:
+        with pytest.raises(InvalidRequest, match="1 bindings lead to b, the first from a") as told:
             fan.delete_exchange("b")
-        assert caught.value.data == {"bindings": 1}
+        assert told.value.data == {"field": "force", "bindings": 1}
         fan.delete_exchange("b", force=True)
         assert targets(fan, "a") == {"t"}
 

@@ -293,7 +293,6 @@ EXCHANGES: Final[dict[str, Operation]] = table(
         text="Tell which exchanges and topics lead where.",
         http=Http("GET", "/topology"),
         cli=("exchange", "topology"),
-        usage="",
         result={
             "nodes": several(_NODE),
             "edges": several(_EDGE),

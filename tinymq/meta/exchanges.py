@@ -20,7 +20,6 @@ from tinymq.errors import (
     InvalidName,
     InvalidRequest,
     Overloaded,
-    StateError,
     TopicExists,
     UnknownBinding,
     UnknownTopic,
@@ -144,16 +143,17 @@ class Exchanges(Channels):
 
         Raises:
             UnknownTopic, UnknownExchange: There is no such exchange.
-            StateError: Bindings lead to it, and they are not to be deleted.
+            InvalidRequest: Bindings lead to it, and they are not to be deleted.
         """
         topic, exchange = self.describe_exchange(name)
         leading = list(self._bindings_to(name))
         if leading and not force:
             origin = self.registry.topics[leading[0][0]].name
-            raise StateError(
+            raise InvalidRequest(
                 f"{len(leading)} bindings lead to {name}, the first from {origin}; delete them "
                 "first (`tinymq binding ls --target "
                 f"{name}`), or all of them with it by force",
+                field="force",
                 bindings=len(leading),
             )
         if not dry_run:
