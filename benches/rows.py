@@ -8,7 +8,7 @@ from functools import partial
 
 from attrs import frozen
 
-from benches import bindings, clusters, idle, queues, trials
+from benches import bindings, clusters, idle, queues, routing, trials
 from benches.bench import BLOCKING, DEFERRED, PEERS, SIZES, TINYMQ, Bench, Run, Runs, Subject
 from benches.tasks import Figures
 
@@ -260,6 +260,14 @@ ROWS = (
         queues.latency,
         ("p50_us", "p99_us", "cores"),
         "From before the publish call to the handler's hands, each settled at once.",
+    ),
+    Row(
+        "route",
+        "Publish to an exchange until all copies are in their topics",
+        routing.route,
+        ("per_s", "copies_per_s", "behind_ms", "server_us"),
+        "From the first publish to the last copy. behind: after the last acknowledgement. server: "
+        "processor time for each copy.",
     ),
     Row(
         "queue-idle",

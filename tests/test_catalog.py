@@ -25,6 +25,8 @@ from tinymq.wire.messages import Operate
 
 BOUND = binding_id("t", Terms(key="eu.#"))
 CHANNEL = {"topic": "t", "name": "work"}
+SCHEDULE = {"name": "nightly", "topic": "t", "cron": "0 3 * * *", "headers": {"a": "b"}}
+DELAYED = {"topic": "t", "partition": 0}
 EVERY = list({**OPERATIONS, **NODE_OPERATIONS}.values())
 
 
@@ -109,12 +111,40 @@ def test_results_have_the_shape_that_is_told(fixture: BrokerFixture) -> None:
             "inflight.settle",
             {**CHANNEL, "partition": 0, "offsets": [0], "act": "requeue", "dry_run": True},
         ),
+        ("channel.wake", {**CHANNEL, "partition": 0, "offsets": [0]}),
+        ("channel.delay", {**CHANNEL, "partition": 0, "offsets": [0], "delay_ms": 5}),
+        ("delayed.list", {"topic": "t", "channel": CHANNEL["name"]}),
+        ("delayed.histogram", {"topic": "t", "channel": CHANNEL["name"]}),
         ("channel.pause", CHANNEL),
         ("channel.seek", {**CHANNEL, "to": "latest"}),
         ("channel.undo_seek", CHANNEL),
         ("channel.empty", CHANNEL),
+        ("push.set", {**CHANNEL, "url": "https://example.com/hook", "dry_run": True}),
+        ("push.set", {**CHANNEL, "url": "https://example.com/hook"}),
+        ("push.list", {}),
+        ("push.info", CHANNEL),
+        ("push.pause", CHANNEL),
+        ("push.resume", CHANNEL),
+        ("push.test", {**CHANNEL, "dry_run": True}),
+        ("push.delete", CHANNEL),
         ("message.life", {"topic": "t", "partition": 0, "offset": 1}),
         ("channel.delete", CHANNEL),
+        ("schedule.create", {**SCHEDULE, "dry_run": True}),
+        ("schedule.create", SCHEDULE),
+        ("schedule.create", {**SCHEDULE, "value": "other"}),
+        ("schedule.list", {}),
+        ("schedule.info", {"name": "nightly"}),
+        ("schedule.pause", {"name": "nightly"}),
+        ("schedule.resume", {"name": "nightly"}),
+        ("schedule.run", {"name": "nightly", "dry_run": True}),
+        ("schedule.delete", {"name": "nightly"}),
+        ("delayed.list", {}),
+        ("delayed.list", {"topic": "t"}),
+        ("delayed.histogram", {}),
+        ("delayed.cancel", {**DELAYED, "ids": [0]}),
+        ("delayed.now", {**DELAYED, "ids": [0]}),
+        ("delayed.move", {**DELAYED, "ids": [0], "delay_ms": 1000}),
+        ("delayed.apply", {"act": "cancel", "topic": "t"}),
         ("dlq.list", {}),
         ("dlq.messages", {"target": "t.work.dead"}),
         ("dlq.redrive", {"target": "t.work.dead", "dry_run": True}),
@@ -146,7 +176,7 @@ def test_results_have_the_shape_that_is_told(fixture: BrokerFixture) -> None:
     for name, arguments in calls:
         result = fixture.operate(name, **arguments)
         Draft202012Validator(shape(**PUBLIC[name].result)).validate(json.loads(json.dumps(result)))
-    assert {name for name, _ in calls} | {"broker.log_level"} == set(PUBLIC)
+    assert {name for name, _ in calls} | {"broker.log_level", "delayed.get"} == set(PUBLIC)
 
 
 class TestRoles:

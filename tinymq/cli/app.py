@@ -42,6 +42,15 @@ VERBS: dict[str, tuple[str, str]] = {
         "tinymq.cli.dlq:dlq",
         "List dead letters, send them back, drop or export them.",
     ),
+    "push": ("tinymq.cli.push:push", "Have messages of channels sent to URLs."),
+    "schedule": (
+        "tinymq.cli.schedule:schedule",
+        "Send messages again and again, by schedules.",
+    ),
+    "delayed": (
+        "tinymq.cli.delayed:delayed",
+        "List, cancel, release or move messages not due yet.",
+    ),
     "pub": ("tinymq.cli.pub:pub", "Publish stdin, its lines, or a value."),
     "consume": (
         "tinymq.cli.read:consume",

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import attrs
 
+from tinymq.meta.endpoint import Endpoint
 from tinymq.meta.entries import Entry, Event
-from tinymq.meta.registry import BrokerInfo, ChannelInfo, Registry, Topic
+from tinymq.meta.registry import BrokerInfo, ChannelInfo, Registry, Schedule, Topic
 from tinymq.routing import Binding, Exchange
 
 #: Hexadecimal digits of a topic's id.
@@ -69,6 +70,8 @@ class Draft:
         if self._base.channels_of(topic_id) or self._channels.get(topic_id):
             self._channels[topic_id] = {}
             self._touched.add(topic_id)
+        for place in [each for each in self._base.endpoints if each[0] == topic_id]:
+            self.drop_endpoint(*place)
         self._take_out(topic_id)
 
     def _take_out(self, topic_id: bytes) -> None:
@@ -132,6 +135,26 @@ class Draft:
             bindings = MappingProxyType({}) if exchange is None else exchange.bindings
             self._bindings[topic_id] = bindings.copy()  # type: ignore[attr-defined]
         return self._bindings[topic_id]
+
+    def put_endpoint(self, topic_id: bytes, endpoint: Endpoint) -> None:
+        """Say where the messages of a channel are sent to."""
+        self._part("endpoints")[topic_id, endpoint.channel] = endpoint
+
+    def drop_endpoint(self, topic_id: bytes, channel: str) -> None:
+        """Send the messages of a channel nowhere."""
+        self._part("endpoints").pop((topic_id, channel), None)
+
+    def put_schedule(self, schedule: Schedule) -> None:
+        """Add a schedule, or its new form; of a topic that may come later."""
+        self.drop_schedule(schedule.name)
+        self._touched.add(schedule.topic_id)
+        self._part("schedules")[schedule.name] = schedule
+
+    def drop_schedule(self, name: str) -> None:
+        """Remove a schedule, if it is there."""
+        gone = self._part("schedules").pop(name, None)
+        if gone is not None:
+            self._touched.add(gone.topic_id)
 
     def put_broker(self, broker: BrokerInfo) -> None:
         """Add a broker, or its new form."""
@@ -257,6 +280,13 @@ def _follow_binding(draft: Draft, rest: str, entry: Entry | None) -> None:
         draft.put_binding(topic_id, Binding.decode(binding, entry.value))
 
 
+def _follow_schedule(draft: Draft, name: str, entry: Entry | None) -> None:
+    if entry is None:
+        draft.drop_schedule(name)
+    else:
+        draft.put_schedule(Schedule.decode(name, entry.value))
+
+
 def _follow_broker(draft: Draft, rest: str, entry: Entry | None) -> None:
     if entry is None:
         draft.drop_broker(int(rest))
@@ -284,12 +314,22 @@ def _follow_cluster(draft: Draft, rest: str, entry: Entry | None) -> None:
         draft.put_cluster(bytes.fromhex(entry.value.decode()))
 
 
+def _follow_endpoint(draft: Draft, rest: str, entry: Entry | None) -> None:
+    topic_id, channel = bytes.fromhex(rest[:_HEX]), rest[_HEX + 1 :]
+    if entry is None:
+        draft.drop_endpoint(topic_id, channel)
+    else:
+        draft.put_endpoint(topic_id, Endpoint.decode(channel, entry.value))
+
+
 #: By what stands before the slash of a key.
 _KINDS: Final[dict[str, Callable[[Draft, str, Entry | None], None]]] = {
     "topic": _follow_topic,
     "channel": _follow_channel,
     "exchange": _follow_exchange,
     "binding": _follow_binding,
+    "push": _follow_endpoint,
+    "schedule": _follow_schedule,
     "broker": _follow_broker,
     "known": _follow_known,
     "drain": _follow_drain,

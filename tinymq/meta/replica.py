@@ -25,6 +25,7 @@ from attrs import define, field
 from tinymq.errors import ForeignCluster, MalformedFrame, StateError, StorageError
 from tinymq.meta.changes import Changes, Told, told_of
 from tinymq.meta.draft import Draft, follow
+from tinymq.meta.endpoint import endpoint_key
 from tinymq.meta.entries import Entry, Event
 from tinymq.meta.observers import Observer, Observers
 from tinymq.meta.registry import Registry, Topic, channel_key, mark_of
@@ -238,6 +239,7 @@ class Replica:
             draft.keep_topic(topic)
             for channel in self.registry.channels_of(topic_id).values():
                 draft.put_channel(topic_id, channel)
+                self._keep_endpoint(topic_id, channel.name, draft)
             if topic_id in self.registry.exchanges:
                 draft.put_exchange(topic_id, self.registry.exchanges[topic_id])
             strays.append(topic_id)
@@ -258,16 +260,24 @@ class Replica:
             if known or channel.temporary:
                 continue
             draft.put_channel(topic.id, channel)
-            key = channel_key(topic.id, name)
-            if key in self._rows:
-                rows[key] = self._rows[key]
+            self._keep_endpoint(topic.id, name, draft)
+            for key in (channel_key(topic.id, name), endpoint_key(topic.id, name)):
+                if key in self._rows:
+                    rows[key] = self._rows[key]
             self._note(f"the MetaServer does not tell of channel {topic.name}/{name}: it is kept")
             yield topic.id, name
+
+    def _keep_endpoint(self, topic_id: bytes, channel: str, draft: Draft) -> None:
+        """Keep where the messages of a channel are sent to, if they are."""
+        found = self.registry.endpoints.get((topic_id, channel))
+        if found is not None:
+            draft.put_endpoint(topic_id, found)
 
     def _keys_of(self, topic_id: bytes, rows: dict[str, Told]) -> list[str]:
         """Return the keys of a topic, its channels and bindings that are among rows."""
         names = self.registry.channels_of(topic_id)
         keys = [f"topic/{topic_id.hex()}", *(channel_key(topic_id, name) for name in names)]
+        keys += [endpoint_key(topic_id, name) for name in names]
         exchange = self.registry.exchanges.get(topic_id)
         if exchange is not None:
             keys.append(exchange_key(topic_id))

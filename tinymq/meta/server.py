@@ -11,6 +11,8 @@ The MetaServer: every operation on topics, brokers and producer ids.
     channel/ID/C    the channel C of the topic of this id
     exchange/ID     what the topic of this id is as an exchange
     binding/ID/B    its binding B         routing        written with what could close a circle
+    push/ID/C       where the messages of this channel are sent to
+    schedule/NAME   a message that comes again and again
 
 An operation checks, writes one transaction, and returns when it is on disk.
 What it changed is then seen by everybody as one new `Registry`.
@@ -27,6 +29,7 @@ from tinymq.channelpolicy import DEFAULT_POLICY
 from tinymq.errors import InvalidRequest, Overloaded, TopicExists, UnknownTopicId
 from tinymq.limits import MAX_VALUE_CEILING
 from tinymq.meta.channels import DEFAULT_START
+from tinymq.meta.endpoints import Endpoints
 from tinymq.meta.entries import Compare, Delete, Put, Write
 from tinymq.meta.exchanges import Exchanges
 from tinymq.meta.following import ID_BYTES, Clocks
@@ -34,6 +37,7 @@ from tinymq.meta.membership import BROKER_SECONDS, LOST_SECONDS
 from tinymq.meta.observers import Observer
 from tinymq.meta.placement import place
 from tinymq.meta.registry import ChannelInfo, Topic, channel_key
+from tinymq.meta.schedules import Schedules
 from tinymq.names import DEAD_LETTERS, valid_name
 from tinymq.routing import Exchange, Kind, exchange_key
 from tinymq.topicconfig import TopicConfig
@@ -57,7 +61,7 @@ _DEAD: Final[Settings] = {
 _MOST_WRITES: Final = 1000
 
 
-class MetaServer(Exchanges):
+class MetaServer(Exchanges, Endpoints, Schedules):
     """
     The operations.
 
@@ -279,7 +283,7 @@ class MetaServer(Exchanges):
 
     def delete_topic(self, name: str, topic_id: bytes | None = None) -> Topic:
         """
-        Delete a topic with its channels, its bindings and those that lead to it.
+        Delete a topic with its channels, schedules, bindings and those that lead to it.
 
         Returns what it was.
 
@@ -298,7 +302,8 @@ class MetaServer(Exchanges):
         at = Put(f"deleted/{key}", str(self._now_ms()).encode())
         gone = Delete(f"topic/{key}"), Delete(f"name/{topic.name}")
         exchange = [Delete(exchange_key(topic.id))] * (topic.id in self.registry.exchanges)
-        first: list[Write] = [*self._deletes_of(topic), *exchange, *gone, at]
+        owned = [*self._deletes_of(topic), *self._schedule_deletes(topic)]
+        first: list[Write] = [*owned, *exchange, *gone, at]
         self._delete_all(first, self._routes_of(topic))
         return topic
 
