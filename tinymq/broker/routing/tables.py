@@ -31,11 +31,12 @@ class Sight:
 
     Args:
         exchange: The exchange.
+        before: Its table before it changed, which is of no use then.
     """
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: Exchange, before: Table | None = None) -> None:
         self.exchange = exchange
-        self.table: Table = table(exchange)
+        self.table: Table = table(exchange, before=before)
         looks = self.table.looks_at
         self._key, self._headers = "key" in looks, "headers" in looks
         self._value = "value" in looks
@@ -129,7 +130,7 @@ class Tables:
             return None
         known = self._made.get(topic_id)
         if known is None or known.exchange is not exchange:
-            known = self._made[topic_id] = Sight(exchange)
+            known = self._made[topic_id] = Sight(exchange, None if known is None else known.table)
         return known
 
     def topics(self, names: Names) -> tuple[Topic, ...]:
