@@ -226,6 +226,23 @@ def test_doubling() -> None:
     assert time.monotonic() - started < SECONDS
 
 
+def test_all_rules_together() -> None:
+    """However many costly rules there are, a message costs no more than a moment."""
+    rules = [compiled(f"json.all(x, x >= 0) && size >= {n}") for n in range(100)]
+    given = Input(None, (), of([1] * 20_000), frozenset(VARIABLES))
+    outcomes: list[bool | None] = []
+    started = time.monotonic()
+    for rule in rules:
+        try:
+            outcomes.append(rule.matches(given))
+        except RuleFailedError as error:
+            assert "together" in str(error)  # noqa: PT017 - only some of them fail
+            outcomes.append(None)
+    assert time.monotonic() - started < SECONDS
+    assert outcomes[0] is True
+    assert outcomes[-1] is None
+
+
 def test_each_text_is_compiled_once() -> None:
     """The same text gives the same rule as long as somebody has it."""
     assert compiled("json.total > 7") is compiled("json.total > 7")
