@@ -277,7 +277,7 @@ def test_cost_does_not_grow_with_what_cannot_match(
     found = made(kind, *_many(make))
     headers = [("kind", b"order"), ("user", b"77")]
     key = b"k77" if kind == "direct" else b"x.k77.y"
-    started = time.monotonic()
+    started = time.process_time()
     for _ in range(300):
         assert found.targets(key, headers, None) == ("t77",)
-    assert time.monotonic() - started < 0.5  # a look at each would take seconds
+    assert time.process_time() - started < 0.5  # a look at each would take seconds
