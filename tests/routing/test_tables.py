@@ -187,7 +187,7 @@ MESSAGES: list[tuple[bytes, list[tuple[str, bytes]], bytes]] = [
 
 @pytest.mark.parametrize("kind", TERMS)
 @given(data=st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_changes(kind: Kind, data: st.DataObject) -> None:
     """A table that is changed again and again leads where one made anew does."""
     steps = data.draw(
