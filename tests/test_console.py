@@ -321,6 +321,10 @@ class TestPublishing:
         assert position.delayed is None
         assert chunk is not None
         assert RecordBatch(bytes(chunk.data)).ttls == [60_000]
+        for number, times in enumerate((Times(-5000), Times(4_000_000_000_000))):
+            position = done(fixture, console.publish("t", b"v", None, (), 0, times))
+            assert (position.delayed, position.offset) == (number, -1)
+            assert position.due_ms == (times.due if times.due > 0 else position.time_ms + 5000)
         with pytest.raises(InvalidDelay, match="253402300799999 ms"):
             done(fixture, console.publish("t", b"v", None, (), 0, Times(-LATEST_MS)))
 

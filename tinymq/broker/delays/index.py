@@ -46,6 +46,8 @@ CREATE TABLE homes (
     number INTEGER NOT NULL,
     upto INTEGER NOT NULL,
     noted INTEGER NOT NULL,
+    known INTEGER NOT NULL DEFAULT 0,
+    producers BLOB,
     UNIQUE (topic, number)
 );
 CREATE TABLE waiting (
@@ -65,6 +67,12 @@ CREATE INDEX moved ON waiting (home, place) WHERE place <> id;
 CREATE INDEX scheduled ON waiting (home, schedule) WHERE schedule IS NOT NULL;
 """
 _COLUMNS: Final = "id, due, place, size, stored, taken, key, schedule"
+_INSERT: Final = (
+    f"INSERT INTO waiting (home, {_COLUMNS}) "  # noqa: S608 - constant
+    "VALUES ({home}, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_ANEW: Final = " ON CONFLICT (home, id) DO UPDATE SET due = excluded.due, place = excluded.place"
+_ELSEWHERE: Final = " ON CONFLICT (home, id) DO UPDATE SET place = excluded.place"
 
 
 class Row(NamedTuple):
@@ -97,13 +105,15 @@ class Changes(NamedTuple):
     What a part of a delay log changes.
 
     Attributes:
-        fresh: Rows that are new, or lie elsewhere now.
+        fresh: Rows that are new.
+        copied: Rows whose messages lie elsewhere now; new ones where they are not known.
         gone: Ids of messages that do not wait any more.
-        moved: New due times and the ids of those that have them.
+        moved: Ids of messages with their new due times.
     """
 
     fresh: Sequence[Row] = ()
-    gone: Iterable[int] = ()
+    copied: Sequence[Row] = ()
+    gone: Sequence[int] = ()
     moved: Iterable[tuple[int, int]] = ()
 
 
@@ -235,6 +245,34 @@ class Index:
         with self._guarded():
             return self._connection.execute("SELECT home, topic, number FROM homes").fetchall()
 
+    def keep_producers(self, home: int, known: int, producers: bytes) -> None:
+        """
+        Keep what is known of the producers of a partition.
+
+        Args:
+            home: Which one.
+            known: Everything of its delay log below is taken into account.
+            producers: What is known.
+        """
+        with self._guarded():
+            self._connection.execute(
+                "UPDATE homes SET known = ?, producers = ? WHERE home = ?",
+                (known, producers, home),
+            )
+
+    def producers(self, home: int) -> tuple[int, bytes | None]:
+        """
+        Return what was kept of the producers of a partition, and for which part of its log.
+
+        Args:
+            home: Which one.
+        """
+        with self._guarded():
+            found = self._connection.execute(
+                "SELECT known, producers FROM homes WHERE home = ?", (home,)
+            ).fetchone()
+            return (0, None) if found is None else (found[0], found[1])
+
     def forget(self, home: int) -> bool:
         """
         Remove some rows of a partition that is gone.
@@ -258,7 +296,7 @@ class Index:
 
     # --- changes -----------------------------------------------------------------
 
-    def apply(self, home: int, changes: Changes, upto: int, noted: int) -> None:
+    def apply(self, home: int, changes: Changes, upto: int, noted: int) -> int:
         """
         Follow a delay log, in one transaction.
 
@@ -267,30 +305,36 @@ class Index:
             changes: What the part of the log changes.
             upto: The end of that part.
             noted: How far the data log was looked at there.
+
+        Returns:
+            How many rows there are more than before.
         """
+        grown = 0
         with self._guarded():
             run = self._connection
             run.execute("BEGIN")
             if changes.fresh:
-                run.executemany(
-                    f"INSERT OR REPLACE INTO waiting (home, {_COLUMNS}) "  # noqa: S608 - constant
-                    f"VALUES ({home}, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    changes.fresh,
-                )
+                insert = _INSERT.format(home=home) + _ANEW
+                grown += run.executemany(insert, changes.fresh).rowcount
+            if changes.copied:
+                # They are mostly known: whoever makes the index anew counts at the end.
+                run.executemany(_INSERT.format(home=home) + _ELSEWHERE, changes.copied)
             run.executemany(
                 "UPDATE waiting SET due = ? WHERE home = ? AND id = ?",
-                ((due, home, each) for due, each in changes.moved),
+                ((due, home, each) for each, due in changes.moved),
             )
-            run.executemany(
-                "DELETE FROM waiting WHERE home = ? AND id = ?",
-                ((home, each) for each in changes.gone),
-            )
+            if changes.gone:
+                grown -= run.executemany(
+                    "DELETE FROM waiting WHERE home = ? AND id = ?",
+                    ((home, each) for each in changes.gone),
+                ).rowcount
             run.execute("UPDATE homes SET upto = ?, noted = ? WHERE home = ?", (upto, noted, home))
             run.execute("COMMIT")
         self._unmoved += 1 + len(changes.fresh)
         if self._unmoved >= _CHECKPOINT_ROWS and self._file is not None and not self._moving:
             self._unmoved, self._moving = 0, True
             self._background.submit(partial(_checkpoint, self._file), self._moved)
+        return grown
 
     def _moved(self) -> None:
         self._moving = False
@@ -306,7 +350,10 @@ class Index:
             run = self._connection
             run.execute("BEGIN")
             run.execute("DELETE FROM waiting WHERE home = ?", (home,))
-            run.execute("UPDATE homes SET upto = 0, noted = 0 WHERE home = ?", (home,))
+            run.execute(
+                "UPDATE homes SET upto = 0, noted = 0, known = 0, producers = NULL WHERE home = ?",
+                (home,),
+            )
             run.execute("COMMIT")
 
     # --- questions ---------------------------------------------------------------

@@ -194,7 +194,7 @@ class Wheel:
             width *= self._slots
         return None
 
-    def advance(self, now_ms: int, most: int | None = None) -> list[int]:
+    def advance(self, now_ms: int, most: int | None = None) -> list[tuple[int, int]]:
         """
         Turn the hands to a time.
 
@@ -204,9 +204,10 @@ class Wheel:
                 hands then stand before the time, and `next_ms` is not later than it.
 
         Returns:
-            The keys of what is due and was in the wheel until now, slot by slot.
+            The times and keys of what is due, in order; it is not in the wheel any more.
         """
-        until, found, work = now_ms // self._tick, list[int](), 0
+        until, work = now_ms // self._tick, 0
+        found: list[tuple[int, int]] = []
         while most is None or work < most:
             if self._rest:
                 work += self._move_down(None if most is None else most - work)
@@ -221,9 +222,8 @@ class Wheel:
             if dial:
                 self._rest = slot
             else:
-                for key in slot:
-                    del self._due[key]
-                found += slot
+                pop = self._due.pop
+                found += sorted((pop(key), key) for key in slot)
                 work += len(slot)
         return found
 
