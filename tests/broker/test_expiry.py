@@ -124,6 +124,17 @@ class TestWithoutConsumers:
         assert (info(broker)["lag"], info(broker)["given_up"]) == (0, 0)
         assert broker.values() == [b"1", b"2"], "who reads the log sees them still"
 
+    def test_it_is_told(self, broker: BrokerFixture) -> None:
+        """It is counted, and stands in the life of the message."""
+        publish(broker, b"1", b"2", ttls=[1000, None])
+        wait(broker, 1)
+        found = info(broker)
+        story = broker.operate("message.life", topic="t", partition=0, offset=0)
+        what = [(each["what"], each["text"]) for each in story["events"]]
+
+        assert (found["totals"]["expired"], found["totals"]["given_up"]) == (1, 1)
+        assert what == [("expired", "its time to live was over"), ("dead_lettered", "")]
+
     def test_of_single_messages(self, broker: BrokerFixture) -> None:
         """A long time to live keeps no short one behind it waiting, and none is no end."""
         publish(broker, b"long", ttl=10_000)
