@@ -14,8 +14,8 @@ from typing import Any, Final, Literal
 from attrs import field, frozen
 
 from tinymq.catalog import PUBLIC
-from tinymq.catalog.delayed import LATEST_MS
 from tinymq.catalog.shapes import shape
+from tinymq.limits import LATEST_MS
 from tinymq.operation import DRY, Operation, Parameter, Role
 from tinymq.web.brokers import BROKER_SORTS
 from tinymq.web.browsing import MOST_RECORDS, WHERES
