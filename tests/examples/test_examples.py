@@ -221,6 +221,25 @@ def test_thumbnails(url: str) -> None:
     assert last == "6 thumbnails"
 
 
+def test_routing_by_region(url: str) -> None:
+    """Orders are where they are wanted, and the shop hears of one that nobody wants."""
+    assert example("routing_by_region.py", f"--url={url}").splitlines() == [
+        "an order of Berlin would go to all-orders, eu-orders",
+        "nobody takes an order without a region; it is kept",
+        "eu-orders: eu.de.berlin, eu.fr.paris",
+        "us-orders: us.ca, us.ny",
+        "large-orders: eu.fr.paris, us.ca",
+    ]
+
+
+def test_ttl_and_dead_letter() -> None:
+    """Orders come when their time is over, a short one before a long one that was there first."""
+    assert example("ttl_and_dead_letter.py", "--fast").splitlines() == [
+        "order 2 was not paid in time (expired)",
+        *[f"order {number} was not paid in time (expired)" for number in (1, 3)],
+    ]
+
+
 def test_two_teams(url: str) -> None:
     """One team works the queue, the other reads the log, and both see every order."""
     assert example("two_teams.py", f"--url={url}").splitlines() == [
@@ -276,3 +295,13 @@ def test_a_raw_client_without_a_broker() -> None:
     )
     (line,) = done.stderr.splitlines()
     assert (done.returncode, line.startswith("error: no broker answers: ")) == (1, True)
+
+
+def test_webhook() -> None:
+    """The receiver is out of order for a while, and sees each order in the end."""
+    assert example("webhook.py").splitlines() == [
+        "orders/0@0: tea",
+        "orders/0@1: milk",
+        "orders/0@2: sugar",
+        "3 requests failed, the last with: 503 Service Unavailable: out of order",
+    ]

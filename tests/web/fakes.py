@@ -9,6 +9,7 @@ from typing import Any
 
 from attrs import Factory, define, evolve, field
 
+from tests.web.flow import FakeFlow
 from tests.web.queues import FakeQueue, depth
 from tinymq import errors
 from tinymq.caller import Caller
@@ -183,6 +184,7 @@ class FakeConsole:
         self.connected: list[ClientSnapshot] = []
         self.label = "production"
         self.queue = FakeQueue([])
+        self.flow = FakeFlow()
         #: What channels hold back, by topic and partition.
         self.held: dict[tuple[str, int], dict[str, Any]] = {}
 
@@ -549,10 +551,15 @@ class FakeConsole:
         self, name: str, arguments: Mapping[str, Any], caller: Caller
     ) -> dict[str, Any]:
         """Note an operation that the table allows; the answer is what was understood."""
+        if name not in PUBLIC:  # of a room that is not built yet
+            return self.flow.answer(name, dict(arguments)) or {}
         operation = PUBLIC[name]
         operation.permit(caller.role)
         checked = operation.arguments(arguments)
         whole = dict(arguments) if operation.changes else checked
+        answer = self.flow.answer(name, whole) if self.flow.active(operation) else None
+        if answer is not None:
+            return answer
         answer = self.queue.answer(name, whole) if self.queue.active(name) else None
         if answer is not None:
             return answer

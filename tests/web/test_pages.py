@@ -12,6 +12,7 @@ from typing_extensions import override
 from tests.web.client import Client
 from tests.web.content import HOSTILE, hostile, lively, troubled
 from tests.web.fakes import NOW, FakeConsole, FakePartition, FakeRecord, FakeTopic
+from tests.web.flow import FakeFlow
 from tests.web.queues import FakeQueue
 from tinymq.errors import NotLeader
 from tinymq.web.port import MessageView, Times
@@ -35,7 +36,7 @@ def make_client() -> Client:
 def test_overview_says_the_verdict_first() -> None:
     """A healthy cluster has no problem, and the figures are there."""
     console = lively()
-    console.queue = FakeQueue([])
+    console.queue, console.flow = FakeQueue([]), FakeFlow()
     shown = Client(console).get("/").shown
 
     assert "No problems" in shown
@@ -47,7 +48,7 @@ def test_overview_names_problems_with_a_way_to_look() -> None:
     """Refused publishing, silent brokers and offline partitions are each a sentence."""
     reply = Client(troubled()).get("/")
 
-    assert "9 problems" in reply.shown
+    assert "12 problems" in reply.shown
     assert "mq-1 refuses to publish" in reply.shown
     assert "mq-2 does not answer" in reply.shown
     assert "fdatasync failed: Input/output error" in reply.shown
