@@ -160,6 +160,7 @@ class Messages(Base):
             time_ms=result["time_ms"],
             durable=not result["volatile"] and found.config.sync == "always",
             delayed=result["offset"] if due else None,
+            unroutable=result["unroutable"],
             due_ms=(result["time_ms"] - due if due < 0 else due) if due else None,
         )
 

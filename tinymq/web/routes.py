@@ -190,6 +190,10 @@ _PUBLISHED: Final[JsonSchema] = {
             "description": "Of a record that waits: its place, as TOPIC/PARTITION~ID.",
         },
         "due_ms": {"type": "integer", "description": "Of a record that waits: until when."},
+        "unroutable": {
+            "type": "boolean",
+            "description": "True if it is stored, but no binding of the exchange takes it.",
+        },
     },
     "required": list(_STORED),
 }
