@@ -169,3 +169,24 @@ def test_a_lost_answer_to_a_delayed_message() -> None:
         assert len(broker.dropped) == 1
         broker.advance(120)
         assert values(broker) == [b"x"]
+
+
+def test_a_delayed_message_in_asyncio() -> None:
+    """It comes on the same clock for asyncio's clients."""
+    with InProcessBroker() as broker:
+
+        async def send_and_read() -> tuple[bytes | None, float]:
+            async with broker.asyncio_client() as client:
+                began = broker.clock.seconds()
+                place = await client.producer().send("t", b"x", delay=timedelta(minutes=30))
+                assert str(place) == "t/0~0"
+                async with client.subscription("t", "c") as subscription:
+                    message = await subscription.next()
+                    assert message is not None
+                    message.finish()
+                    return message.value, broker.clock.seconds() - began
+
+        value, waited = broker.run_asyncio(send_and_read(), timeout=3600)
+
+        assert (value, round(waited)) == (b"x", 1800)
+        assert waited >= 1800
