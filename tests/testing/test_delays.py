@@ -190,3 +190,21 @@ def test_a_delayed_message_in_asyncio() -> None:
 
         assert (value, round(waited)) == (b"x", 1800)
         assert waited >= 1800
+
+
+def test_a_time_to_live_begins_when_the_message_comes() -> None:
+    """What nobody took in time goes to the dead-letter topic; a delay does not count."""
+    with InProcessBroker() as broker:
+        client = broker.client()
+        broker.create_topic("t")
+        broker.run(client.admin.create_channel("t", "c"))
+        producer = client.producer()
+        broker.run(producer.send("t", b"soon", ttl=60))
+        broker.run(producer.send("t", b"later", delay=90, ttl=60))
+        broker.run(producer.send("t", b"for ever"))
+        broker.advance(100)
+        subscription = client.subscription("t", "c")
+        taken = [broker.run(subscription.next()) for _ in range(2)]
+
+        assert [None if one is None else one.value for one in taken] == [b"for ever", b"later"]
+        assert [record.value for record in broker.records("t.c.dead")] == [b"soon"]
