@@ -130,7 +130,7 @@ class Story:
         """Wait for the last, and check what came of each."""
         self.broker.keep_acknowledgements()
         for _ in range(10):
-            self.broker.advance(140)
+            self.broker.jump(seconds=140)
             self.look()
         came = [record.value for record in self.broker.records("t")]
         failed = {value for value, told in self.told.items() if isinstance(told, TinyMQError)}
