@@ -20,6 +20,7 @@ _TITLES: Final = {
     "messages": "Messages",
     "message": "Messages",
     "dlq": "Dead letters",
+    "push": "Push endpoints",
     "broker": "Brokers",
     "client": "Clients",
     "cluster": "Cluster",
