@@ -16,7 +16,7 @@ PACKAGE = ROOT / "tinymq"
 
 #: What every room may import.
 BASE = {"errors", "limits", "names", "settings", "config", "configfile"}
-BASE |= {"dotted", "topicconfig", "channelpolicy", "conditions", "outbound"}
+BASE |= {"dotted", "topicconfig", "channelpolicy", "conditions", "cron", "outbound"}
 
 #: Room to the rooms that it may import, besides itself and the base.
 ALLOWED: dict[str, set[str]] = {
@@ -25,15 +25,16 @@ ALLOWED: dict[str, set[str]] = {
     "wire": set(),
     "storage": {"wire"},
     "stats": {"wire"},
-    "meta": {"wire", "storage"},
-    "broker": {"wire", "storage", "meta", "stats"},
+    "routing": set(),
+    "meta": {"wire", "storage", "routing"},
+    "broker": {"wire", "storage", "meta", "stats", "routing"},
     "operation": {"wire"},
-    "catalog": {"wire", "operation"},
+    "catalog": {"wire", "operation", "routing"},
     "caller": {"operation"},
     "node": {"wire", "storage", "meta", "broker", "stats", "logs", "operation", "catalog"}
     | {"figures"},
     "push": {"wire", "meta", "broker", "client", "webhook"},
-    "operations": {"wire", "meta", "broker", "stats", "node", "figures"}
+    "operations": {"wire", "meta", "broker", "stats", "node", "figures", "routing"}
     | {"operation", "catalog", "caller", "webhook"},
     "traffic": {"stats"},
     "connection": {"wire", "broker", "stats", "caller", "traffic"},
@@ -84,7 +85,7 @@ ALLOWED: dict[str, set[str]] = {
 
 #: Rooms, and one inner room, that do not know Twisted.
 PURE = ["wire", "storage", "meta", "client/core", "aio", "sync", "operation", "catalog"]
-PURE += ["webhook"]
+PURE += ["routing", "webhook"]
 PURE += sorted(BASE)
 
 MODULES = sorted(PACKAGE.rglob("*.py"))

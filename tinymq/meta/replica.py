@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+import attrs
 from attrs import define, field
 
 from tinymq.errors import ForeignCluster, MalformedFrame, StateError, StorageError
@@ -28,6 +29,7 @@ from tinymq.meta.endpoint import endpoint_key
 from tinymq.meta.entries import Entry, Event
 from tinymq.meta.observers import Observer, Observers
 from tinymq.meta.registry import Registry, Topic, channel_key, mark_of
+from tinymq.routing import binding_key, exchange_key
 from tinymq.storage.disk import Disk
 from tinymq.storage.sealed import seal, unseal
 
@@ -36,6 +38,8 @@ _VERSION: Final = 1
 _CLUSTER: Final = "cluster"
 _NO_CLUSTER: Final = bytes(16)
 _MOST_NOTES: Final = 100
+#: What there may be ten thousands of.
+_LONG: Final = {"topic", "channel", "exchange", "binding"}
 
 
 def foreign(own: str, other: str) -> ForeignCluster:
@@ -158,9 +162,11 @@ class Replica:
         """Take what did not change as it is: to decode thousands takes a while."""
         key, _, _ = event
         kind, _, rest = key.partition("/")
-        if kind not in {"topic", "channel"} or self._rows.get(key) != event:
+        if kind not in _LONG or self._rows.get(key) != event:
             return False
         topic_id, _, name = rest.partition("/")
+        if kind in {"exchange", "binding"}:
+            return self._reuse_exchange(draft, _bytes(topic_id), name)
         if kind == "channel":
             channel = self.registry.channels_of(_bytes(topic_id)).get(name)
             if channel is not None:
@@ -170,6 +176,19 @@ class Replica:
         if topic is not None:
             draft.put_topic(topic)
         return topic is not None
+
+    def _reuse_exchange(self, draft: Draft, topic_id: bytes, binding: str) -> bool:
+        """Take an exchange as it is, or one of its bindings."""
+        exchange = self.registry.exchanges.get(topic_id)
+        if exchange is None:
+            return False
+        if not binding:
+            draft.put_exchange(topic_id, attrs.evolve(exchange, bindings={}))
+            return True
+        found = exchange.bindings.get(binding)
+        if found is not None:
+            draft.put_binding(topic_id, found)
+        return found is not None
 
     def _check_told(self, value: bytes | None) -> None:
         try:
@@ -221,6 +240,8 @@ class Replica:
             for channel in self.registry.channels_of(topic_id).values():
                 draft.put_channel(topic_id, channel)
                 self._keep_endpoint(topic_id, channel.name, draft)
+            if topic_id in self.registry.exchanges:
+                draft.put_exchange(topic_id, self.registry.exchanges[topic_id])
             strays.append(topic_id)
             rows.update((key, self._rows[key]) for key in self._keys_of(topic_id, self._rows))
             self._note(f"the MetaServer does not tell of topic {topic.name}: it is kept")
@@ -253,10 +274,14 @@ class Replica:
             draft.put_endpoint(topic_id, found)
 
     def _keys_of(self, topic_id: bytes, rows: dict[str, Told]) -> list[str]:
-        """Return the keys of a topic and its channels that are among rows."""
+        """Return the keys of a topic, its channels and bindings that are among rows."""
         names = self.registry.channels_of(topic_id)
         keys = [f"topic/{topic_id.hex()}", *(channel_key(topic_id, name) for name in names)]
         keys += [endpoint_key(topic_id, name) for name in names]
+        exchange = self.registry.exchanges.get(topic_id)
+        if exchange is not None:
+            keys.append(exchange_key(topic_id))
+            keys.extend(binding_key(topic_id, each) for each in exchange.bindings)
         return [key for key in keys if key in rows]
 
     def given(self, topic_id: bytes, name: str) -> None:
