@@ -16,7 +16,6 @@ from tinymq.web.routes import ROUTES, Route
 _TITLES: Final = {
     "topic": "Topics",
     "channel": "Channels",
-    "push": "Push endpoints",
     "inflight": "In flight",
     "delayed": "Delayed",
     "schedule": "Schedules",
