@@ -7,6 +7,7 @@ as what channels do. Retention waits for it as for a channel.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from twisted.logger import Logger
@@ -284,6 +285,13 @@ class Router:
             "out_s": round(rates[1], 3),
             "stuck": self._stuck(),
         }
+
+    def kept(self) -> Iterator[tuple[str, int, str]]:
+        """Yield the topics for which dead letters are kept: name, how many, and why."""
+        for place, lane in self.routes.lanes.items():
+            if isinstance(place[0], str) and lane.pending:
+                stuck = self.carrier.stuck.get(place)
+                yield place[0], lane.pending, "" if stuck is None else stuck.why
 
     def _stuck(self) -> list[dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {}
