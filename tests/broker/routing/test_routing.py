@@ -243,3 +243,20 @@ def test_memory_topics_are_exchanges_too(fixture: BrokerFixture) -> None:
     assert unroutable(answers) == b"\x02"
     assert fixture.values("a") == [b"a"]
     assert len(records(fixture, "x.unroutable")) == 1
+
+
+def test_what_is_not_due_yet_is_routed_when_it_is(fixture: BrokerFixture) -> None:
+    """By the bindings of then; its publisher is not told of what no binding takes."""
+    exchange_of(fixture, "direct", "a")
+    answers = publish(fixture, b"a", b"b", values=[b"1", b"2"], dues=[-1000, -1000])
+    settle(fixture)
+    before = fixture.values("a")
+    bind(fixture.meta, "x", "a", "b")
+    for _ in range(3):
+        fixture.wall.now_ms += 1000
+        fixture.clock.advance(1)
+        settle(fixture)
+
+    assert before == []
+    assert unroutable(answers) is None
+    assert fixture.values("a") == [b"1", b"2"]
