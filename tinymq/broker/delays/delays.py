@@ -829,14 +829,15 @@ class Delays(SideLog):
         data_end = self.partition.log.written_offset
         if data_end <= self._noted:
             return
-        ids = released(self._noted)
+        # All of them, for the index may be made anew; but none that a cut took back.
+        end = log.end_offset
+        ids = sorted({number for number in released(self._noted) if number < end})
         there = self._index.find(follower.home, ids) if ids else {}
-        if log.written_offset or there:
+        if log.written_offset:
             # At once, before an id that a cut took back is given again.
             self._noted = data_end
-            act = Act(RELEASED, self.host.now(), sorted(there), data_end)
+            act = Act(RELEASED, self.host.now(), ids, data_end)
             self._acts.append(_Pending(act))
-            self.waiting.ghosts.update(dict.fromkeys(there, -1))
             self._stage_acts()
             self.host.broker.committer.staged(self)
         self.waiting.count -= len(there)
