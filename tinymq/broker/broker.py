@@ -20,6 +20,8 @@ from tinymq.broker.partition import Answer, Partition
 from tinymq.broker.partitions import PartitionStore
 from tinymq.broker.ports import Directory, Neighbours, NoNeighbours, Timer, World
 from tinymq.broker.reading import Fetched, Reader, Wanted
+from tinymq.broker.routing.routing import Routing
+from tinymq.broker.schedules.scheduling import Scheduling
 from tinymq.config import Config
 from tinymq.errors import (
     NotLeader,
@@ -113,8 +115,11 @@ class Broker:
         #: Why partitions of a topic that are led here could not be opened, by its id.
         self._unopened: dict[bytes, str] = {}
         self._later: Timer | None = None
+        #: Where what is published to exchanges goes.
+        self.routing = Routing(self)
         self.channels = Channels(self)
         self.delaying = Delaying(self)
+        self.scheduling = Scheduling(self)
 
     # --- partitions -----------------------------------------------------------
 
@@ -122,6 +127,7 @@ class Broker:
         """Open every partition that this broker leads, remove what was deleted, and follow."""
         self.store.take_away_deleted(self.meta.registry.deleted)
         self._empty_deleted()
+        self.scheduling.open()
         for topic in self.meta.registry.topics.values():
             self.open_topic(topic)
         self.delaying.open()
@@ -137,6 +143,8 @@ class Broker:
             self._later.cancel()
         self._later = None
         self.channels.close()
+        self.routing.close()
+        self.scheduling.close()
         self.delaying.close()
 
     def _changed(self, before: Registry, after: Registry) -> None:
@@ -188,6 +196,7 @@ class Broker:
                 if self._unwatch is not None:
                     self.delaying.recover(partition)
         self.channels.follow(topic)
+        self.scheduling.follow(topic)
 
     def _altered(self, partition: Partition, topic: Topic) -> None:
         policy, partition.topic = partition.topic.config.sync, topic
@@ -210,6 +219,7 @@ class Broker:
             self.dropped(partition)
             self.committer.forget(partition)
             self.channels.drop(partition)
+            self.scheduling.drop(partition)
             self.delaying.drop(partition)
             partition.close(UnknownTopicId(f"topic {topic.name} was deleted"))
 
@@ -298,7 +308,14 @@ class Broker:
             return
         if waits(batch):
             self.delaying.take(partition, batch, answer)
-        elif partition.append(batch, self.wall(), answer):
+            return
+        if partition.judge is not None:
+            try:
+                answer = partition.judge.begin(batch, answer)
+            except WireError as error:
+                answer(error)
+                return
+        if partition.append(batch, self.wall(), answer):
             self.committer.staged(partition)
 
     def look_after(self, size: int, look: Callable[[], None]) -> None:
