@@ -594,8 +594,6 @@ class Delays(SideLog):
         Args:
             leaving: The messages.
         """
-        self.memory.count -= len(leaving.dues)
-        self.memory.stored -= leaving.stored
         self._noted = max(self._noted, leaving.end)
         for number in leaving.dues:
             self.memory.elsewhere.pop(number, None)

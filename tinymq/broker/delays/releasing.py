@@ -158,6 +158,8 @@ class Releasing:
             self.held_until = delays.host.now() + _AGAIN_MS
         else:
             leaving.visible = True
+            self._waiting.count -= len(leaving.dues)
+            self._waiting.stored -= leaving.stored
             self.lateness.note(delays.host.now(), [*leaving.dues.values()])
             self.data_moved()
         delays.mark()
