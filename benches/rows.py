@@ -8,7 +8,7 @@ from functools import partial
 
 from attrs import frozen
 
-from benches import bindings, clusters, idle, queues, routing, trials
+from benches import bindings, clusters, delays, idle, queues, routing, trials
 from benches.bench import BLOCKING, DEFERRED, PEERS, SIZES, TINYMQ, Bench, Run, Runs, Subject
 from benches.tasks import Figures
 
@@ -286,6 +286,28 @@ ROWS = (
         ("broker_bytes", "client_waiting_bytes", "client_held_bytes"),
         "60 000 messages of 100 B that are delivered and not settled; waiting: not handed out "
         "by the client; held: an object each in the caller's hands.",
+        once=True,
+    ),
+    Row(
+        "delayed",
+        "Publish messages that come later, in batches",
+        delays.produce,
+        _RATES,
+        "In 60 s: in the wheel. In an hour: in the log, and in the index soon.",
+    ),
+    Row(
+        "delayed-late",
+        f"{delays.LATE} messages that are due at any moment of {delays.SECONDS} s",
+        delays.lateness,
+        ("p50_us", "p99_us", "max_us", "early"),
+        "How late a reader has them, by the wall clock here. early: 1 if one came early.",
+    ),
+    Row(
+        "delayed-far",
+        f"{delays.FAR} messages that are due within a year",
+        delays.far,
+        ("per_s", "indexed_per_s", "grown_mib", "start_s", "started_mib", "killed_start_s"),
+        "indexed: until all are listed. grown: memory of the broker. start: until it listens.",
         once=True,
     ),
     Row(
