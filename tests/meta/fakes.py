@@ -45,6 +45,17 @@ def feed(replica: Replica, server: MetaServer, limit: int = 1 << 20) -> int:
 
 def facts(registry: Registry) -> dict[str, object]:
     """Return what a replica must know as the MetaServer does."""
-    parts = ("cluster", "topics", "by_name", "channels", "brokers", "draining", "deleted")
+    parts = (
+        "cluster",
+        "topics",
+        "by_name",
+        "channels",
+        "exchanges",
+        "schedules",
+        "endpoints",
+        "brokers",
+        "draining",
+        "deleted",
+    )
     led = {broker: count for broker, count in registry.led.items() if count}
     return {**{part: getattr(registry, part) for part in parts}, "led": led}

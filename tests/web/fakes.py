@@ -32,6 +32,7 @@ from tinymq.stats import (
     UndoWindow,
 )
 from tinymq.web.port import (
+    AT_ONCE,
     At,
     ChannelPage,
     ChannelQuery,
@@ -50,6 +51,7 @@ from tinymq.web.port import (
     SettingChange,
     Since,
     Start,
+    Times,
     TopicPage,
     TopicQuery,
     select,
@@ -424,10 +426,19 @@ class FakeConsole:
         key: bytes | None,
         headers: Headers,
         partition: int | None,
+        times: Times = AT_ONCE,
     ) -> Position:
-        """Append one record."""
+        """Append one record, or have it wait."""
         if self.refusing is not None:
             raise errors.StorageFull(self.refusing)
+        if times != AT_ONCE:
+            self.calls.append(("publish at", times))
+        if due := times.due:
+            self._log(topic, partition or 0)
+            due_ms = due if due > 0 else NOW - due
+            return Position(
+                partition=partition or 0, offset=-1, time_ms=NOW, delayed=17, due_ms=due_ms
+            )
         log = self._log(topic, partition or 0)
         log.records.append(FakeRecord(NOW, value, key, headers))
         self.calls.append(("publish", topic, value, key, headers, partition))

@@ -15,10 +15,13 @@ from twisted.logger import Logger
 
 from tinymq.broker.channels import Channels
 from tinymq.broker.committer import Committer
+from tinymq.broker.delays.delaying import Delaying
 from tinymq.broker.partition import Answer, Partition
 from tinymq.broker.partitions import PartitionStore
 from tinymq.broker.ports import Directory, Neighbours, NoNeighbours, Timer, World
 from tinymq.broker.reading import Fetched, Reader, Wanted
+from tinymq.broker.routing.routing import Routing
+from tinymq.broker.schedules.scheduling import Scheduling
 from tinymq.config import Config
 from tinymq.errors import (
     NotLeader,
@@ -31,6 +34,7 @@ from tinymq.errors import (
 )
 from tinymq.names import valid_name
 from tinymq.storage.sync import Syncer
+from tinymq.wire.batch import waits
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import (
     BrokerRow,
@@ -111,7 +115,11 @@ class Broker:
         #: Why partitions of a topic that are led here could not be opened, by its id.
         self._unopened: dict[bytes, str] = {}
         self._later: Timer | None = None
+        #: Where what is published to exchanges goes.
+        self.routing = Routing(self)
         self.channels = Channels(self)
+        self.delaying = Delaying(self)
+        self.scheduling = Scheduling(self)
 
     # --- partitions -----------------------------------------------------------
 
@@ -119,8 +127,10 @@ class Broker:
         """Open every partition that this broker leads, remove what was deleted, and follow."""
         self.store.take_away_deleted(self.meta.registry.deleted)
         self._empty_deleted()
+        self.scheduling.open()
         for topic in self.meta.registry.topics.values():
             self.open_topic(topic)
+        self.delaying.open()
         self.store.opened(self.partitions())
         self._unwatch = self.meta.watch(self._changed)
 
@@ -133,6 +143,9 @@ class Broker:
             self._later.cancel()
         self._later = None
         self.channels.close()
+        self.routing.close()
+        self.scheduling.close()
+        self.delaying.close()
 
     def _changed(self, before: Registry, after: Registry) -> None:
         for topic_id in after.touched:
@@ -180,7 +193,10 @@ class Broker:
                 partition = self._partitions[key] = self.store.open(topic, index)
                 partition.moved = self.moved
                 self.moved.add(partition)
+                if self._unwatch is not None:
+                    self.delaying.recover(partition)
         self.channels.follow(topic)
+        self.scheduling.follow(topic)
 
     def _altered(self, partition: Partition, topic: Topic) -> None:
         policy, partition.topic = partition.topic.config.sync, topic
@@ -203,6 +219,8 @@ class Broker:
             self.dropped(partition)
             self.committer.forget(partition)
             self.channels.drop(partition)
+            self.scheduling.drop(partition)
+            self.delaying.drop(partition)
             partition.close(UnknownTopicId(f"topic {topic.name} was deleted"))
 
         def remove() -> None:
@@ -288,6 +306,15 @@ class Broker:
         except WireError as error:
             answer(error)
             return
+        if waits(batch):
+            self.delaying.take(partition, batch, answer)
+            return
+        if partition.judge is not None:
+            try:
+                answer = partition.judge.begin(batch, answer)
+            except WireError as error:
+                answer(error)
+                return
         if partition.append(batch, self.wall(), answer):
             self.committer.staged(partition)
 

@@ -5,6 +5,8 @@ The MetaServer: which topics and brokers there are, and who leads what.
 
     server.MetaServer    operations on topics, and producer ids
         channels         operations on channels
+        endpoints        operations on push endpoints
+        schedules        operations on schedules
         membership       operations on brokers: who is live, who takes new partitions
         following        the snapshot that follows the store
         placement        which broker leads a new partition
@@ -22,9 +24,10 @@ so about as long as the disk takes for that and far too rare to matter.
 from __future__ import annotations
 
 from tinymq.meta.changes import Changes
+from tinymq.meta.endpoint import Endpoint
 from tinymq.meta.lookup import Announcements, Node
 from tinymq.meta.placement import Load
-from tinymq.meta.registry import BrokerInfo, ChannelInfo, Pause, Registry, Start, Topic
+from tinymq.meta.registry import BrokerInfo, ChannelInfo, Pause, Registry, Schedule, Start, Topic
 from tinymq.meta.replica import Replica
 from tinymq.meta.server import MetaServer
 from tinymq.meta.store import Store
@@ -34,12 +37,14 @@ __all__ = [
     "BrokerInfo",
     "Changes",
     "ChannelInfo",
+    "Endpoint",
     "Load",
     "MetaServer",
     "Node",
     "Pause",
     "Registry",
     "Replica",
+    "Schedule",
     "Start",
     "Store",
     "Topic",

@@ -8,6 +8,7 @@ hands. A change makes a new snapshot, which replaces the old one in one step.
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from bisect import bisect_right
 from collections.abc import Mapping
 from functools import cached_property
@@ -19,7 +20,17 @@ import attrs
 from attrs import field, frozen
 
 from tinymq.channelpolicy import ChannelPolicy
-from tinymq.errors import UnknownChannel, UnknownPartition, UnknownTopic, UnknownTopicId
+from tinymq.errors import (
+    UnknownChannel,
+    UnknownEndpoint,
+    UnknownExchange,
+    UnknownPartition,
+    UnknownSchedule,
+    UnknownTopic,
+    UnknownTopicId,
+)
+from tinymq.meta.endpoint import Endpoint
+from tinymq.routing import Exchange
 from tinymq.topicconfig import TopicConfig
 
 #: Where a channel begins on each partition: "earliest", "latest" or an offset.
@@ -204,6 +215,86 @@ class BrokerInfo:
         return cls(id=broker_id, lease=lease, **{name: facts[name] for name in names}, **later)
 
 
+@frozen(kw_only=True)
+class Schedule:
+    """
+    A message that comes again and again.
+
+    Attributes:
+        name: Its name.
+        topic_id: The topic that its messages go to.
+        partition: The partition; it stays when the topic gets more of them.
+        cron: When they come.
+        zone: The time zone that this is about.
+        key: Key of its messages, or None.
+        value: Their value.
+        headers: Their headers.
+        catch_up: What becomes of runs that were missed.
+        paused: Whether it rests.
+        created_ms: When it was made; one that is made anew under the name has another.
+        since_ms: Times before this are not its: when it was made, changed or let go on.
+    """
+
+    name: str
+    topic_id: bytes
+    partition: int
+    cron: str
+    zone: str = "UTC"
+    key: bytes | None = None
+    value: bytes = b""
+    headers: tuple[tuple[str, bytes], ...] = ()
+    catch_up: str = "skip"
+    paused: bool = False
+    created_ms: int = 0
+    since_ms: int = 0
+
+    @property
+    def mark(self) -> str:
+        """What tells its messages from those of another that had its name before."""
+        return f"{self.name}@{self.created_ms}"
+
+    @property
+    def store_key(self) -> str:
+        """Its key in the store."""
+        return f"schedule/{self.name}"
+
+    @property
+    def size(self) -> int:
+        """About how many bytes a message has."""
+        headers = sum(len(name) + len(value) for name, value in self.headers)
+        return len(self.value) + len(self.key or b"") + headers
+
+    def encode(self) -> bytes:
+        """Return the schedule as it is stored."""
+        return _json(
+            topic=self.topic_id.hex(),
+            partition=self.partition,
+            cron=self.cron,
+            zone=self.zone,
+            key=None if self.key is None else b64encode(self.key).decode(),
+            value=b64encode(self.value).decode(),
+            headers=[[name, b64encode(value).decode()] for name, value in self.headers],
+            catch_up=self.catch_up,
+            paused=self.paused,
+            created_ms=self.created_ms,
+            since_ms=self.since_ms,
+        )
+
+    @classmethod
+    def decode(cls, name: str, stored: bytes) -> Schedule:
+        """Read what `encode` gave."""
+        facts = json.loads(stored)
+        plain = ("partition", "cron", "zone", "catch_up", "paused", "created_ms", "since_ms")
+        return cls(
+            name=name,
+            topic_id=bytes.fromhex(facts["topic"]),
+            key=None if facts["key"] is None else b64decode(facts["key"]),
+            value=b64decode(facts["value"]),
+            headers=tuple((header, b64decode(value)) for header, value in facts["headers"]),
+            **{each: facts[each] for each in plain},
+        )
+
+
 def mark_of(topic_id: bytes, channel: str, created_ms: int) -> bytes:
     """
     Return the id under which a deleted channel is remembered, among those of deleted topics.
@@ -244,6 +335,9 @@ class Registry:
         topics: Topics by id.
         by_name: Topics by name.
         channels: Channels by name, by the id of their topic; only of topics that have some.
+        exchanges: Exchanges with their bindings, by the id of their topic.
+        endpoints: Where the messages of a channel are sent to, by its topic's id and its name.
+        schedules: Schedules by name.
         brokers: Live brokers by id.
         known: Every broker that ever registered, live or not, as it did so last.
         draining: The numbers of brokers that get no new partitions.
@@ -251,7 +345,8 @@ class Registry:
         deleted: When a topic was deleted, in ms, by its id. Only what stands
             here may have its folders removed; an id that is unknown may not.
         touched: Ids of the topics that came, changed or went with this
-            snapshot, or had a channel that did, so that nobody needs to compare ten thousand.
+            snapshot, or had a channel, an exchange or a schedule that did, so that nobody
+            needs to compare ten thousand.
     """
 
     revision: int = 0
@@ -259,6 +354,9 @@ class Registry:
     topics: Mapping[bytes, Topic] = field(factory=_none)
     by_name: Mapping[str, Topic] = field(factory=_none)
     channels: Mapping[bytes, Mapping[str, ChannelInfo]] = field(factory=_none)
+    exchanges: Mapping[bytes, Exchange] = field(factory=_none)
+    endpoints: Mapping[tuple[bytes, str], Endpoint] = field(factory=_none)
+    schedules: Mapping[str, Schedule] = field(factory=_none)
     brokers: Mapping[int, BrokerInfo] = field(factory=_none)
     known: Mapping[int, BrokerInfo] = field(factory=_none)
     draining: frozenset[int] = frozenset()
@@ -270,6 +368,29 @@ class Registry:
     def names(self) -> tuple[str, ...]:
         """The names of all topics, in order."""
         return tuple(sorted(self.by_name))
+
+    @cached_property
+    def _schedules_by_topic(self) -> Mapping[bytes, tuple[Schedule, ...]]:
+        found: dict[bytes, list[Schedule]] = {}
+        for _, schedule in sorted(self.schedules.items()):
+            found.setdefault(schedule.topic_id, []).append(schedule)
+        return {topic_id: tuple(each) for topic_id, each in found.items()}
+
+    def schedules_of(self, topic_id: bytes) -> tuple[Schedule, ...]:
+        """Return the schedules of a topic, in order of their names."""
+        return self._schedules_by_topic.get(topic_id, ())
+
+    def schedule(self, name: str) -> Schedule:
+        """
+        Return a schedule by its name.
+
+        Raises:
+            UnknownSchedule: There is none.
+        """
+        found = self.schedules.get(name)
+        if found is None:
+            raise UnknownSchedule(f"there is no schedule {name[:200]!a}", schedule=name[:200])
+        return found
 
     def topic(self, name: str) -> Topic:
         """
@@ -313,6 +434,37 @@ class Registry:
             topic = self.topics.get(topic_id)
             where = f"the topic {topic.name}" if topic is not None else "this topic"
             raise UnknownChannel(f"{where} has no channel {name[:200]!a}", channel=name[:200])
+        return found
+
+    def exchange(self, name: str) -> Exchange:
+        """
+        Return the exchange that a topic is.
+
+        Raises:
+            UnknownTopic: There is no such topic.
+            UnknownExchange: It is none.
+        """
+        found = self.exchanges.get(self.topic(name).id)
+        if found is None:
+            raise UnknownExchange(
+                f"the topic {name} is no exchange; "
+                f"`tinymq exchange create {name} --kind KIND` makes it one",
+                exchange=name,
+            )
+        return found
+
+    def endpoint(self, topic_id: bytes, channel: str) -> Endpoint:
+        """
+        Return the push endpoint of a channel.
+
+        Raises:
+            UnknownEndpoint: It has none.
+        """
+        found = self.endpoints.get((topic_id, channel))
+        if found is None:
+            raise UnknownEndpoint(
+                f"the channel {channel[:200]!a} has no push endpoint", channel=channel[:200]
+            )
         return found
 
     def page(self, after: str, limit: int) -> tuple[Topic, ...]:

@@ -8,6 +8,7 @@ The data folder of a broker.
     DATA/checkpoint               where the logs stood on the disk, kept now and then
     DATA/clean                    there only between a clean stop and the next start
     DATA/starts                   how often a broker with channels was started here
+    DATA/schedules                which messages of schedules were meant to come, and came
     DATA/topics/<topic id>/<partition>/<data|ledger|delay>/   the logs
     DATA/topics/<topic id>/<partition>/epochs
     DATA/deleted/                 deleted topics on their way out
@@ -118,6 +119,11 @@ class DataFolder:
         lock, self._lock = self._lock, None
         if lock is not None:
             os.close(lock)
+
+    @property
+    def schedules(self) -> str:
+        """The file of what is remembered of schedules."""
+        return self._at("schedules")
 
     def _at(self, *names: str) -> str:
         return os.path.join(self.path, *names)

@@ -27,6 +27,8 @@ _STATUS: Final[tuple[tuple[type[errors.TinyMQError], int], ...]] = (
     (errors.UnknownTopic, 404),
     (errors.UnknownTopicId, 404),
     (errors.UnknownChannel, 404),
+    (errors.UnknownExchange, 404),
+    (errors.UnknownBinding, 404),
     (errors.UnknownPartition, 404),
     (errors.UnknownClient, 404),
     (errors.UnknownBroker, 404),

@@ -8,8 +8,11 @@ from typing import Any, Final, TypeVar
 import msgpack
 
 from tinymq.client.core.cluster import Cluster
-from tinymq.client.core.letter_admin import LetterCalls
+from tinymq.client.core.delayed_admin import DelayedCalls
+from tinymq.client.core.exchange_admin import ExchangeCalls
+from tinymq.client.core.push_admin import PushCalls
 from tinymq.client.core.results import Result
+from tinymq.client.core.schedule_admin import ScheduleCalls
 from tinymq.errors import MalformedFrame, TinyMQError
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import Operate
@@ -22,6 +25,7 @@ HARMLESS: Final = frozenset(
     {
         "broker.info",
         "broker.list",
+        "binding.list",
         "channel.info",
         "channel.list",
         "channel.members",
@@ -29,12 +33,23 @@ HARMLESS: Final = frozenset(
         "client.info",
         "client.list",
         "cluster.watch",
+        "exchange.info",
+        "exchange.list",
+        "exchange.test",
+        "exchange.topology",
+        "delayed.get",
+        "delayed.histogram",
+        "delayed.list",
         "inflight.list",
         "dlq.list",
         "dlq.messages",
         "lookup.find",
         "lookup.list",
         "message.life",
+        "push.info",
+        "push.list",
+        "schedule.info",
+        "schedule.list",
         "topic.info",
         "topic.list",
     }
@@ -119,7 +134,7 @@ def read_result(payload: Bytes) -> Result:
     return found
 
 
-class AdminCalls(LetterCalls[R]):
+class AdminCalls(DelayedCalls[R], ScheduleCalls[R], ExchangeCalls[R], PushCalls[R]):
     """
     Administrative operations; every one ends as `operate` does.
 
