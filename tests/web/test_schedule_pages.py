@@ -8,9 +8,6 @@ import pytest
 
 from tests.web.client import Client
 from tests.web.content import lively
-from tinymq.catalog import PUBLIC
-
-pytestmark = pytest.mark.skipif("schedule.list" not in PUBLIC, reason="no such operations yet")
 
 GOOD = {"name": "nightly", "topic": "audit.raw", "cron": "0 3 * * *", "value": "go"}
 
