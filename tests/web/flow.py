@@ -361,7 +361,7 @@ class FakeFlow:
         row = schedule_row(name, topic, cron, "in words", next_ms=None)
         row["upcoming"] = [NOW + 27 * MINUTE + i * HOUR for i in range(10)]
         if self._did(dry_run, "schedule.create", name, topic, cron, more):
-            self.schedules.append(row)
+            self.schedules.append({**row, "next_ms": row["upcoming"][0]})
         return {"schedule": row, "created": True, "dry_run": dry_run}
 
     def _change(self, name: str, what: str, dry_run: bool) -> Json:
