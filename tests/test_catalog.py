@@ -24,6 +24,7 @@ from tinymq.wire.messages import Operate
 
 CHANNEL = {"topic": "t", "name": "work"}
 SCHEDULE = {"name": "nightly", "topic": "t", "cron": "0 3 * * *", "headers": {"a": "b"}}
+DELAYED = {"topic": "t", "partition": 0}
 EVERY = list({**OPERATIONS, **NODE_OPERATIONS}.values())
 
 
@@ -123,6 +124,13 @@ def test_results_have_the_shape_that_is_told(fixture: BrokerFixture) -> None:
         ("schedule.resume", {"name": "nightly"}),
         ("schedule.run", {"name": "nightly", "dry_run": True}),
         ("schedule.delete", {"name": "nightly"}),
+        ("delayed.list", {}),
+        ("delayed.list", {"topic": "t"}),
+        ("delayed.histogram", {}),
+        ("delayed.cancel", {**DELAYED, "ids": [0]}),
+        ("delayed.now", {**DELAYED, "ids": [0]}),
+        ("delayed.move", {**DELAYED, "ids": [0], "delay_ms": 1000}),
+        ("delayed.apply", {"act": "cancel", "topic": "t"}),
         ("dlq.list", {}),
         ("dlq.messages", {"target": "t.work.dead"}),
         ("dlq.redrive", {"target": "t.work.dead", "dry_run": True}),
@@ -143,7 +151,7 @@ def test_results_have_the_shape_that_is_told(fixture: BrokerFixture) -> None:
     for name, arguments in calls:
         result = fixture.operate(name, **arguments)
         Draft202012Validator(shape(**PUBLIC[name].result)).validate(json.loads(json.dumps(result)))
-    assert {name for name, _ in calls} | {"broker.log_level"} == set(PUBLIC)
+    assert {name for name, _ in calls} | {"broker.log_level", "delayed.get"} == set(PUBLIC)
 
 
 class TestRoles:

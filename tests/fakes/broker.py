@@ -261,6 +261,7 @@ class BrokerFixture:
         """Leave everything as `kill -9` would; only the lock and descriptors go."""
         RUNNING.remove(self)
         self.folder.close()
+        self.store.close_index()
         self.meta_store.close()
 
     def stop(self) -> None:

@@ -15,6 +15,7 @@ from twisted.logger import Logger
 
 from tinymq.broker.channels import Channels
 from tinymq.broker.committer import Committer
+from tinymq.broker.delays.delaying import Delaying
 from tinymq.broker.partition import Answer, Partition
 from tinymq.broker.partitions import PartitionStore
 from tinymq.broker.ports import Directory, Neighbours, NoNeighbours, Timer, World
@@ -32,6 +33,7 @@ from tinymq.errors import (
 )
 from tinymq.names import valid_name
 from tinymq.storage.sync import Syncer
+from tinymq.wire.batch import waits
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import (
     BrokerRow,
@@ -113,6 +115,7 @@ class Broker:
         self._unopened: dict[bytes, str] = {}
         self._later: Timer | None = None
         self.channels = Channels(self)
+        self.delaying = Delaying(self)
         self.scheduling = Scheduling(self)
 
     # --- partitions -----------------------------------------------------------
@@ -121,9 +124,10 @@ class Broker:
         """Open every partition that this broker leads, remove what was deleted, and follow."""
         self.store.take_away_deleted(self.meta.registry.deleted)
         self._empty_deleted()
-        self.scheduling.open()
         for topic in self.meta.registry.topics.values():
             self.open_topic(topic)
+        self.delaying.open()
+        self.scheduling.open()
         self.store.opened(self.partitions())
         self._unwatch = self.meta.watch(self._changed)
 
@@ -137,6 +141,7 @@ class Broker:
         self._later = None
         self.channels.close()
         self.scheduling.close()
+        self.delaying.close()
 
     def _changed(self, before: Registry, after: Registry) -> None:
         for topic_id in after.touched:
@@ -184,6 +189,8 @@ class Broker:
                 partition = self._partitions[key] = self.store.open(topic, index)
                 partition.moved = self.moved
                 self.moved.add(partition)
+                if self._unwatch is not None:
+                    self.delaying.recover(partition)
         self.channels.follow(topic)
         self.scheduling.follow(topic)
 
@@ -209,6 +216,7 @@ class Broker:
             self.committer.forget(partition)
             self.channels.drop(partition)
             self.scheduling.drop(partition)
+            self.delaying.drop(partition)
             partition.close(UnknownTopicId(f"topic {topic.name} was deleted"))
 
         def remove() -> None:
@@ -294,7 +302,9 @@ class Broker:
         except WireError as error:
             answer(error)
             return
-        if partition.append(batch, self.wall(), answer):
+        if waits(batch):
+            self.delaying.take(partition, batch, answer)
+        elif partition.append(batch, self.wall(), answer):
             self.committer.staged(partition)
 
     def look_after(self, size: int, look: Callable[[], None]) -> None:

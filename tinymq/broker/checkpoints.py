@@ -123,6 +123,9 @@ class Checkpoints:
         state = _state(log)
         if partition.ledger is not None:
             state += _state(partition.ledger.log)
+        if partition.delays is not None:
+            partition.delays.note()
+            state += _state(partition.delays.log)
         if self._noted.get(partition) != state:
             self._store.note(partition)
             self._noted[partition] = state

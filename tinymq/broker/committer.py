@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from twisted.logger import Logger
 
+from tinymq.broker.delays.delays import Delays
 from tinymq.broker.ledger import Ledger
 from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Scheduler, Timer
@@ -24,7 +25,7 @@ TURN_SECONDS: Final = 0.05
 _TICK: Final = 0.001
 
 #: What is written and synced.
-Written: TypeAlias = Partition | Ledger
+Written: TypeAlias = Partition | Ledger | Delays
 
 
 class Committer:
@@ -175,10 +176,11 @@ class Committer:
         Write and sync partitions whatever their policy; now, or when the sync under way ends.
 
         Args:
-            partitions: Those to bring to the disk, with their ledgers.
+            partitions: Those to bring to the disk, with the logs beside their data.
         """
         ledgers = [each.ledger for each in partitions if each.ledger is not None]
-        self._sync((*partitions, *ledgers))
+        delays = [each.delays for each in partitions if each.delays is not None]
+        self._sync((*partitions, *ledgers, *delays))
 
     def _sync(self, written: Iterable[Written]) -> None:
         self._gathering.update(dict.fromkeys(written))

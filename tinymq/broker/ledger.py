@@ -19,6 +19,7 @@ from typing_extensions import override
 
 from tinymq.broker.channel.queue import LedgerRecord
 from tinymq.broker.partition import Partition
+from tinymq.broker.sidelog import SideLog
 from tinymq.errors import PartitionOffline, StorageFull, TinyMQError, WireError
 from tinymq.limits import MIB
 from tinymq.storage.facts import LogConfig
@@ -26,9 +27,7 @@ from tinymq.wire.batch import MAX_RECORDS, checked_header, split, stamp
 from tinymq.wire.records import RecordBatch, encode_batch
 
 if TYPE_CHECKING:
-    from tinymq.meta.registry import Topic
     from tinymq.storage.log import Log
-    from tinymq.storage.memory import MemoryLog
 
 #: How the log is cut into files: it is let go soon, file by file.
 LEDGER_CONFIG: Final = LogConfig(segment_bytes=8 * MIB)
@@ -61,7 +60,7 @@ class History(NamedTuple):
 _NO_HISTORY: Final = History(0, 0)
 
 
-class Ledger:
+class Ledger(SideLog):
     """
     The ledger of one partition. To the committer it is like a partition.
 
@@ -85,8 +84,7 @@ class Ledger:
         now: Callable[[], int],
         history: History = _NO_HISTORY,
     ) -> None:
-        self.partition = partition
-        self._stored = log
+        super().__init__(partition, log)
         self._gather = gather
         self._snapshots = snapshots
         self._now = now
@@ -111,46 +109,12 @@ class Ledger:
     # --- what the committer asks -----------------------------------------------
 
     @property
-    def topic(self) -> Topic:
-        """The topic, whose policy says what safe means."""
-        return self.partition.topic
-
-    @property
-    def log(self) -> Log | MemoryLog:
-        """The log; that of the data, which asks for no sync, where nothing is stored."""
-        return self.partition.log if self._stored is None else self._stored
-
-    @property
-    def stored(self) -> bool:
-        """Whether there is a log."""
-        return self._stored is not None
-
-    @property
     def synced_policy(self) -> bool:
         """Whether somebody waits for the disk."""
         waits = bool(self._asking_synced or self._waiting_synced)
         if self.topic.config.sync == "always":
             waits = waits or bool(self._asking or self._waiting)
         return waits and self.stored
-
-    @property
-    def closed(self) -> WireError | None:
-        """Why nothing is written any more, or None."""
-        return self.partition.closed
-
-    @property
-    def failure(self) -> WireError | None:
-        """Why nothing can be written, or None."""
-        if self.closed is not None or self._stored is None or self._stored.offline is None:
-            return self.closed
-        offline = self._stored.offline
-        return offline if isinstance(offline, WireError) else PartitionOffline(str(offline))
-
-    @property
-    def unsynced(self) -> bool:
-        """Whether something was written that is not on disk yet."""
-        log = self._stored
-        return log is not None and log.synced_offset != log.written_offset
 
     def write(self) -> None:
         """Hand everything that channels did to the operating system."""

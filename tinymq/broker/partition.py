@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from twisted.logger import Logger
 from typing_extensions import override
 
-from tinymq.broker.producers import ProducerTable
+from tinymq.broker.producers import ProducerTable, refuse_own
 from tinymq.errors import (
     LogTruncated,
     OffsetOutOfRange,
@@ -37,11 +37,20 @@ from tinymq.storage.epochs import EpochFile
 from tinymq.storage.facts import Chunk
 from tinymq.storage.log import Log
 from tinymq.storage.memory import MemoryLog
-from tinymq.wire.batch import HAS_DUE, BatchHeader, Column, check_produced, column_spans, stamp
+from tinymq.wire.batch import (
+    HAS_DUE,
+    BatchHeader,
+    Column,
+    check_produced,
+    column_spans,
+    read_header,
+    stamp,
+)
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import EARLIEST, LATEST
 
 if TYPE_CHECKING:
+    from tinymq.broker.delays.delays import Delays
     from tinymq.broker.ledger import Ledger
     from tinymq.meta.registry import Topic
 
@@ -59,12 +68,14 @@ class Appended(NamedTuple):
         timestamp: Append time in milliseconds; -1 for a duplicate.
         duplicate: It was there before.
         volatile: It is kept in memory only.
+        delayed: It waits until it is due, and the base offset is the id of its first message.
     """
 
     base_offset: int
     timestamp: int
     duplicate: bool
     volatile: bool
+    delayed: bool = False
 
 
 #: Called once with what came of a batch.
@@ -118,6 +129,8 @@ class Partition:
         self.counters = Counters()
         #: What its channels did, once there are some.
         self.ledger: Ledger | None = None
+        #: What is not due yet, once there is something.
+        self.delays: Delays | None = None
         #: Why publishing is refused here, by cause.
         self.refusals: dict[str, WireError] = {}
         #: Who is told when the high watermark rises or the partition goes away.
@@ -187,7 +200,8 @@ class Partition:
         try:
             header = check_produced(batch, self.limits)
             if header.attributes & HAS_DUE:
-                raise StateError("messages that are not due yet cannot be taken yet")
+                raise StateError("messages that are not due yet do not go into the data log")
+            refuse_own(header)
             known = self.producers.duplicate_of(header)
             failure = self.failure
             if known is not None and known + header.records <= self.high_watermark:
@@ -198,7 +212,7 @@ class Partition:
             elif known is not None:
                 self._wait_with_first(header, known, answer)
             else:
-                self._check_values(batch, header)
+                self.check_values(batch, header)
                 if self.epoch_due:
                     self._open_epoch()
                 self._stage(batch, header, now_ms, answer)
@@ -207,11 +221,38 @@ class Partition:
             answer(error)
         return False
 
-    def _check_values(self, batch: Bytes, header: BatchHeader) -> None:
+    def place(self, batch: Bytes, now_ms: int, answer: Answer) -> None:
+        """
+        Stage a batch of the broker's own, whose records were held to all limits before.
+
+        Args:
+            batch: Exactly one batch.
+            now_ms: The wall clock.
+            answer: Called once, as `append` does.
+        """
+        failure = self.failure
+        try:
+            if failure is None:
+                if self.epoch_due:
+                    self._open_epoch()
+                self._stage(batch, read_header(batch), now_ms, answer)
+        except WireError as error:
+            failure = error
+        if failure is not None:
+            answer(failure)
+
+    def check_values(self, batch: Bytes, header: BatchHeader) -> None:
         """
         Hold values to what the topic allows, as far as that shows without opening them.
 
         Of several records it is their mean; the client looks at each.
+
+        Args:
+            batch: The batch.
+            header: Its header.
+
+        Raises:
+            ValueTooLarge: They are longer.
         """
         most = self.topic.config.max_value_bytes
         if most >= self.limits.value:
@@ -320,6 +361,8 @@ class Partition:
             self._wake()
         if waiting and self.failure is not None:
             self.fail_waiting(self.failure)
+        if self.delays is not None:
+            self.delays.data_moved()
 
     def fail_waiting(self, error: WireError) -> None:
         """
@@ -340,6 +383,7 @@ class Partition:
     def unsynced(self) -> bool:
         """Whether something was written that is not on disk yet."""
         behind = self.ledger is not None and self.ledger.unsynced
+        behind = behind or (self.delays is not None and self.delays.unsynced)
         return behind or self.log.synced_offset != self.log.written_offset
 
     @property
@@ -501,4 +545,6 @@ class Partition:
         """
         self.closed = reason or PartitionOffline("the partition was closed")
         self.fail_waiting(self.closed)
+        if self.delays is not None:
+            self.delays.close(self.closed)
         self.watchers.clear()

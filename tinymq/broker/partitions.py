@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 from twisted.logger import Logger
 
+from tinymq.broker.delays.delays import DELAY_CONFIG
+from tinymq.broker.delays.index import INDEX_FILE, Index
 from tinymq.broker.ledger import LEDGER_CONFIG
 from tinymq.broker.partition import Partition
+from tinymq.broker.ports import Background
 from tinymq.broker.producers import ProducerTable
 from tinymq.broker.snapshots import load_producers, save_producers
 from tinymq.config import DEFAULT_CONFIG, ProducersConfig
@@ -56,6 +59,7 @@ class PartitionStore:
         self._producers = producers
         #: Segments of each log when its producers were last stored.
         self._stored: dict[Partition, int] = {}
+        self._index: Index | None = None
 
     def open(self, topic: Topic, index: int) -> Partition:
         """
@@ -112,6 +116,54 @@ class PartitionStore:
         log = Log.open(self.folder.files, path, LEDGER_CONFIG, self.folder.checkpoint(path))
         self._report(partition, log)
         return log
+
+    def has_delays(self, partition: Partition) -> bool:
+        """
+        Say whether a partition ever had messages that were not due yet.
+
+        Args:
+            partition: The partition.
+        """
+        path = self.folder.partition_path(*partition.key, "delay")
+        return not partition.volatile and self.folder.disk.exists(path)
+
+    def open_delays(self, partition: Partition) -> Log | MemoryLog:
+        """
+        Open the delay log of a partition, recovering it after an unclean stop.
+
+        Args:
+            partition: The partition.
+
+        Raises:
+            StorageError: Its folder cannot be read.
+        """
+        if partition.volatile:
+            # Nothing of it may be dropped: what it holds is bounded by who fills it.
+            return MemoryLog(1 << 62)
+        path = self.folder.partition_path(*partition.key, "delay")
+        log = Log.open(self.folder.files, path, DELAY_CONFIG, self.folder.checkpoint(path))
+        self._report(partition, log)
+        return log
+
+    def open_index(self, background: Background, *, volatile: bool) -> Index:
+        """
+        Open the view of what is not due yet.
+
+        Args:
+            background: Where its pages are moved to their places.
+            volatile: Whether it is for topics in memory.
+        """
+        if volatile:
+            return Index.open(None, background)
+        if self._index is None:
+            self._index = Index.open(Path(self.folder.path) / INDEX_FILE, background)
+        return self._index
+
+    def close_index(self) -> None:
+        """Close the view of what is not due yet."""
+        if self._index is not None:
+            self._index.close()
+            self._index = None
 
     def _recall_producers(
         self, partition: Partition, log: Log, epochs: EpochFile, seen: list[BatchHeader]
@@ -295,6 +347,10 @@ class PartitionStore:
         """
         points = {}
         clean = True
+        for partition in partitions:
+            if partition.delays is not None:
+                partition.delays.finish()
+        self.close_index()
         self.store_producers(partitions)
         try:
             self.folder.disk.syncfs(self.folder.path)
@@ -320,12 +376,16 @@ def _logs(partition: Partition) -> Iterator[Log]:
         yield partition.log
     if partition.ledger is not None and isinstance(partition.ledger.log, Log):
         yield partition.ledger.log
+    if partition.delays is not None and isinstance(partition.delays.log, Log):
+        yield partition.delays.log
 
 
 def _close(partition: Partition) -> None:
     partition.log.close()
     if partition.ledger is not None:
         partition.ledger.log.close()
+    if partition.delays is not None:
+        partition.delays.log.close()
 
 
 def _home(log: Log) -> str:

@@ -12,13 +12,36 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Final
 
-from tinymq.errors import OutOfOrderSequence, ProducerFenced, UnknownProducer
+from tinymq.errors import InvalidRequest, OutOfOrderSequence, ProducerFenced, UnknownProducer
 from tinymq.wire.batch import NO_PRODUCER, SEQUENCE_MODULUS, BatchHeader
 
 #: Producers a partition remembers at most; the longest idle go first.
 MOST_PRODUCERS: Final = 10_000
 #: A producer is forgotten after this time without a batch.
 FORGET_AFTER_MS: Final = 7 * 24 * 3600 * 1000
+
+#: The brokers' own producers of delayed messages; clients may not use their ids.
+RELEASES: Final = (1 << 62) + 1
+SCHEDULES: Final = (1 << 62) + 2
+COPIES: Final = (1 << 62) + 3
+SCHEDULE_COPIES: Final = (1 << 62) + 4
+_OWN: Final = frozenset((RELEASES, SCHEDULES, COPIES, SCHEDULE_COPIES))
+
+
+def refuse_own(header: BatchHeader) -> None:
+    """
+    Refuse a batch that claims to be of the broker itself.
+
+    Args:
+        header: Its header.
+
+    Raises:
+        InvalidRequest: It does.
+    """
+    if header.producer_id in _OWN:
+        raise InvalidRequest(
+            f"producer id {header.producer_id} is the broker's own", field="producer_id"
+        )
 
 
 class _Producer:
@@ -117,6 +140,16 @@ class ProducerTable:
         if 0 < ahead < SEQUENCE_MODULUS // 2:
             known = self._producers[producer_id] = _Producer(0, self._keep)
             known.batches.append((first, first, -1))
+
+    def expected(self, producer_id: int) -> int:
+        """
+        Say which sequence comes next.
+
+        Args:
+            producer_id: One of the broker's own.
+        """
+        known = self._producers.get(producer_id)
+        return 0 if known is None else known.batches[-1][1]
 
     def record(self, header: BatchHeader, base_offset: int, timestamp: int) -> None:
         """

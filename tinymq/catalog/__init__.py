@@ -13,6 +13,7 @@ from typing import Final
 from tinymq.catalog.channels import CHANNELS
 from tinymq.catalog.cluster import CLUSTER
 from tinymq.catalog.deadletters import DEAD_LETTERS
+from tinymq.catalog.delayed import DELAYED
 from tinymq.catalog.inflight import INFLIGHT
 from tinymq.catalog.messages import MESSAGES
 from tinymq.catalog.schedules import SCHEDULES
@@ -27,6 +28,7 @@ PUBLIC: Final[dict[str, Operation]] = {
     **CHANNELS,
     **INFLIGHT,
     **DEAD_LETTERS,
+    **DELAYED,
     **MESSAGES,
     **SCHEDULES,
     **CLUSTER,

@@ -11,6 +11,7 @@ from tinymq.logs import Logs
 from tinymq.node.channels import CHANNEL_OPERATIONS, Channels
 from tinymq.node.clients import CLIENT_OPERATIONS, Clients
 from tinymq.node.deadletters import DEAD_LETTER_OPERATIONS, DeadLetters
+from tinymq.node.delayed import DELAYED_OPERATIONS, DelayedMessages
 from tinymq.node.hosting import Hosting
 from tinymq.node.inflight import INFLIGHT_OPERATIONS, InFlight
 from tinymq.node.life import LIFE_OPERATIONS, LifeLines
@@ -23,7 +24,16 @@ from tinymq.operation import Operation
 
 
 class Node(
-    Partitions, Channels, InFlight, DeadLetters, LifeLines, Process, Clients, Telling, Schedules
+    Partitions,
+    Channels,
+    InFlight,
+    DeadLetters,
+    DelayedMessages,
+    LifeLines,
+    Process,
+    Clients,
+    Telling,
+    Schedules,
 ):
     """
     What one broker does and tells.
@@ -55,6 +65,7 @@ NODE_OPERATIONS: Final[dict[str, Operation]] = {
     **RECORD_OPERATIONS,
     **LIFE_OPERATIONS,
     **DEAD_LETTER_OPERATIONS,
+    **DELAYED_OPERATIONS,
     **PROCESS_OPERATIONS,
     **CLIENT_OPERATIONS,
     **TELLING_OPERATIONS,

@@ -16,6 +16,7 @@ from tinymq.operations.brokers import BROKER_OPERATIONS, Brokers
 from tinymq.operations.channels import CHANNEL_OPERATIONS
 from tinymq.operations.clients import CLIENT_OPERATIONS, Clients
 from tinymq.operations.deadletters import DEAD_LETTER_OPERATIONS, DeadLetters
+from tinymq.operations.delayed import DELAYED_OPERATIONS, DelayedMessages
 from tinymq.operations.inflight import INFLIGHT_OPERATIONS, InFlight
 from tinymq.operations.lookups import LOOKUP_OPERATIONS, Lookups
 from tinymq.operations.members import MEMBER_OPERATIONS, Members
@@ -34,6 +35,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     **MESSAGE_OPERATIONS,
     **SCHEDULE_OPERATIONS,
     **DEAD_LETTER_OPERATIONS,
+    **DELAYED_OPERATIONS,
     **BROKER_OPERATIONS,
     **CLIENT_OPERATIONS,
     **WATCH_OPERATIONS,
@@ -63,6 +65,7 @@ class Operations(
     Topics,
     InFlight,
     DeadLetters,
+    DelayedMessages,
     Messages,
     Schedules,
     Brokers,

@@ -175,6 +175,17 @@ def record_count(batch: Bytes) -> int:
     return int(_RECORDS.unpack_from(batch, at)[0]) if len(batch) >= HEADER_SIZE else 0
 
 
+def waits(batch: Bytes) -> bool:
+    """
+    Look whether a batch says that its records wait until they are due.
+
+    Args:
+        batch: A batch, checked or not.
+    """
+    at = CHECKED_FROM
+    return len(batch) >= HEADER_SIZE and bool(batch[at] & (HAS_DUE >> 8))
+
+
 def checked_header(buffer: Bytes) -> BatchHeader:
     """
     Read the header of exactly one batch and check it against the bytes.

@@ -29,6 +29,9 @@ HARMLESS: Final = frozenset(
         "client.info",
         "client.list",
         "cluster.watch",
+        "delayed.get",
+        "delayed.histogram",
+        "delayed.list",
         "inflight.list",
         "dlq.list",
         "dlq.messages",
@@ -370,7 +373,14 @@ class AdminCalls(ScheduleCalls[R]):
             revision: Of the last answer; None tells the revision of now.
             wait_ms: How long to wait for a change; then the answer has none.
         """
-        return self.operate("cluster.watch", revision=revision, wait_ms=wait_ms)
+        return self.operate(
+            "cluster.watch",
+            "delayed.get",
+            "delayed.histogram",
+            "delayed.list",
+            revision=revision,
+            wait_ms=wait_ms,
+        )
 
     def log_level(self, level: str, broker: str | int | None = None, *, dry_run: bool = False) -> R:
         """

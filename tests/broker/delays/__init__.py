@@ -1,0 +1,1 @@
+"""Tests of messages that are not due yet."""

@@ -1,0 +1,242 @@
+"""All messages of a broker that are not due yet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgpack
+from twisted.logger import Logger
+
+from tinymq.broker.delays.delays import Delays
+from tinymq.broker.delays.index import Index, Rebuilt
+from tinymq.broker.delays.releasing import released_in
+from tinymq.broker.delays.shelf import Shelf
+from tinymq.broker.producers import ProducerTable
+from tinymq.errors import StateError, StorageFull, TinyMQError, WireError
+
+if TYPE_CHECKING:
+    from tinymq.broker.broker import Broker
+    from tinymq.broker.partition import Answer, Partition
+    from tinymq.broker.ports import Timer
+    from tinymq.wire.frames import Bytes
+
+#: Seconds between two steps of forgetting topics that are gone.
+_FORGET_SECONDS: Final = 0.02
+
+
+class Delaying:
+    """
+    What waits in the partitions of a broker.
+
+    Args:
+        broker: The broker.
+
+    Attributes:
+        shelf: Batches that were read last.
+    """
+
+    _log = Logger()
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.shelf = Shelf()
+        self._delays: dict[tuple[bytes, int], Delays] = {}
+        #: Why what waits in a partition is not here, by its key.
+        self._unopened: dict[tuple[bytes, int], str] = {}
+        self._stored: Index | None = None
+        self._volatile: Index | None = None
+        self._gone: list[tuple[Index, int]] = []
+        self._timer: Timer | None = None
+
+    def now(self) -> int:
+        """Milliseconds since the epoch; no step of the wall clock moves it."""
+        return self.broker.channels.now()
+
+    def all(self) -> list[Delays]:
+        """Return those of all partitions that have some."""
+        return [*self._delays.values()]
+
+    def of(self, partition: Partition) -> Delays | None:
+        """
+        Find those of a partition, None if it never had one.
+
+        Args:
+            partition: The partition.
+        """
+        return self._delays.get(partition.key)
+
+    def refusing(self, partition: Partition) -> WireError | None:
+        """
+        Say why nothing is appended to a partition now, None if something is.
+
+        Args:
+            partition: The partition.
+        """
+        refusing = self.broker.refusing or partition.full
+        if partition.volatile and type(refusing) is StorageFull:
+            return None
+        return refusing
+
+    # --- taking --------------------------------------------------------------------------
+
+    def take(self, partition: Partition, batch: Bytes, answer: Answer) -> None:
+        """
+        Take a batch of messages that are not due yet.
+
+        Args:
+            partition: Where they are to come.
+            batch: Exactly one batch.
+            answer: Called once.
+        """
+        try:
+            delays = self.opened(partition)
+        except WireError as error:
+            answer(error)
+            return
+        if delays.take(batch, answer):
+            self.broker.committer.staged(delays)
+
+    def opened(self, partition: Partition) -> Delays:
+        """
+        Return what waits in a partition, beginning with nothing where nothing ever did.
+
+        Args:
+            partition: The partition.
+
+        Raises:
+            StateError: What waits there could not be read.
+            WireError: The partition cannot be used.
+        """
+        found = self._delays.get(partition.key)
+        if found is not None:
+            return found
+        failure = partition.failure
+        if failure is not None:
+            raise failure.with_traceback(None)
+        try:
+            return self._open(partition)
+        except (OSError, TinyMQError) as error:
+            why = f"what waits in {partition.topic.name}/{partition.index} is not open: {error}"
+            raise StateError(why) from error
+
+    # --- life ----------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Take over what waited before this start."""
+        for partition in self.broker.partitions():
+            self.recover(partition)
+        self._forget_others()
+
+    def recover(self, partition: Partition) -> None:
+        """
+        Take over what waited in a partition before this start, if something did.
+
+        Args:
+            partition: The partition.
+        """
+        if partition.failure is not None or not self.broker.store.has_delays(partition):
+            return
+        try:
+            self._open(partition)
+        except (OSError, TinyMQError) as error:
+            self._log.error(
+                "what waits in {partition} is not open: {error}", partition=partition, error=error
+            )
+
+    def _open(self, partition: Partition) -> Delays:
+        log = self.broker.store.open_delays(partition)
+        delays = Delays(self, partition, log, self._index(volatile=partition.volatile))
+        delays.recover(lambda start: list(released_in(partition, start)))
+        self._delays[partition.key] = delays
+        partition.delays = delays
+        delays.mark()
+        return delays
+
+    def _index(self, *, volatile: bool) -> Index:
+        found = self._volatile if volatile else self._stored
+        if found is None:
+            found = self.broker.store.open_index(self.broker.background, volatile=volatile)
+            found.broken = self._rebuilt
+            if volatile:
+                self._volatile = found
+            else:
+                self._stored = found
+        return found
+
+    def _rebuilt(self) -> None:
+        for delays in self._delays.values():
+            delays.follower.rebuilt()
+            delays.mark()
+
+    def producers(self, partition: Partition, packed: bytes | None) -> ProducerTable:
+        """
+        Make the table of the producers of delayed messages.
+
+        Args:
+            partition: The partition.
+            packed: What was kept of it.
+        """
+        config = self.broker.config.producers
+        table = ProducerTable(
+            partition.limits.producer_window, config.remembered, config.forget_seconds * 1000
+        )
+        if packed is not None:
+            table.restore(msgpack.unpackb(packed))
+        return table
+
+    def keep_producers(self, delays: Delays) -> None:
+        """
+        Keep what is known of the producers of delayed messages.
+
+        Args:
+            delays: What waits in a partition.
+        """
+        packed = msgpack.packb(delays.producers.snapshot())
+        index = self._index(volatile=not delays.stored)
+        index.keep_producers(delays.follower.home, delays.follower.upto, packed)
+
+    def drop(self, partition: Partition) -> None:
+        """
+        Let go of what waits in a partition that is here no more.
+
+        Args:
+            partition: Its topic was deleted.
+        """
+        delays = self._delays.pop(partition.key, None)
+        if delays is not None:
+            self.broker.committer.forget(delays)
+            delays.stop()
+            self.shelf.forget(delays.follower.home)
+            self._forget(self._index(volatile=partition.volatile), delays.follower.home)
+
+    def _forget_others(self) -> None:
+        """Forget the rows of topics that were deleted while this broker was away."""
+        if self._stored is None:
+            return
+        for home, topic_id, _ in self._stored.homes():
+            if topic_id in self.broker.meta.registry.deleted:
+                self._forget(self._stored, home)
+
+    def _forget(self, index: Index, home: int) -> None:
+        self._gone.append((index, home))
+        if self._timer is None:
+            self._timer = self.broker.scheduler.callLater(_FORGET_SECONDS, self._forget_some)
+
+    def _forget_some(self) -> None:
+        self._timer = None
+        index, home = self._gone.pop()
+        try:
+            if index.forget(home):
+                self._gone.append((index, home))
+        except (TinyMQError, Rebuilt) as error:
+            self._log.warn("rows of a deleted topic stay: {error}", error=error)
+        if self._gone:
+            self._timer = self.broker.scheduler.callLater(_FORGET_SECONDS, self._forget_some)
+
+    def close(self) -> None:
+        """Release nothing any more; who stops the broker writes what is left."""
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
+        self._timer = None
+        for delays in self._delays.values():
+            delays.stop()
