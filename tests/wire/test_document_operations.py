@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from tests.wire.test_document import section, tables
-from tinymq.catalog import channels, deadletters, delayed, shapes
+from tinymq.catalog import channels, deadletters, delayed, schedules, shapes
 from tinymq.operations import OPERATIONS
 
 _SECTION = tables(section("### OPERATE `0x21`"))
@@ -48,6 +48,7 @@ def test_maps() -> None:
         "SEEK": list(channels.SEEK["properties"]),
         "QUEUE": list(deadletters.DLQ_ROW["properties"]),
         "LETTER": list(deadletters.LETTER["properties"]),
+        "SCHEDULE": list(schedules.SCHEDULE_ROW["properties"]),
         "DELAYED": list(delayed.DELAYED_ROW["properties"]),
         "BROKER": list(shapes.BROKER_ROW["properties"]),
         "CLIENT": list(shapes.CLIENT["properties"]),
