@@ -135,6 +135,8 @@ class Scheduling:
         self._looked = 0
         self._closed = False
         self._opened_all = False
+        #: Told when the book is written, at a start: before anything is released.
+        self._noting: list[Callable[[Exception | None], None]] | None = None
 
     # --- following ------------------------------------------------------------------
 
@@ -142,8 +144,13 @@ class Scheduling:
         """Read what is remembered, and go on with it; nothing was released yet."""
         self._book.load()
         self._opened_all = True
+        self._noting = []
         for topic in self._broker.meta.registry.topics.values():
             self.follow(topic)
+        noting, self._noting = self._noting, None
+        error = self._book.save_now() if noting else None
+        for noted in noting:
+            noted(error)
 
     def _opened(self, partition: Partition) -> Delays:
         found = self._broker.delaying.opened(partition)
@@ -437,6 +444,8 @@ class Scheduling:
 
         if line.partition.volatile:
             noted(None)
+        elif self._noting is not None:
+            self._noting.append(noted)
         else:
             self._book.save(noted)
 
