@@ -8,7 +8,7 @@ from functools import partial
 
 from attrs import frozen
 
-from benches import clusters, idle, queues, trials
+from benches import bindings, clusters, idle, queues, routing, trials
 from benches.bench import BLOCKING, DEFERRED, PEERS, SIZES, TINYMQ, Bench, Run, Runs, Subject
 from benches.tasks import Figures
 
@@ -262,6 +262,14 @@ ROWS = (
         "From before the publish call to the handler's hands, each settled at once.",
     ),
     Row(
+        "route",
+        "Publish to an exchange until all copies are in their topics",
+        routing.route,
+        ("per_s", "copies_per_s", "behind_ms", "server_us"),
+        "From the first publish to the last copy. behind: after the last acknowledgement. server: "
+        "processor time for each copy.",
+    ),
+    Row(
         "queue-idle",
         "10 000 channels with a consumer each, in which nothing happens",
         idle.idle,
@@ -279,6 +287,14 @@ ROWS = (
         "60 000 messages of 100 B that are delivered and not settled; waiting: not handed out "
         "by the client; held: an object each in the caller's hands.",
         once=True,
+    ),
+    Row(
+        "matches",
+        "Find the targets of a message among 10 000 bindings",
+        bindings.matches,
+        ("build_ms", "few_us", "match_us"),
+        "Without a broker. few: among 10 bindings. build: making the table anew, as after a "
+        "change. A fanout copies to all of its 10 000 targets; the 1000 rules are all tried.",
     ),
     Row(
         "frame",

@@ -20,8 +20,10 @@ from tinymq.errors import Forbidden, InvalidRequest, WireError
 from tinymq.node import NODE_OPERATIONS
 from tinymq.operation import ROLES, Operation, Role
 from tinymq.operations import OPERATIONS, run_on_node
+from tinymq.routing import Terms, binding_id
 from tinymq.wire.messages import Operate
 
+BOUND = binding_id("t", Terms(key="eu.#"))
 CHANNEL = {"topic": "t", "name": "work"}
 SCHEDULE = {"name": "nightly", "topic": "t", "cron": "0 3 * * *", "headers": {"a": "b"}}
 DELAYED = {"topic": "t", "partition": 0}
@@ -109,10 +111,22 @@ def test_results_have_the_shape_that_is_told(fixture: BrokerFixture) -> None:
             "inflight.settle",
             {**CHANNEL, "partition": 0, "offsets": [0], "act": "requeue", "dry_run": True},
         ),
+        ("channel.wake", {**CHANNEL, "partition": 0, "offsets": [0]}),
+        ("channel.delay", {**CHANNEL, "partition": 0, "offsets": [0], "delay_ms": 5}),
+        ("delayed.list", {"topic": "t", "channel": CHANNEL["name"]}),
+        ("delayed.histogram", {"topic": "t", "channel": CHANNEL["name"]}),
         ("channel.pause", CHANNEL),
         ("channel.seek", {**CHANNEL, "to": "latest"}),
         ("channel.undo_seek", CHANNEL),
         ("channel.empty", CHANNEL),
+        ("push.set", {**CHANNEL, "url": "https://example.com/hook", "dry_run": True}),
+        ("push.set", {**CHANNEL, "url": "https://example.com/hook"}),
+        ("push.list", {}),
+        ("push.info", CHANNEL),
+        ("push.pause", CHANNEL),
+        ("push.resume", CHANNEL),
+        ("push.test", {**CHANNEL, "dry_run": True}),
+        ("push.delete", CHANNEL),
         ("message.life", {"topic": "t", "partition": 0, "offset": 1}),
         ("channel.delete", CHANNEL),
         ("schedule.create", {**SCHEDULE, "dry_run": True}),
@@ -136,6 +150,17 @@ def test_results_have_the_shape_that_is_told(fixture: BrokerFixture) -> None:
         ("dlq.redrive", {"target": "t.work.dead", "dry_run": True}),
         ("dlq.redrive", {"target": "t.work.dead", "offsets": ["0:0"]}),
         ("dlq.drop", {"target": "t.work.dead", "dry_run": True}),
+        ("exchange.create", {"name": "x", "kind": "topic", "dry_run": True}),
+        ("exchange.create", {"name": "x", "kind": "topic"}),
+        ("exchange.alter", {"name": "x", "dead_letter": "nobody"}),
+        ("binding.add", {"exchange": "x", "target": "t", "key": "eu.#"}),
+        ("binding.list", {}),
+        ("exchange.list", {}),
+        ("exchange.info", {"name": "x"}),
+        ("exchange.test", {"name": "x", "key": "eu.de", "headers": {"a": "b"}, "value": "{}"}),
+        ("exchange.topology", {}),
+        ("binding.delete", {"exchange": "x", "id": BOUND, "dry_run": True}),
+        ("exchange.delete", {"name": "x", "dry_run": True}),
         ("topic.delete", {"name": "t"}),
         ("broker.list", {}),
         ("broker.info", {}),

@@ -12,9 +12,11 @@ from twisted.python.failure import Failure
 
 from tests.fakes.broker import BEGIN_MS, BrokerFixture, HeldSyncer, refused
 from tests.fakes.channels import FakeChannels
+from tinymq.catalog.delayed import LATEST_MS
 from tinymq.client.core.partitioners import key_partition
 from tinymq.console import BrokerConsole
 from tinymq.errors import (
+    InvalidDelay,
     InvalidName,
     OffsetOutOfRange,
     PartitionOffline,
@@ -26,9 +28,20 @@ from tinymq.errors import (
     ValueTooLarge,
 )
 from tinymq.node import turns
-from tinymq.web.port import At, ChannelQuery, ClientQuery, Newest, Oldest, Page, Since, TopicQuery
+from tinymq.web.port import (
+    At,
+    ChannelQuery,
+    ClientQuery,
+    Newest,
+    Oldest,
+    Page,
+    Since,
+    Times,
+    TopicQuery,
+)
 from tinymq.wire.batch import NATIVE, build
 from tinymq.wire.codec import pack
+from tinymq.wire.records import RecordBatch
 
 _T = TypeVar("_T")
 
@@ -298,6 +311,22 @@ class TestPublishing:
             with pytest.raises(ValueTooLarge) as caught:
                 done(fixture, console.publish("t", *arguments, 0))
             assert caught.value.data["field"] == field
+
+    def test_times(self, fixture: BrokerFixture, console: BrokerConsole) -> None:
+        """A time to live goes into the log; what would come after the year 9999 is refused."""
+        fixture.topic("t")
+        position = done(fixture, console.publish("t", b"v", None, (), 0, Times(ttl_ms=60_000)))
+        chunk = fixture.partition("t").log.read(position.offset, 1000, 1)
+
+        assert position.delayed is None
+        assert chunk is not None
+        assert RecordBatch(bytes(chunk.data)).ttls == [60_000]
+        for number, times in enumerate((Times(-5000), Times(4_000_000_000_000))):
+            position = done(fixture, console.publish("t", b"v", None, (), 0, times))
+            assert (position.delayed, position.offset) == (number, -1)
+            assert position.due_ms == (times.due if times.due > 0 else position.time_ms + 5000)
+        with pytest.raises(InvalidDelay, match="253402300799999 ms"):
+            done(fixture, console.publish("t", b"v", None, (), 0, Times(-LATEST_MS)))
 
     def test_refused(self, fixture: BrokerFixture, console: BrokerConsole) -> None:
         """A refusal of the broker is raised."""

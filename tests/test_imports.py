@@ -16,23 +16,26 @@ PACKAGE = ROOT / "tinymq"
 
 #: What every room may import.
 BASE = {"errors", "limits", "names", "settings", "config", "configfile"}
-BASE |= {"dotted", "topicconfig", "channelpolicy", "conditions", "cron"}
+BASE |= {"dotted", "topicconfig", "channelpolicy", "conditions", "cron", "outbound"}
 
 #: Room to the rooms that it may import, besides itself and the base.
 ALLOWED: dict[str, set[str]] = {
     **{name: set() for name in BASE},
+    "webhook": set(),
     "wire": set(),
     "storage": {"wire"},
     "stats": {"wire"},
-    "meta": {"wire", "storage"},
-    "broker": {"wire", "storage", "meta", "stats"},
+    "routing": set(),
+    "meta": {"wire", "storage", "routing"},
+    "broker": {"wire", "storage", "meta", "stats", "routing"},
     "operation": {"wire"},
-    "catalog": {"wire", "operation"},
+    "catalog": {"wire", "operation", "routing"},
     "caller": {"operation"},
     "node": {"wire", "storage", "meta", "broker", "stats", "logs", "operation", "catalog"}
     | {"figures"},
-    "operations": {"wire", "meta", "broker", "stats", "node", "figures"}
-    | {"operation", "catalog", "caller"},
+    "push": {"wire", "meta", "broker", "client", "webhook"},
+    "operations": {"wire", "meta", "broker", "stats", "node", "figures", "routing"}
+    | {"operation", "catalog", "caller", "webhook"},
     "traffic": {"stats"},
     "connection": {"wire", "broker", "stats", "caller", "traffic"},
     "connections": {"wire", "broker", "stats", "connection", "clockwork"},
@@ -71,7 +74,7 @@ ALLOWED: dict[str, set[str]] = {
         "verify",
     },
     "service": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
-    | {"client", "gateways", "console", "figures", "logs", "node", "cluster", "ground"},
+    | {"client", "gateways", "console", "figures", "logs", "node", "cluster", "ground", "push"},
     "testing": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol"}
     | {"client", "aio", "sync", "console", "logs", "service", "node", "cluster", "verify"},
     "embedded": {"service", "client"},
@@ -82,6 +85,7 @@ ALLOWED: dict[str, set[str]] = {
 
 #: Rooms, and one inner room, that do not know Twisted.
 PURE = ["wire", "storage", "meta", "client/core", "aio", "sync", "operation", "catalog"]
+PURE += ["routing", "webhook"]
 PURE += sorted(BASE)
 
 MODULES = sorted(PACKAGE.rglob("*.py"))

@@ -19,6 +19,7 @@ def test_defaults() -> None:
         "retention.ms": 604_800_000,
         "retention.bytes": None,
         "retention.mode": "limits",
+        "ttl.ms": None,
         "hold.max.ms": 1_209_600_000,
         "hold.max.bytes": None,
         "hold.then": "dead_letter",

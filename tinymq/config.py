@@ -20,6 +20,7 @@ from attrs import field, frozen
 from tinymq.errors import ConfigError
 from tinymq.limits import DEFAULT_LIMITS, MIB, Limits
 from tinymq.names import RULE, valid_name
+from tinymq.outbound import Allowed
 from tinymq.settings import Row, Setting, Value, declared, setting, shown
 from tinymq.topicconfig import DEFAULT_TOPIC, TopicConfig
 
@@ -32,6 +33,7 @@ __all__ = [
     "LoggingConfig",
     "NetworkConfig",
     "ProducersConfig",
+    "PushConfig",
     "RetentionConfig",
     "SessionConfig",
     "StorageConfig",
@@ -255,6 +257,32 @@ class SessionConfig:
 
 
 @frozen(kw_only=True)
+class PushConfig:
+    """How messages are sent to push endpoints."""
+
+    allow: tuple[str, ...] = setting(
+        (),
+        "Where push endpoints may be beside public addresses: networks such as 10.0.0.0/8, or "
+        "names, of which .example.com stands for all that end so. The same at every process of a "
+        "cluster.",
+        low=0,
+        high=100,
+    )
+    requests: int = setting(
+        200,
+        "Requests to push endpoints that this broker has open at the same time.",
+        unit="requests",
+        low=1,
+        high=10_000,
+    )
+
+    @property
+    def allowed(self) -> Allowed:
+        """Where endpoints may be."""
+        return Allowed.of(self.allow)
+
+
+@frozen(kw_only=True)
 class LoggingConfig:
     """What the broker writes about itself."""
 
@@ -282,6 +310,7 @@ class Config:
         defaults: The settings of a topic whose creator says nothing.
         producers: What is done for idempotent producers.
         session: What is kept for clients whose connection was lost.
+        push: How messages are sent to push endpoints.
         limits: The numbers that a peer's input is checked against.
         logging: What the broker writes about itself.
     """
@@ -296,6 +325,7 @@ class Config:
     defaults: TopicConfig = field(default=DEFAULT_TOPIC)
     producers: ProducersConfig = field(factory=ProducersConfig)
     session: SessionConfig = field(factory=SessionConfig)
+    push: PushConfig = field(factory=PushConfig)
     limits: Limits = field(default=DEFAULT_LIMITS)
     logging: LoggingConfig = field(factory=LoggingConfig)
 
@@ -309,6 +339,10 @@ class Config:
                 self._check_endpoint(name, endpoint)
         valid_broker_name(self.broker.name)
         self._check_cluster()
+        try:
+            self.push.allowed  # noqa: B018 - reads the setting
+        except ValueError as error:
+            raise ConfigError(f"push.allow is wrong: {error}") from error
 
     def _check_cluster(self) -> None:
         cluster = self.cluster

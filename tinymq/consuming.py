@@ -260,9 +260,13 @@ def _finish(
 def _requeue(
     one: Subscribers, who: Subscription, leases: list[Lease], now: int, facts: dict[str, Any]
 ) -> Settled:
-    delay = facts.get("d")
+    delay, at = facts.get("d"), facts.get("a")
+    if at is not None:
+        if type(at) is not int or delay is not None:
+            raise InvalidRequest("a is a time in ms, and goes without d", field="a")
+        delay = max(0, at - now)
     if delay is not None and (type(delay) is not int or not 0 <= delay <= _LONGEST_MS):
-        raise InvalidRequest(f"a delay is 0 to {_LONGEST_MS} ms", field="d")
+        raise InvalidRequest(f"a delay is 0 to {_LONGEST_MS} ms", field="d" if at is None else "a")
     failure = facts.get("f", True)
     if type(failure) is not bool:
         raise InvalidRequest("f is true or false", field="f")

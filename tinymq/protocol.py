@@ -174,6 +174,7 @@ class BrokerProtocol(Consuming):
                         timestamp=result.timestamp,
                         duplicate=result.duplicate,
                         volatile=result.volatile,
+                        unroutable=result.unroutable,
                         delayed=result.delayed,
                     ),
                 )

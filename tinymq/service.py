@@ -46,6 +46,9 @@ from tinymq.logs import Logs
 from tinymq.node import Node
 from tinymq.operations import Operations
 from tinymq.protocol import BrokerFactory
+from tinymq.push.guard import Guard
+from tinymq.push.pushes import Pushes
+from tinymq.push.pushes import World as PushWorld
 from tinymq.storage.folder import DataFolder
 from tinymq.storage.forks import close_in_children
 
@@ -105,6 +108,8 @@ class BrokerService(Service):
         self._entering: Deferred[None] | None = None
         #: Whether the partitions were opened, so that the stop has something to bring to the disk.
         self._began = False
+        #: Until when a stop lets what is under way end.
+        self._drain_until = 0.0
         #: What a start that fails has to close again.
         self._opened = ExitStack()
 
@@ -148,6 +153,7 @@ class BrokerService(Service):
         self.factory.accept()
         self._housekeeping.start()
         self._meta.start()
+        self._pushes.start()
         self._node.vitals.start()
         if self._console is not None:
             self._console.start()
@@ -182,6 +188,7 @@ class BrokerService(Service):
         self.factory = self._node.connected = BrokerFactory(self.broker, self.operations)
         self.factory.refuse("the broker is starting")
         self._housekeeping = Housekeeping(self.broker)
+        self._open_push()
         self._node.vitals.connections = self.factory.connections
         self._node.vitals.housekeeping = self._housekeeping
         self._console: BrokerConsole | None = None
@@ -191,6 +198,29 @@ class BrokerService(Service):
             )
             self.operations.board = self._console.board
             self.operations.arrivals = self._console.arrivals
+
+    def _open_push(self) -> None:
+        """Make what sends messages to push endpoints, and what looks at their addresses."""
+        config, reactor = self._config, self._reactor
+        guard = Guard(reactor, config.push.allowed)
+        if isinstance(self.operations, Operations):
+            self.operations.gate = guard
+        meta = self._meta
+
+        async def tell(operation: str, arguments: dict[str, Any]) -> object:
+            if isinstance(meta, OwnMeta):
+                return await self.operations.run(operation, arguments)
+            return await meta.directory.ask(operation, **arguments)
+
+        world = PushWorld(
+            reactor=reactor,
+            wall=self._ground.wall,
+            guard=guard,
+            tell=tell,
+            requests=config.push.requests,
+        )
+        self._pushes = Pushes(world, self.broker, meta.directory, self.factory)
+        self._node.pushes = self._pushes
 
     def _open_files(self) -> int:
         """Return how many log files may stay open; clients need descriptors, too."""
@@ -343,7 +373,7 @@ class BrokerService(Service):
             await self._never_began()
             return
         self._log.info("stopping: no new connections, no new work")
-        for stage in (self._refuse, self._drain, self._part, self._synced, self._close):
+        for stage in (self._refuse, self._rest, self._drain, self._part, self._synced, self._close):
             try:
                 await stage()
             except Exception:  # noqa: BLE001 - the stages behind it matter all the more
@@ -360,11 +390,16 @@ class BrokerService(Service):
         self._opened.close()
 
     async def _refuse(self) -> None:
+        self._drain_until = self._reactor.seconds() + self._config.network.drain_seconds
         self.factory.refuse("the broker is stopping")
         for port in self._ports:
             await _settled(port.stopListening())
         self.broker.refuse(ShuttingDown("the broker is stopping; connect again in a moment"))
         self.broker.channels.rest()
+
+    async def _rest(self) -> None:
+        """Send nothing more to push endpoints; what is under way may end."""
+        await self._pushes.stop(max(0.0, self._drain_until - self._reactor.seconds()))
 
     async def _part(self) -> None:
         self.factory.close_all("the broker is stopping; connect again in a moment")
@@ -386,8 +421,8 @@ class BrokerService(Service):
         takes longer the lease is kept, and the client tells the next start.
         """
         seconds = self._reactor.seconds
-        until, in_hand, since = seconds() + self._config.network.drain_seconds, -1, 0.0
-        while seconds() < until:
+        in_hand, since = -1, 0.0
+        while seconds() < self._drain_until:
             busy = any(connection.busy for connection in self.factory.connections)
             if in_hand != self.broker.channels.in_flight:
                 in_hand, since = self.broker.channels.in_flight, seconds()

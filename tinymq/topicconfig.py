@@ -71,6 +71,15 @@ class TopicConfig(Dotted):
         "settled them; without channels the limits hold.",
         choices=("limits", "settled"),
     )
+    ttl_ms: int | None = setting(
+        None,
+        "How long messages wait for the consumers of channels, from their append on; what is "
+        "older goes to the dead-letter topic; none is no bound.",
+        unit="milliseconds",
+        low=1,
+        high=_FOREVER,
+        optional=True,
+    )
     hold_max_ms: int | None = setting(
         14 * _DAY,
         "How old records may become that a channel has not settled, whatever retention says; "

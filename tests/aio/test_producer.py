@@ -7,8 +7,10 @@ import asyncio
 import pytest
 
 from tests.aio.stage import Stage, ending, in_loop, turns
+from tests.client.puppet import APPENDED_MS
 from tinymq.aio import (
     Account,
+    Delayed,
     PartlySent,
     Position,
     ProducerConfig,
@@ -18,9 +20,11 @@ from tinymq.errors import (
     BufferFull,
     ClientError,
     ClosedError,
+    InvalidDelay,
     InvalidRequest,
     StorageFull,
     UnknownTopic,
+    Unroutable,
     UsageError,
     ValueTooLarge,
 )
@@ -44,6 +48,38 @@ async def test_send() -> None:
         assert positions[0][:3] == ("t", 0, 1)
         assert stage.puppet.kinds().count("PRODUCE") == 2
         assert stage.transports[0].writes == writes + 1
+
+
+@in_loop
+async def test_send_later() -> None:
+    """A record that waits until it is due has an id instead of an offset; wrong times fail."""
+    async with Stage() as stage, stage.client.producer() as producer:
+        delayed = await producer.send("t", b"a", delay=5)
+        at = await producer.send("t", b"b", at=1_900_000_000_000, ttl=3)
+        sent = await producer.send_batch("t", [b"c", b"d"], delay=[0, 1])
+        producer.send_oneway("t", b"e", delay=1)
+        with pytest.raises(InvalidDelay):
+            await producer.send("t", b"x", delay=-1)
+        with pytest.raises(InvalidDelay):
+            await producer.send_batch("t", [b"x"], ttl=0)
+        await producer.flush()
+
+        assert delayed == Delayed("t", 0, 0, APPENDED_MS + 5000)
+        assert at == Delayed("t", 0, 1, 1_900_000_000_000)
+        assert sent == Sent(2, [(0, 0, 1)], delayed=[(0, 2, 1)])
+        assert producer.account.sent == 5
+
+
+@in_loop
+async def test_send_to_nowhere() -> None:
+    """A record that no binding of an exchange takes fails with its place."""
+    async with Stage() as stage, stage.client.producer() as producer:
+        stage.puppet.unroutable = b"\x02"
+        good, bad = producer.send("t", b"a"), producer.send("t", b"b")
+        with pytest.raises(Unroutable):
+            await bad
+
+        assert (await good).offset == 0
 
 
 @in_loop
@@ -80,7 +116,7 @@ async def test_failures_of_single_records() -> None:
     async with Stage() as stage:
         producer = stage.client.producer(ProducerConfig(create_topics=False))
         errors = await ending(
-            producer.send("t", "text"),  # type: ignore[arg-type]
+            producer.send("t", "text"),  # type: ignore[call-overload]
             producer.send("t", bytes(17 << 20)),
             producer.send_batch("t", []),
             producer.send("t", b"x"),

@@ -11,10 +11,11 @@ from random import Random
 from typing import Any
 
 from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
 from typing_extensions import override
 
 from tests.broker.replaying import check_ledger
-from tests.fakes.broker import Answers, BrokerFixture, HeldSyncer, batch
+from tests.fakes.broker import Answers, BrokerFixture, HeldSyncer, Wall, batch
 from tests.fakes.taking import Taken, Taker
 from tinymq.broker.partition import Appended
 from tinymq.storage.disk import Disk, RecordingDisk
@@ -44,6 +45,23 @@ class LateSyncer(HeldSyncer):
         done(sync_group(self._disk, tickets))
 
 
+class RunningWall(Wall):
+    """A wall clock that goes as the clock does, on from where it was in the life before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._clock = Clock()
+
+    def follow(self, clock: Clock) -> None:
+        """Go on with another clock."""
+        self.now_ms = self()
+        self._clock = clock
+
+    @override
+    def __call__(self) -> int:
+        return self.now_ms + round(self._clock.seconds() * 1000)
+
+
 class Lives:
     """
     All lives of a broker.
@@ -71,6 +89,12 @@ class Lives:
         #: What was delivered at most once.
         self.once: Counter[bytes] = Counter()
         self.seen: set[bytes] = set()
+        self.wall = RunningWall()
+        #: The time to live of the topic, and when messages expire at the latest.
+        self.ttl = rng.choice((None, None, 20_000))
+        self.expires: dict[bytes, int] = {}
+        #: When all was read that had come.
+        self.heard = 0
         self.last: dict[tuple[int, int], int] = {}
         self.waiting: dict[tuple[Taker, int], Callable[[SettleReply], None]] = {}
         self.held: list[tuple[Taker, Taken]] = []
@@ -81,9 +105,10 @@ class Lives:
         self.path = path
         disk = RecordingDisk(str(self.home / "journal"), str(path), real=False)
         self.syncer = LateSyncer(disk)
-        self.broker = BrokerFixture(path, disk=disk, syncer=self.syncer)
+        self.broker = BrokerFixture(path, disk=disk, syncer=self.syncer, wall=self.wall)
+        self.wall.follow(self.broker.clock)
         if "t" not in self.broker.meta.registry.by_name:
-            self.broker.topic("t", PARTITIONS)
+            self.broker.topic("t", PARTITIONS, ttl_ms=self.ttl)
             policy: dict[str, str | int | list[str]] = {
                 "attempts": 1000,
                 "backoff": ["0s"],
@@ -125,11 +150,15 @@ class Lives:
 
     def _hear(self) -> None:
         """Judge what was delivered, and then keep what was confirmed."""
-        for taker in self.takers[:2]:
-            for taken in taker.take():
-                self._check(taken)
-                self.held.append((taker, taken))
+        for taker in self.takers:
+            taker.read()
+        heard = [(taker, taken) for taker in self.takers[:2] for taken in taker.take()]
+        for taker, taken in sorted(heard, key=lambda each: each[1].lease):  # as they were given out
+            self._check(taken)
+            self.held.append((taker, taken))
+        # These may have waited for the disk since they were given out.
         self.once.update(taken.value or b"" for taken in self.takers[2].take())
+        self.heard = self.wall()
         for (taker, number), promised in tuple(self.waiting.items()):
             frame = taker.replies.pop(number, None)
             if frame is not None:
@@ -139,6 +168,7 @@ class Lives:
 
     def _check(self, taken: Taken) -> None:
         value = taken.value or b""
+        self._check_age(taken)
         assert value not in self.finished | self.rejected, f"{taken} was settled"
         assert taken.failures >= self.failures[value]
         assert taken.attempt > self.failures[value]
@@ -150,6 +180,11 @@ class Lives:
         assert taken.offset > self.last.get(line, -1), f"{taken} comes behind {self.last[line]}"
         self.last[line] = taken.offset
 
+    def _check_age(self, taken: Taken) -> None:
+        """See that it had not expired when all was read before."""
+        over = self.expires.get(taken.value or b"")
+        assert over is None or over > self.heard, f"{taken} expired at {over}, now {self.wall()}"
+
     # --- what may happen ---------------------------------------------------------------
 
     def publish(self) -> None:
@@ -158,12 +193,21 @@ class Lives:
             first = len(self.published)
             numbers = range(first, first + self.rng.randint(1, 5))
             values = [b"%d" % number for number in numbers]
-            data = batch(*values, keys=[b"%d" % (number % KEYS) for number in numbers])
+            ttls = [self._ttl() for _ in values] if self.rng.randrange(3) == 0 else None
+            for value, ttl in zip(values, ttls or [None] * len(values), strict=True):
+                times = [each for each in (ttl, self.ttl) if each is not None]
+                if times:
+                    self.expires[value] = self.wall() + min(times)
+            keys = [b"%d" % (number % KEYS) for number in numbers]
+            data = batch(*values, keys=keys, ttls=ttls)
             answers: Answers = []
             topic = self.broker.meta.describe("t").id
             self.broker.broker.produce(topic, self.rng.randrange(2), data, answers.append)
             self.published.update(dict.fromkeys(values, answers))
             self.done["messages"] += len(values)
+
+    def _ttl(self) -> int | None:
+        return self.rng.choice((None, 1, 2000, 4000, 10_000, 60_000))
 
     def _some(self) -> tuple[Taker, dict[bytes, Taken]]:
         """Take some of what one consumer holds."""
@@ -335,9 +379,9 @@ class Lives:
             self.listen()
             quiet = 0 if self.held else quiet + 1
             for taker in self.takers[:2]:
-                mine = [taken for each, taken in self.held if each is taker]
-                found |= {taken.value or b"" for taken in mine}
-                taker.post(FINISH, *mine)
+                mine = {taken.value or b"": taken for each, taken in self.held if each is taker}
+                number = taker.post(FINISH, *mine.values())
+                self._promise(taker, number, found.update, mine)
             self.held.clear()
             self._turn()
         return found
@@ -350,22 +394,29 @@ class Lives:
             for value, answers in self.published.items()
             if answers and isinstance(answers[0], Appended)
         }
-        letters = Counter(self.letters())
+        letters = Counter(self.letters("c"))
         channel = self.broker.operate("channel.info", topic="t", name="c")["channel"]
         assert (channel["lag"], channel["given_up"]) == (0, 0)
-        assert stored - self.tried <= found, "something was lost"
+        assert stored - self.tried <= found | letters.keys(), "something was lost"
+        assert stored - self.tried - found <= self.expires.keys(), "it had no time to live"
+        assert not found & letters.keys(), "it expired, and came all the same"
         assert self.rejected <= letters.keys(), "a dead letter was lost"
         assert max(letters.values(), default=0) <= 1, "a dead letter is there twice"
-        assert letters.keys() <= self.tried - self.finished
+        assert letters.keys() <= (self.tried | self.expires.keys()) - self.finished
         assert max(self.once.values(), default=0) <= 1, "at most once was twice"
+        once = Counter(self.letters(ONCE))
+        assert max(once.values(), default=0) <= 1, "a dead letter is there twice"
+        assert once.keys() <= self.expires.keys() - self.once.keys(), "it was delivered, too"
         self.done["dead letters"] += len(letters)
+        self.done["expired"] += len(letters.keys() - self.tried) + len(once)
 
-    def letters(self) -> list[bytes]:
-        """The values of all dead letters."""
-        if "t.c.dead" not in self.broker.meta.registry.by_name:
+    def letters(self, channel: str) -> list[bytes]:
+        """The values of all dead letters of a channel."""
+        target = f"t.{channel}.dead"
+        if target not in self.broker.meta.registry.by_name:
             return []
-        partitions = self.broker.meta.describe("t.c.dead").partitions
-        found = (self.broker.values("t.c.dead", index) for index in range(partitions))
+        partitions = self.broker.meta.describe(target).partitions
+        found = (self.broker.values(target, index) for index in range(partitions))
         return [value or b"" for values in found for value in values]
 
 

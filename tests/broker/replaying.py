@@ -9,6 +9,7 @@ from tinymq.broker.channel.places import Places
 from tinymq.broker.channel.runs import Runs, runs_in
 from tinymq.broker.hosted import Hosted, _key
 from tinymq.broker.ledger import records_in
+from tinymq.broker.routing.routes import ROUTES_KEY, Routes
 from tinymq.broker.stragglers import KEPT_KEY
 
 
@@ -53,9 +54,14 @@ def check_ledger(hosted: Hosted) -> None:
     if log is None or hosted.ledger.behind or hosted.ledger.failure is not None:
         return
     found: dict[bytes, Places] = {}
+    routes = Routes()
     for key, value in records_in(log):
-        if key != KEPT_KEY:
+        if key == ROUTES_KEY:
+            routes.restore(value)
+        elif key != KEPT_KEY:
             found[key] = replay(found.get(key) or Places(), [value])
+    if hosted.router is not None:
+        assert routes.facts() == hosted.router.routes.facts()
     now = hosted.now
     for name, one in hosted.queue.channels.items():
         assert not one.channel.journal, f"{name} was not written"

@@ -29,7 +29,10 @@ ITS_OWN = {
 }
 #: Shortcuts of single verbs.
 SHORTCUTS = {"topic.info": {"partitions"}, "topic.purge": {"undo"}, "topic.alter": {"unset"}}
+_FIT = {"topic", "partition", "key", "schedule", "after", "every"}
+SHORTCUTS |= {f"delayed.{act}": _FIT for act in ("cancel", "now", "move")}
 SHORTCUTS |= {"channel.info": {"partitions"}, "channel.alter": {"unset"}}
+SHORTCUTS |= {"exchange.info": {"bindings"}, "exchange.alter": {"default"}}
 
 
 def verb_of(operation: Operation) -> click.Command:

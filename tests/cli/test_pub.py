@@ -12,11 +12,11 @@ from attrs import Factory, frozen
 from click.testing import _NamedTextIOWrapper
 
 from tests.cli.conftest import Run
-from tests.fakes.memory_broker import MemoryBroker, MemoryClient, MemoryProducer
+from tests.fakes.memory_broker import BEGIN_MS, MemoryBroker, MemoryClient, MemoryProducer
 from tinymq.cli.failure import Failed, status_of
 from tinymq.cli.lines import CHUNK, gather, lines, whole
 from tinymq.cli.pub import Publisher
-from tinymq.errors import DeadlineExceeded, NotLeader, StorageFull, TinyMQError
+from tinymq.errors import DeadlineExceeded, NotLeader, StorageFull, TinyMQError, Unroutable
 from tinymq.sync import Failed as FailedRecord
 from tinymq.sync import PartlySent, ProducerConfig, Sent
 
@@ -31,6 +31,53 @@ def test_pub_a_value(broker: MemoryBroker, run: Run) -> None:
     result = run("pub", "orders", "hello")
     assert result.output == "published 1 message (5 B) to orders at 0@0\n"
     assert values(broker, "orders") == [b"hello"]
+
+
+def test_pub_later(broker: MemoryBroker, run: Run) -> None:
+    """What waits is told with its id and its time, also as lines and as JSON."""
+    one = run("pub", "orders", "hello", "--delay", "5m")
+    lines = run("pub", "orders", "-l", "--at", "2027-01-01T09:00+01:00", "-p", "1", stdin=b"a\nb\n")
+    told = json.loads(run("pub", "orders", "x", "--at", "1900000000000", "-o", "json").stdout)
+
+    assert one.output == (
+        "published 1 message (5 B) to orders, delayed until 2025-06-15T15:11:40.000Z: orders/0~0\n"
+    )
+    assert lines.output == "published 2 messages (2 B) to orders, delayed: orders/1~1..2\n"
+    assert told["delayed"] == [{"partition": 0, "first": 3, "last": 3}]
+    assert (told["positions"], told["due_ms"]) == ([], 1_900_000_000_000)
+    assert [due for _, _, _, due, _ in broker.delayed][1:3] == [1_798_790_400_000] * 2
+    assert values(broker, "orders") == []
+
+
+def test_pub_with_a_time_to_live(broker: MemoryBroker, run: Run) -> None:
+    """A time to live goes along, alone or with a delay; no delay is an ordinary message."""
+    run("pub", "orders", "x", "--delay", "1h30m", "--ttl", "1h")
+
+    assert broker.delayed[0][3:] == (BEGIN_MS + 5_400_000, 3600.0)
+    assert run("pub", "orders", "x", "--delay", "0", "--ttl", "90s").output.endswith(" at 0@0\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--delay", "-5m"), "cannot be negative"),
+        (("--delay", "soon"), "no duration"),
+        (("--delay", "8000000d"), "year 9999 (253402300799999 ms)"),
+        (("--at", "tomorrow"), "2027-01-01T09:00+01:00"),
+        (("--at", "253402300800000"), "year 9999"),
+        (("--at", "1960-01-01"), "before 1970"),
+        (("--at", "0001-01-01"), "before 1970"),
+        (("--ttl", "0"), "above zero"),
+        (("--ttl", "-1s"), "above zero"),
+        (("--delay", "1s", "--at", "2027-01-01"), "not both"),
+    ],
+)
+def test_pub_at_no_time(run: Run, arguments: tuple[str, ...], words: str) -> None:
+    """What is no time is refused before anything is sent, with what can be written."""
+    result = run("pub", "orders", "x", *arguments)
+
+    assert result.exit_code == 2
+    assert words in " ".join(result.stderr.split())
 
 
 def test_pub_to_memory(broker: MemoryBroker, run: Run) -> None:
@@ -74,6 +121,9 @@ def test_pub_with_everything(broker: MemoryBroker, run: Run) -> None:
         "count": 1,
         "bytes": 1,
         "positions": [{"partition": 1, "first": 0, "last": 0}],
+        "delayed": [],
+        "due_ms": None,
+        "unroutable": 0,
         "volatile": False,
         "dry_run": False,
     }
@@ -222,6 +272,20 @@ def test_where_to_go_on(why: TinyMQError, status: int, *, wrap: bool) -> None:
     assert str(raised.value) == f"lines 1 to {done}; the others may be stored or not: {why}"
     assert raised.value.hint == f"go on with line {4 if wrap else 3}"
     assert status_of(raised.value) == status
+
+
+def test_lines_that_go_nowhere() -> None:
+    """What no binding takes is stored: it is counted, and the other lines go on."""
+    lost = Unroutable("no binding of exchange t takes this message")
+    sent = Sent(1, [(0, 7, 1)])
+    for error, astray, ranges in (
+        (PartlySent(sent, [FailedRecord("t", b"b", lost)]), 1, {0: (0, 7)}),
+        (lost, 2, {0: (0, 1)}),
+    ):
+        publisher = broken(error)
+        publisher.publish([b"a", b"b"], None)
+        told = publisher.published
+        assert (told.unroutable, told.ranges) == (astray, ranges)
 
 
 def test_ctrl_c_tells_how_far_it_came(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,7 +27,15 @@ from tinymq.errors import (
     WireError,
 )
 from tinymq.limits import DEFAULT_LIMITS, Limits
-from tinymq.wire.batch import NO_PRODUCER, SEQUENCE_MODULUS, BatchHeader, check_produced, stamp
+from tinymq.wire.batch import (
+    HAS_DUE,
+    NO_PRODUCER,
+    SEQUENCE_MODULUS,
+    BatchHeader,
+    check_produced,
+    read_header,
+    stamp,
+)
 from tinymq.wire.codec import pack
 from tinymq.wire.frames import Bytes, Frame, FrameDecoder, encode_frame
 from tinymq.wire.header import REPLY, MessageType
@@ -154,6 +162,8 @@ class PuppetTopic:
     id: bytes
     logs: list[PuppetLog]
     leaders: list[int]
+    #: What waits until it is due, by partition.
+    delays: defaultdict[int, PuppetLog] = Factory(lambda: defaultdict(PuppetLog))
 
 
 class Puppet:
@@ -170,6 +180,7 @@ class Puppet:
         limits: Told to clients.
         heartbeat: Told to clients.
         polls: FETCH requests that wait for data.
+        unroutable: Told in answers to PRODUCE.
     """
 
     def __init__(self, number: int = 1) -> None:
@@ -189,6 +200,7 @@ class Puppet:
         self.hellos: list[Hello] = []
         self.operations: dict[str, Callable[..., dict[str, Any]]] = {}
         self.revision = 1
+        self.unroutable: bytes | None = None
         self._ids = 0
         self._producer_id = 100
 
@@ -318,11 +330,19 @@ class Puppet:
         raise UnknownTopicId
 
     def _produce(self, request: Produce, payload: Bytes) -> ProduceReply:
-        log = self.find(request.topic_id).logs[request.partition]
+        topic = self.find(request.topic_id)
+        delayed = bool(read_header(payload).attributes & HAS_DUE)
+        log = (topic.delays if delayed else topic.logs)[request.partition]
         offset, duplicate = log.append(payload, self.limits)
         self.wake()
         stamped = -1 if duplicate else APPENDED_MS
-        return ProduceReply(base_offset=offset, timestamp=stamped, duplicate=duplicate)
+        return ProduceReply(
+            base_offset=offset,
+            timestamp=stamped,
+            duplicate=duplicate,
+            delayed=delayed,
+            unroutable=self.unroutable,
+        )
 
     def _offsets(self, request: Offsets) -> OffsetsReply:
         topic = self.find(request.topic_id)

@@ -16,6 +16,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import ILogObserver, LogLevel, formatEvent, globalLogPublisher
 from twisted.python.failure import Failure
 
+from tests.client.puppet import APPENDED_MS
 from tests.client.stage import Stage
 from tinymq.catalog import PUBLIC
 from tinymq.client import (
@@ -25,6 +26,7 @@ from tinymq.client import (
     ClientConfig,
     ConsumerBatch,
     ConsumerConfig,
+    Delayed,
     Position,
     ProducerConfig,
     Sent,
@@ -39,11 +41,13 @@ from tinymq.errors import (
     ConnectionLost,
     DeadlineExceeded,
     ForkedError,
+    InvalidDelay,
     InvalidRequest,
     MalformedFrame,
     TinyMQError,
     UnknownTopic,
     UnreachableError,
+    Unroutable,
     UsageError,
     ValueTooLarge,
 )
@@ -100,12 +104,46 @@ def test_send_batch_and_oneway() -> None:
     stage.end()
 
 
+def test_send_later() -> None:
+    """A record that waits until it is due has an id instead of an offset; wrong times fail."""
+    stage = Stage()
+    producer = stage.client.producer()
+    delayed = stage.done(producer.send("t", b"a", delay=5))
+    at = stage.done(producer.send("t", b"b", at=1_900_000_000_000, ttl=3))
+    sent = stage.done(producer.send_batch("t", [b"c", b"d"], delay=[0, 1]))
+    producer.send_oneway("t", b"e", delay=1)
+    wrong = Results(producer.send("t", b"x", delay=-1), producer.send_batch("t", [b"x"], ttl=0))
+    with pytest.raises(InvalidDelay):
+        producer.send_oneway("t", b"x", at=-1)
+    stage.done(producer.flush())
+
+    assert delayed == Delayed("t", 0, 0, APPENDED_MS + 5000)
+    assert at == Delayed("t", 0, 1, 1_900_000_000_000)
+    assert sent == Sent(2, [(0, 0, 1)], delayed=[(0, 2, 1)])
+    assert [type(error) for error in wrong.errors] == [InvalidDelay, InvalidDelay]
+    assert producer.account.sent == 5
+    stage.end()
+
+
+def test_send_to_nowhere() -> None:
+    """A record that no binding of an exchange takes fails with its place."""
+    stage = Stage()
+    stage.puppet.unroutable = b"\x02"
+    producer = stage.client.producer()
+    results = Results(producer.send("t", b"a"), producer.send("t", b"b"))
+    stage.pump()
+
+    assert [position.offset for position in results.values] == [0]
+    assert [type(error) for error in results.errors] == [Unroutable]
+    stage.end()
+
+
 def test_failures_of_single_records() -> None:
     """What is wrong with a record fails its Deferred and nothing else."""
     stage = Stage()
     producer = stage.client.producer(ProducerConfig(create_topics=False))
     results = Results(
-        producer.send("t", "text"),  # type: ignore[arg-type]
+        producer.send("t", "text"),  # type: ignore[call-overload]
         producer.send("t", bytes(17 << 20)),
         producer.send_batch("t", []),
         producer.send("t", b"x"),
@@ -388,6 +426,7 @@ def test_admin() -> None:
         stage.puppet.operations[name] = partial(note, name)
     settings = {"sync": "os"}
     letters = {"target": "t.c.dead", "limit": 100}
+    late = {"topic": "t", "partition": 0}
     admin = stage.client.admin
     for call in (
         admin.create_topic("t", 2, {"sync": "os"}),
@@ -409,6 +448,23 @@ def test_admin() -> None:
         admin.redrive("t.c.dead", ["0:7"], dry_run=True),
         admin.drop_dead_letters("t.c.dead", channel="c", after="0:8"),
         admin.message_life("t", 0, 7),
+        admin.create_exchange("x", "topic", partitions=2),
+        admin.alter_exchange("x", "nobody"),
+        admin.delete_exchange("x", force=True),
+        admin.list_exchanges("x*"),
+        admin.exchange("x"),
+        admin.test_exchange("x", "eu.de", {"a": "b"}, "{}"),
+        admin.topology(),
+        admin.bind("x", "t", headers=["region=eu"]),
+        admin.unbind("x", "0011aabb", dry_run=True),
+        admin.list_bindings("x", "t", limit=5),
+        admin.list_delayed("t", key="k"),
+        admin.delayed("t/0~7"),
+        admin.delayed_histogram("t"),
+        admin.cancel_delayed("t/0~7", "t/0~8"),
+        admin.delayed_now(Delayed("t", 0, 7), dry_run=True),
+        admin.move_delayed("t/0~7", delay=5),
+        admin.apply_delayed("cancel", "t", key="k", after="x"),
         admin.create_schedule("s", "t", "0 3 * * *", b"\xff", zone="Europe/Berlin", key="k"),
         admin.list_schedules("t", "s*"),
         admin.schedule("s"),
@@ -451,6 +507,48 @@ def test_admin() -> None:
         ),
         ("dlq.drop", {**letters, "after": "0:8", "dry_run": False, "channel": "c"}),
         ("message.life", {"topic": "t", "partition": 0, "offset": 7}),
+        (
+            "exchange.create",
+            {"name": "x", "kind": "topic", "partitions": 2, "config": {}, "dry_run": False},
+        ),
+        ("exchange.alter", {"name": "x", "dead_letter": "nobody", "dry_run": False}),
+        ("exchange.delete", {"name": "x", "force": True, "dry_run": False}),
+        ("exchange.list", {"filter": "x*", "after": "", "limit": 100}),
+        ("exchange.info", {"name": "x"}),
+        (
+            "exchange.test",
+            {
+                "name": "x",
+                "key": "eu.de",
+                "headers": [["a", "b"]],
+                "value": "{}",
+                "encoding": "string",
+            },
+        ),
+        ("exchange.topology", {}),
+        (
+            "binding.add",
+            {"exchange": "x", "target": "t", "headers": ["region=eu"], "dry_run": False},
+        ),
+        ("binding.delete", {"exchange": "x", "id": "0011aabb", "dry_run": True}),
+        ("binding.list", {"exchange": "x", "target": "t", "after": "", "limit": 5}),
+        ("delayed.list", {"topic": "t", "after": "", "limit": 100, "key": "k"}),
+        ("delayed.get", {"topic": "t", "partition": 0, "id": 7}),
+        ("delayed.histogram", {"topic": "t"}),
+        ("delayed.cancel", {**late, "ids": [7, 8], "dry_run": False}),
+        ("delayed.now", {**late, "ids": [7], "dry_run": True}),
+        ("delayed.move", {**late, "ids": [7], "dry_run": False, "delay_ms": 5000}),
+        (
+            "delayed.apply",
+            {
+                "act": "cancel",
+                "topic": "t",
+                "after": "x",
+                "limit": 100,
+                "dry_run": False,
+                "key": "k",
+            },
+        ),
         (
             "schedule.create",
             {
@@ -507,6 +605,8 @@ def test_channel_admin() -> None:
         admin.peek_channel("t", "w", "ready", partition=1),
         admin.in_flight("t", client="c", attempts=2),
         admin.settle_in_flight("t", "w", 1, [2, 3], "requeue", delay_ms=5),
+        admin.wake_retries("t", "w", 1, [2], dry_run=True),
+        admin.delay_retries("t", "w", 1, [2], due_ms=5),
     ):
         stage.done(call)
 
@@ -544,6 +644,8 @@ def test_channel_admin() -> None:
                 "dry_run": False,
             },
         ),
+        ("channel.wake", {**one, "partition": 1, "offsets": [2], "dry_run": True}),
+        ("channel.delay", {**one, "partition": 1, "offsets": [2], "dry_run": False, "due_ms": 5}),
     ]
     public = {name for name in PUBLIC if name.startswith(("channel.", "inflight."))}
     assert public == {name for name, _ in calls}, "every operation has its method"

@@ -60,7 +60,7 @@ class FakeWay:
 
     def fly(self, lane: Lane, batch: Batch, now: float) -> None:
         """Encode and keep a batch."""
-        batch.encode(Codec.NONE, lane.identity)
+        batch.encode(Codec.NONE, lane.identity, now)
         self.flights.append(batch)
 
     def clear(self, lane: Lane) -> bool:
@@ -550,10 +550,10 @@ def test_resequenced_batch_is_encoded_anew() -> None:
     """A new place in a sequence changes the header and nothing else."""
     batch = Batch([b"x"], 0.0, 0)
     batch.sequence = 5
-    first = batch.encode(Codec.NONE, (1, 0))
+    first = batch.encode(Codec.NONE, (1, 0), 0.0)
     batch.data, batch.sequence = None, 0
 
-    assert batch.encode(Codec.NONE, (2, 0)) == sequence(first, 2, 0, 0)
+    assert batch.encode(Codec.NONE, (2, 0), 0.0) == sequence(first, 2, 0, 0)
 
 
 @given(st.integers(0, 2**32), st.integers(1, 6), st.integers(5, 80))

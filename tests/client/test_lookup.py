@@ -19,6 +19,7 @@ from tinymq.client import (
 )
 from tinymq.errors import (
     ClosedError,
+    InvalidDelay,
     OffsetOutOfRange,
     TooFewCopies,
     UnknownTopicId,
@@ -27,7 +28,7 @@ from tinymq.errors import (
     ValueTooLarge,
 )
 from tinymq.wire.header import MessageType
-from tinymq.wire.records import encode_batch
+from tinymq.wire.records import RecordBatch, encode_batch
 
 
 def put(town: Town, name: str, *values: bytes, topic: str = "t") -> None:
@@ -306,6 +307,24 @@ def test_sends_to_its_zone() -> None:
 
     assert sent.values[0][0].node.name in {"n1", "n3"}
     assert len(values(town, "n2")) == 4
+    town.end()
+
+
+def test_sends_later() -> None:
+    """What waits at a node that was found late waits no longer for that."""
+    town = Town()
+    town.announce("t", "n1", "n2")
+    town.kill("n1")
+    producer = town.lookup.producer()
+    sent = Results(*[producer.send("t", b"x", delay=60, ttl=9) for _ in range(2)])
+    wrong = Results(producer.send("t", b"x", delay=-1))
+    town.advance(10)
+    batches = town.nodes["n2"].topics["t"].delays[0].batches
+    dues = [due for batch in batches for due in RecordBatch(batch).dues]
+
+    assert [str(one[0].position) for one in sent.values] == ["t/0~0", "t/0~1"]
+    assert all(-60_000 <= due < -49_000 for due in dues)
+    assert [type(error) for error in wrong.errors] == [InvalidDelay]
     town.end()
 
 

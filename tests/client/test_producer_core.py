@@ -16,8 +16,10 @@ from tinymq.client.core.batches import Batch, Group, as_headers, as_value, cut
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import ProducerConfig
 from tinymq.client.core.exits import Watch
+from tinymq.client.core.outcomes import outcomes
 from tinymq.client.core.producer import ProducerCore
-from tinymq.client.core.results import Account, PartlySent
+from tinymq.client.core.results import Account, Delayed, PartlySent
+from tinymq.client.core.timing import timing_of, timings_of
 from tinymq.errors import (
     BufferFull,
     ClosedError,
@@ -28,11 +30,11 @@ from tinymq.errors import (
     NotLeader,
     PartitionOffline,
     StorageFull,
-    TinyMQError,
     UnknownPartition,
     UnknownProducer,
     UnknownTopic,
     UnreachableError,
+    Unroutable,
     UsageError,
     ValueTooLarge,
     WireError,
@@ -65,15 +67,21 @@ class Sender:
             self.net, self.cluster = cluster
         self.core = ProducerCore(self.cluster, ProducerConfig(**config), self.deliver)
         self.stored: list[tuple[Any, int, int]] = []
-        self.failed: list[tuple[Any, TinyMQError]] = []
+        self.failed: list[tuple[Any, Any]] = []
+        self.delayed: list[tuple[Any, Any]] = []
         self.groups: list[Group] = []
         self.flushed = 0
 
     def deliver(self, topic: str, partition: int, batch: Batch) -> None:
         """Note a settled batch."""
+        told = [] if batch.error is not None else list(outcomes(topic, partition, batch))
         for place, token in enumerate(batch.tokens or ()):
             if batch.error is not None:
                 self.failed.append((token, batch.error))
+            elif isinstance(told[place], Delayed):
+                self.delayed.append((token, told[place]))
+            elif isinstance(told[place], Unroutable):
+                self.failed.append((token, told[place]))
             else:
                 self.stored.append((token, partition, batch.base_offset + place))
 
@@ -88,6 +96,7 @@ class Sender:
             given["partition"],
             value,
             self.net.now,
+            timing_of(given.get("delay"), given.get("at"), given.get("ttl"), self.net.now),
         )
 
     def send_many(self, values: Sequence[Any], topic: str = "t", **more: Any) -> None:
@@ -101,6 +110,7 @@ class Sender:
             given["partition"],
             self.groups.append,
             self.net.now,
+            timings_of(given.get("delay"), given.get("at"), given.get("ttl"), self.net.now),
         )
 
     def go(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from tinymq.errors import (
     ClosedError,
     ConfigError,
     DeadlineExceeded,
+    InvalidDelay,
     InvalidRequest,
     LeaseLost,
     Overloaded,
@@ -237,14 +239,38 @@ class TestSettling:
             ("requeue", 0, 5, {"d": 2000, "f": False}),
         ]
 
+    def test_messages_come_again_at_a_time(self) -> None:
+        """A time is told apart from delays; nonsense leaves the message as it was."""
+        worker = Worker()
+        worker.puppet.put(b"a", b"b")
+        worker.net.pump()
+        one, two = worker.take(), worker.take()
+        wrong: list[tuple[dict[str, Any], type[TinyMQError], str]] = [
+            ({"delay_s": -2}, InvalidDelay, "negative"),
+            ({"delay_s": float("nan")}, InvalidDelay, "nan"),
+            ({"delay_s": 366 * 86_400}, InvalidDelay, "within a year"),
+            ({"delay_s": "5m"}, UsageError, "seconds"),
+            ({"delay_s": 1, "at": 1}, UsageError, "not both"),
+            ({"at": 1.5}, UsageError, "whole number"),
+        ]
+        for given, kind, words in wrong:
+            with pytest.raises(kind, match=words):
+                one.requeue(**given)
+        one.requeue(at=datetime(2027, 1, 1, 8, tzinfo=UTC), reason="closed")
+        two.requeue(timedelta(minutes=1))
+        worker.net.pump()
+
+        assert worker.channel.settled == [
+            ("requeue", 0, 0, {"a": 1_798_790_400_000, "x": "closed"}),
+            ("requeue", 0, 1, {"d": 60_000}),
+        ]
+
     def test_a_message_is_settled_once(self) -> None:
         """Settling again is a mistake that is told."""
         worker = Worker()
         worker.puppet.put(b"a")
         worker.net.pump()
         message = worker.take()
-        with pytest.raises(UsageError, match="negative"):
-            message.requeue(-2)
         message.finish()
 
         with pytest.raises(UsageError, match="settled before"):

@@ -67,11 +67,12 @@ def test_quickstart_twisted(url: str) -> None:
     ]
 
 
-def test_tests_of_a_program() -> None:
+@pytest.mark.parametrize(("name", "count"), [("test_orders.py", 5), ("test_unpaid_orders.py", 4)])
+def test_tests_of_a_program(name: str, count: int) -> None:
     """Tests that a user writes run without a broker, and quickly."""
     options = ("-q", "-pno:cacheprovider", "-ptinymq.testing.plugin")
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "pytest", *options, "examples/test_orders.py"],
+        [sys.executable, "-W", "error", "-m", "pytest", *options, f"examples/{name}"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -84,7 +85,7 @@ def test_tests_of_a_program() -> None:
         line for line in done.stderr.splitlines() if not line.startswith("connection to broker")
     ]
     assert (done.returncode, told) == (0, []), done.stdout
-    assert "5 passed" in done.stdout
+    assert f"{count} passed" in done.stdout
 
 
 def test_asgi_app(url: str) -> None:
@@ -187,12 +188,56 @@ def test_mail_worker() -> None:
     assert sorted(lines[4:]) == ["1 sent back", "sent to dora@down.example in attempt 1"]
 
 
+def test_unpaid_orders(url: str) -> None:
+    """The order that was paid stays, the other one is cancelled, and cannot be paid then."""
+    assert example("unpaid_orders.py", f"--url={url}", "--fast").splitlines() == [
+        "order 1 is paid: True",
+        "what waits: 1",
+        "order 2 is paid: False",
+        "order 1: paid",
+        "order 2: cancelled",
+    ]
+
+
+def test_reminders(url: str) -> None:
+    """What waits is listed in order of time; each comes once, but for the cancelled one."""
+    assert example("reminders.py", f"--url={url}", "--fast").splitlines() == [
+        "reminders/0~1: tea is ready, soon",
+        "reminders/0~0: stand up, soon",
+        "reminders/0~3: call the bank, in 7 days",
+        "reminders/0~2: renew the passport, in 3000 days",
+        "one was cancelled, one was moved",
+        "reminder: tea is ready",
+        "reminder: stand up",
+        "reminder: renew the passport",
+    ]
+
+
 def test_thumbnails(url: str) -> None:
     """Every picture is shrunk once, although that takes longer than its lease."""
     *pictures, last = example("thumbnails.py", f"--url={url}", "--fast").splitlines()
     assert [line.split()[1] for line in sorted(pictures)] == [f"{n}:" for n in range(6)]
     assert {line.split(", ")[1] for line in pictures} == {"attempt 1"}
     assert last == "6 thumbnails"
+
+
+def test_routing_by_region(url: str) -> None:
+    """Orders are where they are wanted, and the shop hears of one that nobody wants."""
+    assert example("routing_by_region.py", f"--url={url}").splitlines() == [
+        "an order of Berlin would go to all-orders, eu-orders",
+        "nobody takes an order without a region; it is kept",
+        "eu-orders: eu.de.berlin, eu.fr.paris",
+        "us-orders: us.ca, us.ny",
+        "large-orders: eu.fr.paris, us.ca",
+    ]
+
+
+def test_ttl_and_dead_letter() -> None:
+    """Orders come when their time is over, a short one before a long one that was there first."""
+    assert example("ttl_and_dead_letter.py", "--fast").splitlines() == [
+        "order 2 was not paid in time (expired)",
+        *[f"order {number} was not paid in time (expired)" for number in (1, 3)],
+    ]
 
 
 def test_two_teams(url: str) -> None:
@@ -250,3 +295,13 @@ def test_a_raw_client_without_a_broker() -> None:
     )
     (line,) = done.stderr.splitlines()
     assert (done.returncode, line.startswith("error: no broker answers: ")) == (1, True)
+
+
+def test_webhook() -> None:
+    """The receiver is out of order for a while, and sees each order in the end."""
+    assert example("webhook.py").splitlines() == [
+        "orders/0@0: tea",
+        "orders/0@1: milk",
+        "orders/0@2: sugar",
+        "3 requests failed, the last with: 503 Service Unavailable: out of order",
+    ]

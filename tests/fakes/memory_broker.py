@@ -14,6 +14,7 @@ from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.memory_queue import MemorySubscription
 from tinymq.catalog import PUBLIC
 from tinymq.client.core.offsets import Survey
+from tinymq.client.core.results import Delayed
 from tinymq.client.core.starts import At
 from tinymq.errors import (
     ConnectionLost,
@@ -117,6 +118,8 @@ class MemoryBroker:
         pauses: The seconds of each wait of `pause`.
         answers: What operations without a method of their own answer, one after
             the other; after the last one somebody presses Ctrl-C.
+        delayed: What waits, in order of its ids: topic, partition, value, when it
+            comes, its time to live.
     """
 
     def __init__(self) -> None:
@@ -135,6 +138,7 @@ class MemoryBroker:
         self.rest = threading.Event()
         self.stranger: Exception | None = None
         self.pauses: list[float] = []
+        self.delayed: list[tuple[str, int, bytes | None, int, float | None]] = []
         self.answers: dict[str, list[dict[str, Any] | Exception]] = {}
         self.lock = threading.RLock()
         self.arrived = threading.Condition(self.lock)
@@ -381,7 +385,8 @@ class MemorySent:
 
     count: int
     positions: list[tuple[int, int, int]]
-    volatile: bool
+    volatile: bool = False
+    delayed: list[tuple[int, int, int]] = Factory(list)
 
 
 @frozen
@@ -511,11 +516,15 @@ class MemoryProducer:
         key: bytes | None = None,
         headers: Headers = (),
         partition: int | None = None,
-    ) -> MemoryPosition:
-        """Append one record."""
+        **times: Any,
+    ) -> MemoryPosition | Delayed:
+        """Append one record, or have it wait."""
         sent = self.send_batch(
-            topic, [value], None if key is None else [key], [headers or ()], partition
+            topic, [value], None if key is None else [key], [headers or ()], partition, **times
         )
+        if sent.delayed:
+            due = self._broker.delayed[-1][3]
+            return Delayed(topic, sent.delayed[0][0], sent.delayed[0][1], due)
         volatile = self._broker.topics[topic].config["storage"] == "memory"
         return MemoryPosition(partition or 0, sent.positions[0][1], volatile)
 
@@ -526,9 +535,18 @@ class MemoryProducer:
         keys: Sequence[bytes | None] | None = None,
         headers: Sequence[Headers] | None = None,
         partition: int | None = None,
+        *,
+        delay: float | None = None,
+        at: int | None = None,
+        ttl: float | None = None,
     ) -> MemorySent:
-        """Append all, to partition 0 when nothing else is said."""
+        """Append all, to partition 0 when nothing else is said, or have them wait."""
         broker, place = self._broker, partition or 0
+        if delay or at:
+            due = at or BEGIN_MS + int((delay or 0) * 1000)
+            first = len(broker.delayed)
+            broker.delayed += [(topic, place, value, due, ttl) for value in values]
+            return MemorySent(len(values), [], delayed=[(place, first, len(values))])
         with broker.lock:
             broker.check()
             if topic not in broker.topics and self.config.create_topics:

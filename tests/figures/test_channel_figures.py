@@ -65,6 +65,14 @@ def test_sums() -> None:
     assert sum_up([found, found])["lag"] == 14
 
 
+def test_messages_that_expire() -> None:
+    """That many expire is told, and that a single one does is not."""
+    assert why(row(rates={"expired_s": 12.4})) == {
+        "expiring": "12 messages a second expire before they are settled"
+    }
+    assert why(row(rates={"expired_s": 0.1})) == {}
+
+
 def test_what_is_not_known_is_not_zero() -> None:
     """A rate that nobody knows is null, and one that somebody knows is that."""
     unknown = row(rates=dict.fromkeys(RATED), trend_s=None)

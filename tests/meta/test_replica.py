@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 
 from tests.fakes.disk import FaultyDisk
 from tests.meta.fakes import QuickStore, facts, feed
-from tinymq.errors import StateError, StorageFull
+from tinymq.errors import InvalidRequest, StateError, StorageFull
 from tinymq.meta import MetaServer, Registry, Store
 from tinymq.meta.changes import Changes, Told
 from tinymq.meta.replica import Replica
+from tinymq.routing import Terms
 from tinymq.storage.sealed import seal
 
-KINDS = ("create", "delete", "alter", "channel", "policy", "close")
+KINDS = ("create", "delete", "alter", "channel", "policy", "close", "exchange", "bind", "unbind")
 OPERATIONS = st.tuples(
     st.sampled_from((*KINDS, "drain", "register", "ids", "feed")), st.integers(0, 3)
 )
@@ -66,12 +67,30 @@ def operate(server: MetaServer, what: str, number: int) -> None:
         server.ensure_channel(name, f"c{server.revision % 3}")
     elif what in {"policy", "close"}:
         change_channel(server, what, name)
+    elif known and what in {"exchange", "bind", "unbind"}:
+        change_exchange(server, what, name)
     elif what == "drain":
         server.drain(1, undo=bool(number % 2))
     elif what == "register":
         server.register(number + 1, f"b{number}", ("h", number), takeover=True)
     elif what == "ids":
         server.producer_ids(1)
+
+
+def change_exchange(server: MetaServer, what: str, name: str) -> None:
+    """Let a topic be an exchange or none, or bind it to another, or undo that."""
+    exchange = server.registry.exchanges.get(server.describe(name).id)
+    if what == "exchange":
+        if exchange is None:
+            server.create_exchange(name, "direct")
+        else:
+            server.delete_exchange(name, force=True)
+    elif exchange is not None and what == "unbind" and exchange.bindings:
+        server.delete_binding(name, min(exchange.bindings))
+    elif exchange is not None:
+        target = server.registry.names[server.revision % len(server.registry.names)]
+        with contextlib.suppress(InvalidRequest):  # messages would go round
+            server.add_binding(name, target, Terms(key=f"k{server.revision % 3}"))
 
 
 def change_channel(server: MetaServer, what: str, topic: str) -> None:
@@ -231,6 +250,8 @@ def test_a_restored_server(server: MetaServer, store: Store, file: Path, tmp_pat
     server.create_topic("lost")
     lost = server.describe("lost")
     server.create_channel("lost", "work")
+    server.create_exchange("lost", "direct")
+    server.add_binding("lost", "old", Terms(key="k"))
     feed(replica, server)
     store.close()
     store = QuickStore(backup)
@@ -241,6 +262,7 @@ def test_a_restored_server(server: MetaServer, store: Store, file: Path, tmp_pat
     assert replica.registry.names == ("lost", "new0", "new1", "new2", "new3", "new4", "old")
     assert replica.strays == {lost.id}
     assert list(replica.registry.channels_of(lost.id)) == ["work"]
+    assert replica.registry.exchange("lost").targets == {"old"}
     assert replica.registry.led == {1: 7}
     assert "topic lost: it is kept" in "".join(replica.take_notes())
     again = server.create_topic("lost")

@@ -19,12 +19,14 @@ from tinymq.errors import (
     ClosedError,
     DeadlineExceeded,
     ForkedError,
+    InvalidDelay,
     InvalidRequest,
     NoBroker,
     OffsetOutOfRange,
     StorageFull,
     UnknownTopic,
     UnreachableError,
+    Unroutable,
     UsageError,
     ValueTooLarge,
 )
@@ -35,6 +37,7 @@ from tinymq.sync import (
     Client,
     ClientConfig,
     ConsumerConfig,
+    Delayed,
     Position,
     Producer,
     ProducerConfig,
@@ -238,6 +241,41 @@ def test_admin_and_metadata(server: Server, client: Client) -> None:
 
     assert client.admin.broker_info() == {"ready": True}
     assert client.metadata(["t"], create=True)["t"].partitions == 1
+
+
+def test_send_later(client: Client) -> None:
+    """A record that waits until it is due has an id instead of an offset; wrong times fail."""
+    producer = client.producer()
+    delayed = producer.send("t", b"a", delay=5)
+    at = producer.send("t", b"b", at=1_900_000_000_000, ttl=3)
+    sent = producer.send_batch("t", [b"c", b"d"], delay=[0, 1])
+    producer.send_oneway("t", b"e", delay=1)
+    for wrong in (
+        lambda: producer.send("t", b"x", delay=-1),
+        lambda: producer.send_batch("t", [b"x"], ttl=0),
+        lambda: producer.send_oneway("t", b"x", at=-1),
+    ):
+        with pytest.raises(InvalidDelay):
+            wrong()
+
+    assert isinstance(delayed, Delayed)
+    assert (delayed.id, str(at)) == (0, "t/0~1")
+    assert sent == Sent(2, [(0, 0, 1)], delayed=[(0, 2, 1)])
+    assert producer.close().sent == 5
+
+
+def test_send_to_nowhere(server: Server, client: Client) -> None:
+    """A record that no binding of an exchange takes fails with its place, by both ways."""
+    producer = client.producer()
+    producer.send("t", b"a")
+    server.puppet.unroutable = b"\x01"
+    for headers in (None, {"a": b"b"}):
+        with pytest.raises(Unroutable, match="t/0 offset"):
+            producer.send("t", b"b", headers=headers)
+    server.puppet.unroutable = None
+
+    assert producer.send("t", b"c").offset == 3
+    assert (producer.account.sent, producer.account.failed_count) == (2, 2)
 
 
 def test_reconnects(server: Server, client: Client) -> None:

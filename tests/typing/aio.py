@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
 from tinymq.aio import (
@@ -14,6 +15,7 @@ from tinymq.aio import (
     Consumer,
     ConsumerBatch,
     ConsumerConfig,
+    Delayed,
     Mark,
     Position,
     Producer,
@@ -33,11 +35,15 @@ async def produce() -> None:
             assert_type(producer.send("t", b"v"), asyncio.Future[Position])
             assert_type(await producer.send("t", None, key="k", headers={"a": b"b"}), Position)
             assert_type(await producer.send_batch("t", [b"a", None], keys=["k", None]), Sent)
+            assert_type(await producer.send("t", b"v", ttl=5), Position)
+            assert_type(await producer.send("t", b"v", at=datetime.now(UTC)), Delayed)
+            assert_type(await producer.send("t", b"v", delay=1.5), Position | Delayed)
+            assert_type(await producer.send_batch("t", [b"a"], delay=[timedelta(1), None]), Sent)
             producer.send_oneway("t", b"v", partition=3)
             await producer.send_oneway("t", b"v")  # type: ignore[misc, func-returns-value]
             assert_type(await producer.flush(), Account)
             assert_type(await producer.close(), Account)
-        producer.send("t", "text")  # type: ignore[arg-type]
+        producer.send("t", "text")  # type: ignore[call-overload]
 
 
 async def consume(client: Client) -> None:

@@ -9,6 +9,7 @@ from attrs import evolve
 
 from tests.web.fakes import GB, NOW, FakeConsole, FakePartition, FakeRecord, FakeTopic
 from tests.web.fleet import connected, silenced, slowed, three
+from tests.web.flow import flow, hostile_flow, troubled_flow
 from tests.web.queues import hostile_work, work
 
 ORDER = b"""{"order_id":"ord_48210377","placed_at":"2026-11-29T14:26:31.417Z",\
@@ -113,6 +114,7 @@ def lively() -> FakeConsole:
     console.others = tuple(others)
     console.connected = connected(console.brokers)
     console.queue = work()
+    console.flow = flow()
     return console
 
 
@@ -146,6 +148,7 @@ def troubled() -> FakeConsole:
     topic.partitions[2].offline = "fdatasync failed: Input/output error"
     console.connected[0] = slowed(console.connected[0], 312, 1_048_576)
     console.connected[5] = slowed(console.connected[5], 44, 524_288)
+    console.flow = troubled_flow()
     return console
 
 
@@ -188,4 +191,5 @@ def hostile() -> FakeConsole:
         for one, text in zip(connected([first]), HOSTILE, strict=False)
     ]
     console.queue = hostile_work(HOSTILE)
+    console.flow = hostile_flow(HOSTILE)
     return console

@@ -9,6 +9,7 @@ from typing import Any
 
 from attrs import Factory, define, evolve, field
 
+from tests.web.flow import FakeFlow
 from tests.web.queues import FakeQueue, depth
 from tinymq import errors
 from tinymq.caller import Caller
@@ -31,6 +32,7 @@ from tinymq.stats import (
     UndoWindow,
 )
 from tinymq.web.port import (
+    AT_ONCE,
     At,
     ChannelPage,
     ChannelQuery,
@@ -49,6 +51,7 @@ from tinymq.web.port import (
     SettingChange,
     Since,
     Start,
+    Times,
     TopicPage,
     TopicQuery,
     select,
@@ -181,6 +184,7 @@ class FakeConsole:
         self.connected: list[ClientSnapshot] = []
         self.label = "production"
         self.queue = FakeQueue([])
+        self.flow = FakeFlow()
         #: What channels hold back, by topic and partition.
         self.held: dict[tuple[str, int], dict[str, Any]] = {}
 
@@ -422,10 +426,19 @@ class FakeConsole:
         key: bytes | None,
         headers: Headers,
         partition: int | None,
+        times: Times = AT_ONCE,
     ) -> Position:
-        """Append one record."""
+        """Append one record, or have it wait."""
         if self.refusing is not None:
             raise errors.StorageFull(self.refusing)
+        if times != AT_ONCE:
+            self.calls.append(("publish at", times))
+        if due := times.due:
+            self._log(topic, partition or 0)
+            due_ms = due if due > 0 else NOW - due
+            return Position(
+                partition=partition or 0, offset=-1, time_ms=NOW, delayed=17, due_ms=due_ms
+            )
         log = self._log(topic, partition or 0)
         log.records.append(FakeRecord(NOW, value, key, headers))
         self.calls.append(("publish", topic, value, key, headers, partition))
@@ -538,10 +551,15 @@ class FakeConsole:
         self, name: str, arguments: Mapping[str, Any], caller: Caller
     ) -> dict[str, Any]:
         """Note an operation that the table allows; the answer is what was understood."""
+        if name not in PUBLIC:  # of a room that is not built yet
+            return self.flow.answer(name, dict(arguments)) or {}
         operation = PUBLIC[name]
         operation.permit(caller.role)
         checked = operation.arguments(arguments)
         whole = dict(arguments) if operation.changes else checked
+        answer = self.flow.answer(name, whole) if self.flow.active(operation) else None
+        if answer is not None:
+            return answer
         answer = self.queue.answer(name, whole) if self.queue.active(name) else None
         if answer is not None:
             return answer

@@ -26,6 +26,7 @@ _TOTALS: Final = (
     "timed_out",
     "lost",
     "given_up",
+    "expired",
     "skipped",
     "late",
 )
@@ -56,6 +57,7 @@ class FakeChannel:
     members: list[Json] = Factory(list)
     rates: tuple[float | None, ...] = (0.0,) * 5
     trend: float | None = 0.0
+    expired_s: float | None = 0.0
     state: str = "idle"
     why: list[tuple[str, str]] = Factory(list)
     policy: ChannelPolicy = DEFAULT_POLICY
@@ -88,7 +90,7 @@ class FakeChannel:
             "given_up": 0,
             "lag": lag,
             "consumers": len(self.members),
-            "rates": dict(zip(_RATES, self.rates, strict=True)),
+            "rates": {**dict(zip(_RATES, self.rates, strict=True)), "expired_s": self.expired_s},
             "totals": {key: 1000 * (10 - i) for i, key in enumerate(_TOTALS)},
             "lag_ms": 192_000 if lag else None,
             "trend_s": self.trend,
@@ -684,6 +686,7 @@ def work() -> FakeQueue:
                 lag=[7, 2, 1],
                 members=[member(0, client_id="thumbs-1", in_flight=0)],
                 rates=(None,) * 5,
+                expired_s=None,
                 trend=None,
                 state="paused",
                 paused={"since_ms": NOW - 3_600_000, "until_ms": None, "reason": "new codec"},

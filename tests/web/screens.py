@@ -41,6 +41,21 @@ PAGES: Final = {
     "inflight-one": "/inflight?topic=orders.created&channel=billing",
     "deadletters": "/dead-letters",
     "deadletter": "/dead-letters/orders.created.billing.dead",
+    "delayed": "/delayed",
+    "delayed-topic": "/delayed?topic=orders.created&since=1m",
+    "retries": "/delayed?topic=orders.created&channel=billing",
+    "delayed-one": "/delayed/orders.created/1~18",
+    "schedules": "/schedules",
+    "schedule": "/schedules/reindex",
+    "new-schedule": "/new-schedule",
+    "exchanges": "/exchanges",
+    "exchange": "/exchanges/orders.in",
+    "routed": "/exchanges/orders.in?ask=yes&key=order.failed.%2A",
+    "unroutable": "/exchanges/vip?ask=yes&key=none",
+    "new-exchange": "/new-exchange",
+    "endpoints": "/push",
+    "endpoint": "/topics/mail.outbound/channels/smtp/push",
+    "new-endpoint": "/topics/orders.created/channels/billing/push",
     "brokers": "/brokers",
     "broker": "/brokers/2",
     "drain": "/brokers/2/drain",
@@ -56,10 +71,13 @@ PAGES: Final = {
     "hex": "/topics/demo.formats/messages/0/3",
     "empty": "/topics/empty.topic/messages",
 }
-#: Pages of the work queue: all are looked at dark and wide, and light and narrow.
+#: Pages of the work queue and of what waits or goes on: two looks at each, dark and light.
 QUEUE: Final = frozenset(
     {"channels", "topic-channels", "new-channel", "channel", "channel-peek", "channel-settings"}
     | {"channel-danger", "seek", "pause", "inflight", "inflight-one", "deadletters", "deadletter"}
+    | {"delayed", "delayed-topic", "retries", "delayed-one", "schedules", "schedule"}
+    | {"new-schedule", "exchanges", "exchange", "routed", "unroutable", "new-exchange"}
+    | {"endpoints", "endpoint", "new-endpoint"}
 )
 LOOKS: Final = (("light", 1440), ("dark", 1440), ("light", 390), ("dark", 390))
 

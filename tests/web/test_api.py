@@ -10,9 +10,10 @@ import pytest
 
 from tests.web.client import Client
 from tests.web.content import lively
-from tests.web.fakes import FakeConsole, FakePartition, FakeTopic
+from tests.web.fakes import NOW, FakeConsole, FakePartition, FakeTopic
 from tinymq.stats import TopicRow
 from tinymq.web.config import SiteConfig
+from tinymq.web.port import Times
 
 MESSAGES = "/api/v1/topics/orders.created/messages"
 
@@ -149,6 +150,48 @@ def test_publish(client: Client, body: dict[str, object], value: bytes | None) -
     assert expected == client.console.calls[0]
 
 
+@pytest.mark.parametrize(
+    ("body", "due", "ttl", "due_ms"),
+    [
+        ({"delay_ms": 5000}, -5000, None, NOW + 5000),
+        ({"at_ms": 1_900_000_000_000, "ttl_ms": 9}, 1_900_000_000_000, 9, 1_900_000_000_000),
+        ({"at_ms": 0}, 1, None, 1),
+    ],
+)
+def test_publish_later(
+    client: Client, body: dict[str, int], due: int, ttl: int | None, due_ms: int
+) -> None:
+    """A message that waits is answered with its place and its time, as JSON and as it is."""
+    sent = {"payload": "x", "partition": 3, **body}
+    query = "&".join(f"{name}={value}" for name, value in body.items())
+    replies = [
+        client.send("POST", MESSAGES, json.dumps(sent).encode()),
+        client.call(
+            "POST",
+            f"{MESSAGES}?partition=3&{query}",
+            b"x",
+            {"Content-Type": "application/octet-stream"},
+        ),
+    ]
+
+    for reply in replies:
+        told = json.loads(reply.body)
+        assert reply.status == 201
+        assert (told["delayed"], told["due_ms"]) == ("orders.created/3~17", due_ms)
+        assert (told["offset"], told["offset_text"]) == (None, None)
+    assert client.console.calls == [("publish at", Times(due, ttl))] * 2
+
+
+def test_publish_with_a_time_to_live(client: Client) -> None:
+    """No delay is an ordinary message, answered as one."""
+    body = b'{"payload":"x","delay_ms":0,"ttl_ms":60000}'
+    told = json.loads(client.send("POST", MESSAGES, body).body)
+
+    assert "delayed" not in told
+    assert client.console.calls[0] == ("publish at", Times(0, 60_000))
+    assert client.console.calls[1][0] == "publish"
+
+
 def test_json_payload_is_published_verbatim(client: Client) -> None:
     """1.00 and duplicate keys reach the log as they were sent."""
     client.send("POST", MESSAGES, b'{"payload_encoding":"json","payload":{"n":1.00,"n":1e400}}')
@@ -180,6 +223,13 @@ def test_raw_bytes_are_published_as_they_are(client: Client) -> None:
         (b"[" * 100_000, "body"),
         (b"{}", "payload"),
         (b'{"payload":1}', "payload"),
+        (b'{"payload":"x","delay_ms":-1}', "delay_ms"),
+        (b'{"payload":"x","delay_ms":1.5}', "delay_ms"),
+        (b'{"payload":"x","delay_ms":true}', "delay_ms"),
+        (b'{"payload":"x","delay_ms":NaN}', "delay_ms"),
+        (b'{"payload":"x","at_ms":253402300800000}', "at_ms"),
+        (b'{"payload":"x","at_ms":1,"delay_ms":1}', "at_ms"),
+        (b'{"payload":"x","ttl_ms":0}', "ttl_ms"),
         (b'{"payload":{}}', "payload"),
         (b'{"payload":"\\ud800"}', "payload"),
         (b'{"payload":"!","payload_encoding":"base64"}', "payload"),

@@ -109,6 +109,8 @@ def faults(tab: Tab) -> list[str]:
         "broker",
         "clients",
         "client",
+        "delayed",
+        "exchange",
     ],
 )
 def test_troubled_pages_are_accessible(tab: Tab, troubled: str, name: str) -> None:
@@ -137,6 +139,13 @@ def test_hostile_content_runs_nowhere(browser: Chromium) -> None:
             name = tab.run(f"encodeURIComponent({json.dumps(item['name'])})")
             base = f"/topics/{name}/channels/{name}"
             paths += [base, f"{base}/messages", f"{base}/seek?to=latest", f"/dead-letters/{name}"]
+        for item in names[:2]:
+            name = tab.run(f"encodeURIComponent({json.dumps(item['name'])})")
+            index = list(HOSTILE).index(item["name"])
+            paths += [f"/delayed/{name}/0~{index}", f"/delayed?topic={name}&channel={name}"]
+            paths += [f"/schedules/{name}", f"/exchanges/{name}", f"/exchanges/{name}?ask=yes"]
+            paths += [f"/topics/{name}/channels/{name}/push", f"/schedules/{name}/pause"]
+        paths += ["/delayed", "/schedules", "/exchanges", "/push"]
         paths += ["/channels", "/inflight", "/dead-letters"]
         paths += ["/brokers", "/clients", "/brokers/77", "/brokers/3/drain"]
         paths += [f"/brokers/{i + 1}" for i, _ in enumerate(HOSTILE)]
@@ -265,7 +274,8 @@ def test_full_bars_are_seen_on_a_phone(tab: Tab, troubled: str) -> None:
 @pytest.mark.parametrize("width", [1440, 1366, 1280, 1200, 1100, 1024])
 def test_tables_fit_and_keep_their_state(tab: Tab, troubled: str, width: int) -> None:
     """On a usual screen no table scrolls sideways: columns leave, never the name or the state."""
-    for name in ("overview", "topics", "partitions", "brokers", "broker", "clients"):
+    lists = ("delayed", "schedules", "exchanges", "endpoints")
+    for name in ("overview", "topics", "partitions", "brokers", "broker", "clients", *lists):
         tab.look(width, 900, "light")
         tab.open(troubled + PAGES[name])
         wide = tab.run(
@@ -275,7 +285,7 @@ def test_tables_fit_and_keep_their_state(tab: Tab, troubled: str, width: int) ->
         assert (name, wide) == (name, [])
         assert tab.run(
             "[...document.querySelectorAll('tbody tr')].every(row => {"
-            "const ends = [row.cells[0], ...row.querySelectorAll('.z')];"
+            "const ends = [row.querySelector('th'), ...row.querySelectorAll('.z')];"
             "return !row.clientWidth || ends.every(cell => cell.clientWidth > 50) })"
         )
     tab.open(troubled + "/")
@@ -391,7 +401,7 @@ def test_keys(tab: Tab, address: str) -> None:
     assert tab.run("location.pathname") == "/topics"
     tab.key("j")
     assert tab.run("document.activeElement.innerText") == "audit.raw"
-    for letter, path in (("b", "/brokers"), ("c", "/clients"), ("o", "/")):
+    for letter, path in (("b", "/brokers"), ("l", "/delayed"), ("e", "/exchanges"), ("o", "/")):
         tab.key("g")
         tab.loading(lambda letter=letter: tab.key(letter))  # type: ignore[misc]
         assert path == tab.run("location.pathname")
@@ -465,6 +475,69 @@ def test_dead_letters_without_scripts(tab: Tab, address: str) -> None:
     assert "40" in tab.run("document.querySelector('.figs').innerText")
     tab.loading(lambda: tab.click("#next a.btn"))
     assert tab.run("location.pathname.startsWith('/dead-letters/')")
+
+
+def test_delayed_messages_are_chosen_and_moved(tab: Tab, address: str) -> None:
+    """Rows are chosen by keyboard; a plan asks when; the figures follow."""
+    tab.open(address + "/delayed?topic=mail.outbound&since=1d")
+    tab.key("j")
+    tab.key("x")
+    assert tab.run("document.querySelector('[data-count]').innerText") == "1 chosen"
+    tab.loading(lambda: tab.click("button[value=move]"))
+    tab.type("#f-when", "5s")
+    tab.loading(lambda: tab.click("form.form .btn.pri"))
+    assert "1 message rescheduled" in tab.run("document.querySelector('.flash').innerText")
+    assert_quiet(tab, address)
+
+
+def test_all_that_match_come_step_by_step(tab: Tab, address: str) -> None:
+    """With scripts the steps follow by themselves to the end."""
+    tab.open(address + "/delayed?topic=orders.created&since=1d")
+    count = tab.run("+document.querySelector('.sub').innerText.match(/[0-9,]+/)[0]")
+    tab.run("document.querySelector('[name=all]').click()")
+    tab.loading(lambda: tab.click("button[value=now]"))
+    tab.type("#f-rate", str(count - 3))
+    tab.loading(lambda: tab.click("form.form .btn.pri"))
+    assert "Going on" in tab.run("document.querySelector('main').innerText")
+    tab.wait("document.querySelector('main').innerText.includes('Finished')")
+    assert str(count) in tab.run("document.querySelector('.figs').innerText")
+    assert_quiet(tab, address)
+
+
+def test_delays_schedules_and_routes_without_scripts(tab: Tab, address: str) -> None:
+    """Cancelling one, making a schedule, and asking where a message goes: forms alone."""
+    tab.look(1440, 900, "light", scripts=False)
+    tab.open(address + "/delayed?schedule=daily-report")
+    tab.loading(lambda: tab.click("form tbody th a"))
+    tab.loading(lambda: tab.click("button[value=cancel]"))
+    tab.loading(lambda: tab.click("form.form .btn.dan"))
+    assert "1 message cancelled" in tab.run("document.querySelector('.flash').innerText")
+
+    tab.open(address + "/new-schedule?topic=audit.raw")
+    tab.type("#f-name", "by.hand")
+    tab.type("#f-cron", "0 3 * * *")
+    tab.loading(lambda: tab.click("form.form .btn.pri"))
+    tab.loading(lambda: tab.click("form.form .btn.pri"))
+    assert "The schedule was made" in tab.run("document.querySelector('.flash').innerText")
+
+    tab.open(address + "/exchanges/orders.in")
+    tab.type("#ask #f-key", "order.failed.*")
+    tab.loading(lambda: tab.click("#ask .btn.pri"))
+    assert "3 topics" in tab.run("document.querySelector('#ask .big').innerText")
+    assert tab.run("document.querySelectorAll('.wire.hot').length") == 4
+    tab.loading(lambda: tab.click(".node[href='/topics/webhooks.out']"))
+    assert tab.run("location.pathname") == "/topics/webhooks.out"
+
+
+def test_drawing_scrolls_in_its_box_on_a_phone(tab: Tab, address: str) -> None:
+    """The page does not; a link in the drawing can be reached by the keyboard, and is seen."""
+    tab.look(390, 900, "light")
+    tab.open(address + "/exchanges")
+    box = "document.querySelector('.flowbox')"
+    assert tab.run(f"{box}.scrollWidth > {box}.clientWidth")
+    assert tab.run("document.documentElement.scrollWidth <= innerWidth")
+    tab.run("document.querySelector('.node[href=\\'/topics/shipping.us\\']').focus()")
+    assert tab.run(f"{box}.scrollLeft > 0")
 
 
 def test_channel_is_paused_and_moved_without_scripts(tab: Tab, address: str) -> None:

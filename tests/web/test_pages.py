@@ -12,9 +12,10 @@ from typing_extensions import override
 from tests.web.client import Client
 from tests.web.content import HOSTILE, hostile, lively, troubled
 from tests.web.fakes import NOW, FakeConsole, FakePartition, FakeRecord, FakeTopic
+from tests.web.flow import FakeFlow
 from tests.web.queues import FakeQueue
 from tinymq.errors import NotLeader
-from tinymq.web.port import MessageView
+from tinymq.web.port import MessageView, Times
 
 #: Every letter that a name may have, one name for each, and names that look reserved.
 NAMES = [
@@ -35,7 +36,7 @@ def make_client() -> Client:
 def test_overview_says_the_verdict_first() -> None:
     """A healthy cluster has no problem, and the figures are there."""
     console = lively()
-    console.queue = FakeQueue([])
+    console.queue, console.flow = FakeQueue([]), FakeFlow()
     shown = Client(console).get("/").shown
 
     assert "No problems" in shown
@@ -47,7 +48,7 @@ def test_overview_names_problems_with_a_way_to_look() -> None:
     """Refused publishing, silent brokers and offline partitions are each a sentence."""
     reply = Client(troubled()).get("/")
 
-    assert "9 problems" in reply.shown
+    assert "12 problems" in reply.shown
     assert "mq-1 refuses to publish" in reply.shown
     assert "mq-2 does not answer" in reply.shown
     assert "fdatasync failed: Input/output error" in reply.shown
@@ -336,6 +337,27 @@ def test_publish_by_form(client: Client) -> None:
     assert "partition 3, offset 20766256" in followed.shown
 
 
+@pytest.mark.parametrize(
+    ("fields", "due", "ttl"),
+    [
+        ({"delay": "1h30m"}, -5_400_000, None),
+        ({"at": "2027-01-01T09:00+01:00", "ttl": "1h"}, 1_798_790_400_000, 3_600_000),
+        ({"at": "1900000000000"}, 1_900_000_000_000, None),
+    ],
+)
+def test_publish_later_by_form(
+    client: Client, fields: dict[str, str], due: int, ttl: int | None
+) -> None:
+    """A delay or a time as people write it; the page says where the message waits."""
+    path = "/topics/orders.created/publish"
+    reply = client.post(path, value="x", partition="3", **fields)
+
+    assert client.console.calls == [("publish at", Times(due, ttl))]
+    followed = client.get(reply.headers["location"])
+    assert "orders.created/3~17" in followed.shown
+    assert 'href="/delayed/orders.created/3~17"' in followed.text
+
+
 def test_publish_bytes_and_tombstones_by_form(client: Client) -> None:
     """Base64 and no value at all."""
     client.post(
@@ -359,6 +381,13 @@ def test_publish_bytes_and_tombstones_by_form(client: Client) -> None:
         {"headers": ": x"},
         {"partition": "8"},
         {"partition": "x"},
+        {"delay": "soon"},
+        {"delay": "-5m"},
+        {"delay": "99999999d"},
+        {"at": "tomorrow"},
+        {"at": "253402300800000"},
+        {"delay": "5m", "at": "2027-01-01"},
+        {"ttl": "0"},
     ],
 )
 def test_wrong_publishes_come_back(client: Client, fields: dict[str, str]) -> None:

@@ -7,7 +7,15 @@ import re
 from typing import Any
 
 from tests.wire.test_document import section, tables
-from tinymq.catalog import channels, deadletters, delayed, schedules, shapes
+from tinymq.catalog import (
+    channels,
+    deadletters,
+    delayed,
+    endpoints,
+    exchanges,
+    schedules,
+    shapes,
+)
 from tinymq.operations import OPERATIONS
 
 _SECTION = tables(section("### OPERATE `0x21`"))
@@ -46,9 +54,12 @@ def test_maps() -> None:
         "PLAN": list(shapes.PLAN["properties"]),
         "CHANNEL": list(channels.CHANNEL["properties"]),
         "SEEK": list(channels.SEEK["properties"]),
+        "EXCHANGE": list(exchanges.EXCHANGE_ROW["properties"]),
+        "BINDING": list(exchanges.BINDING["properties"]),
         "QUEUE": list(deadletters.DLQ_ROW["properties"]),
         "LETTER": list(deadletters.LETTER["properties"]),
         "SCHEDULE": list(schedules.SCHEDULE_ROW["properties"]),
+        "ENDPOINT": list(endpoints.ENDPOINT["properties"]),
         "DELAYED": list(delayed.DELAYED_ROW["properties"]),
         "BROKER": list(shapes.BROKER_ROW["properties"]),
         "CLIENT": list(shapes.CLIENT["properties"]),

@@ -24,7 +24,7 @@ from tinymq.client.core.config import (
 from tinymq.client.core.delivered import ConsumerBatch
 from tinymq.client.core.handling import Reject, Requeue
 from tinymq.client.core.metadata import TopicInfo
-from tinymq.client.core.results import Account, Failed, PartlySent, Position, Sent
+from tinymq.client.core.results import Account, Delayed, Failed, PartlySent, Position, Sent
 from tinymq.client.core.starts import EARLIEST, LATEST, At, Mark
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "Consumer",
     "ConsumerBatch",
     "ConsumerConfig",
+    "Delayed",
     "Failed",
     "Mark",
     "Message",

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, overload
 
 from tinymq.aio.network import LoopNetwork, give, refuse
 from tinymq.client.core.batches import Batch, Group
 from tinymq.client.core.config import ProducerConfig
 from tinymq.client.core.faces import ProducerFace
+from tinymq.client.core.outcomes import outcomes
 from tinymq.client.core.partitioners import Key
 from tinymq.client.core.producer import ProducerCore
-from tinymq.client.core.results import Account, Position, Sent
-from tinymq.errors import TinyMQError
+from tinymq.client.core.results import Account, Delayed, Position, Sent
+from tinymq.client.core.timing import Moment, Span, timing_of, timings_of
+from tinymq.errors import TinyMQError, Unroutable
 
 _new_tuple: Callable[..., Any] = tuple.__new__
 
@@ -56,6 +58,7 @@ class Producer(ProducerFace):
     ) -> None:
         await self.close()
 
+    @overload
     def send(
         self,
         topic: str,
@@ -63,7 +66,49 @@ class Producer(ProducerFace):
         key: Key | None = None,
         headers: Any = None,
         partition: int | None = None,
-    ) -> asyncio.Future[Position]:
+        *,
+        ttl: Span | None = None,
+    ) -> asyncio.Future[Position]: ...
+
+    @overload
+    def send(
+        self,
+        topic: str,
+        value: bytes | bytearray | memoryview | None,
+        key: Key | None = None,
+        headers: Any = None,
+        partition: int | None = None,
+        *,
+        at: Moment,
+        ttl: Span | None = None,
+    ) -> asyncio.Future[Delayed]: ...
+
+    @overload
+    def send(
+        self,
+        topic: str,
+        value: bytes | bytearray | memoryview | None,
+        key: Key | None = None,
+        headers: Any = None,
+        partition: int | None = None,
+        *,
+        delay: Span | None,
+        at: Moment | None = None,
+        ttl: Span | None = None,
+    ) -> asyncio.Future[Position | Delayed]: ...
+
+    def send(  # noqa: PLR0913 - the fields of a record
+        self,
+        topic: str,
+        value: bytes | bytearray | memoryview | None,
+        key: Key | None = None,
+        headers: Any = None,
+        partition: int | None = None,
+        *,
+        delay: Span | None = None,
+        at: Moment | None = None,
+        ttl: Span | None = None,
+    ) -> asyncio.Future[Any]:
         """
         Send one record, also when the future is awaited later or never.
 
@@ -73,14 +118,22 @@ class Producer(ProducerFace):
             key: Its key; equal keys go to the same partition.
             headers: Pairs of name and bytes, or a mapping.
             partition: Its partition, or None to choose one.
+            delay: How long it waits, counted from this call: seconds or a timedelta; 0
+                is an ordinary record.
+            at: When it comes instead: a datetime with its zone, or milliseconds since
+                the epoch; what is past comes at once.
+            ttl: How long it lives in channels from when it comes: seconds or a
+                timedelta.
 
         Returns:
             A future that ends
 
-            - with the `Position` at which it is stored;
+            - with the `Position` at which it is stored, or with `Delayed` when it
+              waits until it is due;
+            - with `Unroutable` when the topic is an exchange and no binding takes it;
             - with `BufferFull` at once, when `ProducerConfig.buffer_bytes` are held;
-            - with `ValueTooLarge`, `InvalidName` or `UsageError` at once, for this
-              record alone;
+            - with `ValueTooLarge`, `InvalidName`, `InvalidDelay` or `UsageError` at
+              once, for this record alone;
             - with the broker's error, such as `UnknownTopic` or `StorageFull`, the
               latter after `ProducerConfig.deadline_s` of trying;
             - with `DeadlineExceeded` or `UnreachableError` after the same time:
@@ -95,22 +148,31 @@ class Producer(ProducerFace):
         """
         network = self._network
         network.check()
-        waiting: asyncio.Future[Position] = network.future()
+        waiting: asyncio.Future[Any] = network.future()
+        now = network.seconds()
         try:
-            self._core.append(topic, value, key, headers, partition, waiting, network.seconds())
+            if delay is None and at is None and ttl is None:
+                self._core.append(topic, value, key, headers, partition, waiting, now)
+            else:
+                timing = timing_of(delay, at, ttl, now)
+                self._core.append(topic, value, key, headers, partition, waiting, now, timing)
         except TinyMQError as error:
             waiting.set_exception(error)
         else:
             network.stir(self._core.drain)
         return waiting
 
-    def send_batch(
+    def send_batch(  # noqa: PLR0913 - the fields of a record
         self,
         topic: str,
         values: Sequence[bytes | bytearray | memoryview | None],
         keys: Sequence[Key | None] | None = None,
         headers: Sequence[Any] | None = None,
         partition: int | None = None,
+        *,
+        delay: Span | Sequence[Span | None] | None = None,
+        at: Moment | Sequence[Moment | None] | None = None,
+        ttl: Span | Sequence[Span | None] | None = None,
     ) -> asyncio.Future[Sent]:
         """
         Send many records with one future; they are cut into batches.
@@ -122,6 +184,9 @@ class Producer(ProducerFace):
             headers: As many headers, or None.
             partition: The partition of all, or None to choose: by key, otherwise
                 one for each batch.
+            delay: As for `send`, one for all or as many; None among them is at once.
+            at: As for `send`, one for all or as many; None among them is at once.
+            ttl: As for `send`, one for all or as many.
 
         Returns:
             A future that ends with `Sent` when all are stored, with `PartlySent`
@@ -143,20 +208,25 @@ class Producer(ProducerFace):
 
         now = network.seconds()
         try:
-            self._core.append_many(topic, values, keys, headers, partition, done, now)
+            timing = timings_of(delay, at, ttl, now)
+            self._core.append_many(topic, values, keys, headers, partition, done, now, timing)
         except TinyMQError as error:
             waiting.set_exception(error)
         else:
             network.stir()
         return waiting
 
-    def send_oneway(
+    def send_oneway(  # noqa: PLR0913 - the fields of a record
         self,
         topic: str,
         value: bytes | bytearray | memoryview | None,
         key: Key | None = None,
         headers: Any = None,
         partition: int | None = None,
+        *,
+        delay: Span | None = None,
+        at: Moment | None = None,
+        ttl: Span | None = None,
     ) -> None:
         """
         Send one record and hear of it only in `account`, `flush` and `close`.
@@ -169,16 +239,22 @@ class Producer(ProducerFace):
             key: Its key.
             headers: Pairs of name and bytes, or a mapping.
             partition: Its partition.
+            delay: As for `send`.
+            at: As for `send`.
+            ttl: As for `send`.
 
         Raises:
             BufferFull: `ProducerConfig.buffer_bytes` are held.
             ClosedError: The producer was closed.
+            InvalidDelay: A delay, due time or time to live is out of its range.
             UsageError: A field is of the wrong type, or as `send`.
             ValueTooLarge: Over a limit.
         """
         network = self._network
         network.check()
-        self._core.append(topic, value, key, headers, partition, None, network.seconds())
+        now = network.seconds()
+        timing = timing_of(delay, at, ttl, now)
+        self._core.append(topic, value, key, headers, partition, None, now, timing)
         network.stir(self._core.drain)
 
     async def flush(self) -> Account:
@@ -230,12 +306,20 @@ class Producer(ProducerFace):
 
 def _deliver(topic: str, partition: int, batch: Batch) -> None:
     """Answer the calls of a batch of single records."""
-    tokens: list[asyncio.Future[Position] | None] = batch.tokens or []
+    tokens: list[asyncio.Future[Any] | None] = batch.tokens or []
     error = batch.error
     if error is not None:
         for waiting in tokens:
             if waiting is not None:
                 refuse(waiting, error)
+        return
+    if batch.dues is not None or batch.unroutable is not None:
+        for waiting, told in zip(tokens, outcomes(topic, partition, batch), strict=True):
+            if waiting is not None:
+                if isinstance(told, Unroutable):
+                    refuse(waiting, told)
+                else:
+                    give(waiting, told)
         return
     offset, timestamp, volatile = batch.base_offset, batch.timestamp, batch.volatile
     step = int(offset >= 0)

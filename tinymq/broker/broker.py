@@ -20,6 +20,7 @@ from tinymq.broker.partition import Answer, Partition
 from tinymq.broker.partitions import PartitionStore
 from tinymq.broker.ports import Directory, Neighbours, NoNeighbours, Timer, World
 from tinymq.broker.reading import Fetched, Reader, Wanted
+from tinymq.broker.routing.routing import Routing
 from tinymq.broker.schedules.scheduling import Scheduling
 from tinymq.config import Config
 from tinymq.errors import (
@@ -114,6 +115,8 @@ class Broker:
         #: Why partitions of a topic that are led here could not be opened, by its id.
         self._unopened: dict[bytes, str] = {}
         self._later: Timer | None = None
+        #: Where what is published to exchanges goes.
+        self.routing = Routing(self)
         self.channels = Channels(self)
         self.delaying = Delaying(self)
         self.scheduling = Scheduling(self)
@@ -140,6 +143,7 @@ class Broker:
             self._later.cancel()
         self._later = None
         self.channels.close()
+        self.routing.close()
         self.scheduling.close()
         self.delaying.close()
 
@@ -304,7 +308,14 @@ class Broker:
             return
         if waits(batch):
             self.delaying.take(partition, batch, answer)
-        elif partition.append(batch, self.wall(), answer):
+            return
+        if partition.judge is not None:
+            try:
+                answer = partition.judge.begin(batch, answer)
+            except WireError as error:
+                answer(error)
+                return
+        if partition.append(batch, self.wall(), answer):
             self.committer.staged(partition)
 
     def look_after(self, size: int, look: Callable[[], None]) -> None:

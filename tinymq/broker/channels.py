@@ -132,12 +132,13 @@ class Channels:
         Args:
             topic: As it is now.
         """
-        infos = self.broker.meta.registry.channels_of(topic.id)
+        registry = self.broker.meta.registry
+        infos, routed = registry.channels_of(topic.id), topic.id in registry.exchanges
         here: list[Hosted] = []
         gone: list[Subscription] = []
         for partition in self.broker.partitions_of(topic):
             hosted = self._hosted.get(partition.key)
-            if hosted is None and infos:
+            if hosted is None and (infos or routed):
                 hosted = self._open(partition)
             if hosted is not None:
                 here.append(hosted)

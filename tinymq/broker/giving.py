@@ -81,14 +81,14 @@ class Giving:
             partition.refusals.pop("length", None)
 
     def _serve(self, now: int) -> None:
-        for one in self._hosted.queue.channels.values():
+        for name, one in self._hosted.queue.channels.items():
             for consumer in one.release():
                 self._hosted.subscriptions[consumer.name].mark()
             for _ in range(_ROUNDS):
                 if not any(consumer.room for consumer in one.consumers):
                     break
                 try:
-                    given = self._give(one, now)
+                    given = self._give(name, one, now)
                 except (OSError, TinyMQError) as error:
                     self._unreadable(error)
                     return
@@ -102,10 +102,11 @@ class Giving:
             self._log.error("{hosted} cannot be read: {error}", hosted=self._hosted, error=error)
             self._broker.scheduler.callLater(_AGAIN_SECONDS, self._hosted.mark)
 
-    def _give(self, one: Subscribers, now: int) -> bool:
+    def _give(self, name: str, one: Subscribers, now: int) -> bool:
         """Give out about as much as goes well into one message for each consumer."""
-        if self._sending.behind(one):
-            return False  # what comes later must not overtake it
+        limit = self._hosted.expiry.limit(name)
+        if self._sending.behind(one) or limit == -1:
+            return False  # what comes later must not overtake it; what expired must not come
         high = self._hosted.partition.high_watermark
         end, places = high, one.channel.places
         try:
@@ -121,6 +122,7 @@ class Giving:
         for consumer in one.consumers:
             consumer.most = most
         before = places.cursor
+        end = end if limit is None else max(before, min(end, limit))
         deliveries = one.deliver(now, end)
         for consumer in one.consumers:
             consumer.most = max(1, consumer.most)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from twisted.logger import Logger
 
+from tinymq.broker.routing.router import ROUTER
 from tinymq.errors import Overloaded
 from tinymq.names import OWN_CHANNELS
 
@@ -96,9 +97,11 @@ class Holding:
     def _floor(self) -> tuple[int, str] | None:
         """The offset below which no channel needs the log, and the channel at it."""
         lowest = self._hosted.stragglers.lowest
-        return min(
-            ((lowest(one.channel.places), name) for name, one in self.holders()), default=None
-        )
+        found = [(lowest(one.channel.places), name) for name, one in self.holders()]
+        router = self._hosted.router
+        if router is not None and router.floor is not None:
+            found.append((router.floor, ROUTER))
+        return min(found, default=None)
 
     def _unknown(self) -> tuple[int, str] | None:
         """Likewise of those that may come back; nothing of theirs can be given up."""
@@ -209,6 +212,8 @@ class Holding:
                 partition.moved.add(partition)
         if not self._giving_up:
             return
+        if self._hosted.router is not None:
+            self._hosted.router.give_up(self._beyond, now)
         for _, one in self.holders():
             if not one.channel.places.dooming:
                 lost = one.steering.abandon(self._beyond, _MOST_GIVEN_UP, _REASON, now)

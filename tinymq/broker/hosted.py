@@ -21,12 +21,15 @@ from tinymq.broker.channel.ledger import Journal, replay, snapshot
 from tinymq.broker.channel.places import Places
 from tinymq.broker.channel.queue import LedgerRecord, Queue, Subscribers
 from tinymq.broker.channel.surviving import cut_back
+from tinymq.broker.expiry import Expiry
 from tinymq.broker.giving import Giving
 from tinymq.broker.glimpse import Aging
 from tinymq.broker.holding import Holding
 from tinymq.broker.ledger import History, Ledger, records_in
 from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Scheduler, Timer
+from tinymq.broker.routing.router import Router
+from tinymq.broker.routing.routes import ROUTES_KEY
 from tinymq.broker.stragglers import KEPT_KEY, Stragglers
 from tinymq.broker.subscription import Subscription
 from tinymq.broker.window import Window
@@ -104,6 +107,9 @@ class Hosted:
         self.stragglers = Stragglers(host.broker, self)
         self.window.kept = self.stragglers.kept
         self.holding = Holding(host.broker, self)
+        #: Copies what is published to other topics, where this one is an exchange.
+        self.router: Router | None = None
+        self.expiry = Expiry(host.broker, self)
         partition.ledger = self.ledger
         partition.watchers.add(self.mark)
 
@@ -125,6 +131,10 @@ class Hosted:
         """Let it have its turn."""
         self._host.mark(self)
 
+    def clock(self) -> int:
+        """Tell the channels' time."""
+        return self._host.now()
+
     # --- which channels there are ------------------------------------------------
 
     def recover(self, infos: Mapping[str, ChannelInfo]) -> None:
@@ -138,24 +148,7 @@ class Hosted:
             return
         end = self.partition.log.end_offset
         wanted = {_key(info): name for name, info in infos.items()}
-        found: dict[bytes, Places] = {}
-        lost = 0
-        for key, value in records_in(self._stored):
-            if key == KEPT_KEY:
-                self.stragglers.restore(value)
-                continue
-            if key not in wanted and self._is_over(key):
-                continue
-            try:
-                found[key] = replay(found.get(key) or Places(), [value])
-            except CorruptBatch:
-                lost += 1
-        if lost:
-            self._log.error(
-                "{hosted}: {lost} records of the ledger do not fit; messages may come again",
-                hosted=self,
-                lost=lost,
-            )
+        found = self._replayed(self._stored, wanted)
         for key, places in found.items():
             name = wanted.get(key)
             if cut_back(places, end):
@@ -175,6 +168,41 @@ class Hosted:
                 )
             else:
                 self._open(infos[name], places)
+        if self.router is not None and self.router.recovered(end):
+            # Other records will have these offsets: nobody may read of the old ones again.
+            self.ledger.behind = True
+            self.ledger.write_through()
+
+    def _replayed(self, log: Log, wanted: Mapping[bytes, str]) -> dict[bytes, Places]:
+        """Read the ledger, and return the channels in it by their keys."""
+        found: dict[bytes, Places] = {}
+        lost = 0
+        for key, value in records_in(log):
+            if key == KEPT_KEY:
+                self.stragglers.restore(value)
+                continue
+            if key == ROUTES_KEY:
+                self._routed().restore(value)
+                continue
+            if key not in wanted and self._is_over(key):
+                continue
+            try:
+                found[key] = replay(found.get(key) or Places(), [value])
+            except CorruptBatch:
+                lost += 1
+        if lost:
+            self._log.error(
+                "{hosted}: {lost} records of the ledger do not fit; messages may come again",
+                hosted=self,
+                lost=lost,
+            )
+        return found
+
+    def _routed(self) -> Router:
+        """Return the router, a new one if there is none."""
+        if self.router is None:
+            self.router = Router(self._host.broker, self)
+        return self.router
 
     def _open(self, info: ChannelInfo, places: Places) -> None:
         """Let a channel go on from where it was."""
@@ -222,6 +250,9 @@ class Hosted:
                 one.steering.alter(_given(info), self._host.now())
             self.infos[name] = info
         self._pause(self._host.now())
+        exchange = self._host.broker.meta.registry.exchanges.get(self.partition.topic.id)
+        if exchange is not None or self.router is not None:
+            self._routed().follow(exchange)
         self.mark()
         return gone
 
@@ -254,6 +285,7 @@ class Hosted:
         low, high = self.partition.log.start_offset, self.partition.high_watermark
         now = self._host.now()
         self.queue.make(info.name, info.policy, max(low, min(offset, high)), now).note(now, high)
+        self.expiry.made(info.name, now)
 
     def close_channel(self, name: str) -> list[Subscription]:
         """
@@ -270,6 +302,7 @@ class Hosted:
             self._forget(subscription)
         self.queue.close(name)
         self.aging.forget(name)
+        self.expiry.forget(name)
         self.infos.pop(name, None)
         # What the ledger still says of it must not outlive the memory of its deletion.
         self.ledger.behind = True
@@ -294,6 +327,9 @@ class Hosted:
     def stop(self) -> None:
         """Do nothing by the clock any more."""
         self.burying.stop()
+        if self.router is not None:
+            self.router.stop()
+        self.expiry.stop()
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
         self._timer = None
@@ -409,11 +445,15 @@ class Hosted:
         self.holding.turn(now)
         self.trim(now)
         self._pause(now)
-        if self.ledger.failure is None and not self._host.resting:
+        working = self.ledger.failure is None and not self._host.resting
+        if working:
+            self.expiry.turn(now)
             self._giving.turn(now)
         self.burying.turn(now)
+        if self.router is not None and not self._host.resting:
+            self.router.turn(now)
         self.written()
-        self._arm(now)
+        self._arm(now, self.expiry.next_time() if working else None)
 
     def written(self) -> None:
         """Hand the ledger to the committer."""
@@ -451,14 +491,20 @@ class Hosted:
         now, high = self._host.now(), self.partition.high_watermark
         for one in self.queue.channels.values():
             one.note(now, high)
+        if self.router is not None:
+            self.router.note(now)
         return len(self.queue.channels)
 
     # --- time --------------------------------------------------------------------------
 
-    def _arm(self, now: int) -> None:
+    def _arm(self, now: int, expiry: int | None) -> None:
         """See to it that what time does is done in time."""
         pauses = (info.pause.until_ms for info in self.infos.values() if info.pause is not None)
-        times = [self.queue.next_time(), *(until for until in pauses if until and until > now)]
+        times = [
+            self.queue.next_time(),
+            expiry,
+            *(until for until in pauses if until and until > now),
+        ]
         due = min((time for time in times if time is not None), default=None)
         if due is None or (self._timer is not None and self._timer_at <= due):
             return
@@ -478,6 +524,8 @@ class Hosted:
 
     def _records(self) -> list[LedgerRecord]:
         found = self._keyed(self.queue.records())
+        if self.router is not None:
+            found += self.router.records()
         return found + self.stragglers.records(self._host.now())
 
     def _snapshots(self) -> list[LedgerRecord]:
@@ -488,6 +536,8 @@ class Hosted:
             _name(journal, subscription, now)
             found += ((subscription.channel.encode(), each) for each in journal.drain())
         kept = [(key, snapshot(places, now)) for key, places in self._kept.items()]
+        if self.router is not None:
+            kept += self.router.snapshot()
         return self._keyed(found) + kept + self.stragglers.snapshot(now)
 
     def _keyed(self, records: list[LedgerRecord]) -> list[LedgerRecord]:

@@ -165,8 +165,24 @@ class Origin(NamedTuple):
             The headers, and the name of a topic: the dead-letter topic, or a parking
             place for what went in circles; empty if it stays where it is.
         """
+        headers = self.told(before, doom, mark)
+        if client:
+            headers.append((CLIENT, client.encode()))
+        if gone:
+            headers.append((GONE, b"1"))
+        target, why = self.way_out(before)
+        return ([*headers, (PARKED, why.encode())] if why else headers), target
+
+    def told(self, before: Headers, doom: Doom, mark: Mark) -> list[tuple[str, bytes]]:
+        """
+        Write a dead letter's headers.
+
+        Args:
+            before: Those that the message has.
+            doom: Why it was given up, and after what.
+            mark: What is remembered of it.
+        """
         past = facts_of(before)
-        hops = len(way_of(before)) + 1
         headers = [
             *untimed(before),
             (TOPIC, self.topic.encode()),
@@ -179,22 +195,31 @@ class Origin(NamedTuple):
             (DELIVERIES, b"%d" % doom.history.deliveries),
             (FAILURES, b"%d" % doom.history.failures),
             (TIME, b"%d" % doom.time),
-            (HOPS, b"%d" % hops),
+            (HOPS, b"%d" % (len(way_of(before)) + 1)),
         ]
         if mark.failed:
             headers.append((FIRST, b"%d" % mark.failed))
-        if client:
-            headers.append((CLIENT, client.encode()))
         redriven = max(past.redriven, mark.redriven)
         if redriven:
             headers.append((REDRIVEN, b"%d" % redriven))
-        if gone:
-            headers.append((GONE, b"1"))
-        why = self._circles(before, hops)
+        return headers
+
+    def way_out(self, before: Headers) -> tuple[str, str]:
+        """
+        Say where a dead letter goes.
+
+        Args:
+            before: The headers that the message has.
+
+        Returns:
+            The name of a topic: the dead-letter topic, or a parking place for what went in
+            circles, empty if it stays where it is; and why it is parked, if it is.
+        """
+        why = self._circles(before, len(way_of(before)) + 1)
         if not why:
-            return headers, self.target
+            return self.target, ""
         parking = parking_topic(self.topic)
-        return [*headers, (PARKED, why.encode())], "" if parking == self.topic else parking
+        return "" if parking == self.topic else parking, why
 
     def _circles(self, before: Headers, hops: int) -> str:
         """Say why a message must not go on; nothing if it may."""

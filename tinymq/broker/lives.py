@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tinymq.broker.channel.life import Happening, Life
+from tinymq.broker.routing.routes import ROUTES_KEY
 from tinymq.errors import CorruptBatch, StorageError, WireError
 from tinymq.limits import KIB
 from tinymq.storage.disk import Disk
@@ -84,7 +85,7 @@ class Lives:
                 continue
             yield
             for key, value in rows:
-                if key and value is not None:
+                if key and key != ROUTES_KEY and value is not None:
                     self._take(key, value)
                     yield
         self._position += taken

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from twisted.logger import Logger
 from typing_extensions import override
 
+from tinymq.broker.mortal import Mortal, Steps, check_ttls
 from tinymq.broker.producers import ProducerTable, refuse_own
 from tinymq.errors import (
     LogTruncated,
@@ -39,6 +40,7 @@ from tinymq.storage.log import Log
 from tinymq.storage.memory import MemoryLog
 from tinymq.wire.batch import (
     HAS_DUE,
+    HAS_EXPIRY,
     BatchHeader,
     Column,
     check_produced,
@@ -48,10 +50,12 @@ from tinymq.wire.batch import (
 )
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import EARLIEST, LATEST
+from tinymq.wire.records import RecordBatch
 
 if TYPE_CHECKING:
     from tinymq.broker.delays.delays import Delays
     from tinymq.broker.ledger import Ledger
+    from tinymq.broker.routing.judging import Judge
     from tinymq.meta.registry import Topic
 
 
@@ -68,6 +72,8 @@ class Appended(NamedTuple):
         timestamp: Append time in milliseconds; -1 for a duplicate.
         duplicate: It was there before.
         volatile: It is kept in memory only.
+        unroutable: Of an exchange: which of its records no binding takes, as bits; None if
+            all are taken, or if that is not known yet.
         delayed: It waits until it is due, and the base offset is the id of its first message.
     """
 
@@ -75,6 +81,7 @@ class Appended(NamedTuple):
     timestamp: int
     duplicate: bool
     volatile: bool
+    unroutable: bytes | None = None
     delayed: bool = False
 
 
@@ -129,6 +136,8 @@ class Partition:
         self.counters = Counters()
         #: What its channels did, once there are some.
         self.ledger: Ledger | None = None
+        #: Looks through what is published, where its topic is an exchange.
+        self.judge: Judge | None = None
         #: What is not due yet, once there is something.
         self.delays: Delays | None = None
         #: Why publishing is refused here, by cause.
@@ -140,6 +149,13 @@ class Partition:
         #: Set when the start was unclean: the next append opens a new epoch.
         self.epoch_due = False
         self.closed: WireError | None = None
+        #: Where there are messages with a time to live of their own.
+        self.mortal = Mortal()
+        #: What the wall clock did while they were appended; None if nobody wants to know.
+        self.steps: Steps | None = None
+        #: Batches with such messages that were taken since somebody emptied this: first offset,
+        #: the one behind, and when the first is over by append time; None if nobody does.
+        self.mortals: list[tuple[int, int, int]] | None = None
         self._waiting: deque[tuple[int, Appended, Answer]] = deque()
         self._newest = log.max_timestamp
 
@@ -202,6 +218,8 @@ class Partition:
             if header.attributes & HAS_DUE:
                 raise StateError("messages that are not due yet do not go into the data log")
             refuse_own(header)
+            if header.attributes & HAS_EXPIRY:
+                check_ttls(batch, header, now_ms)
             known = self.producers.duplicate_of(header)
             failure = self.failure
             if known is not None and known + header.records <= self.high_watermark:
@@ -276,12 +294,24 @@ class Partition:
         )
         self._newest = timestamp
         self.producers.record(header, base, timestamp)
+        if header.attributes & HAS_EXPIRY:
+            self._note_ttls(batch, header, base, timestamp)
+        if self.steps is not None and (self.mortal or self.topic.config.ttl_ms is not None):
+            self.steps.note(base, timestamp)
         self._waiting.append(
             (following, Appended(base, timestamp, duplicate=False, volatile=self.volatile), answer)
         )
         self.moved.add(self)
         self.counters.records_in += header.records
         self.counters.bytes_in += header.size
+
+    def _note_ttls(self, batch: Bytes, header: BatchHeader, base: int, timestamp: int) -> None:
+        """Remember that there are messages with a time to live, and when the first is over."""
+        self.mortal.add(base, base + header.records)
+        if self.mortals is not None:
+            ttls = [ttl for ttl in RecordBatch(batch, header).ttls if ttl is not None]
+            if ttls:
+                self.mortals.append((base, base + header.records, timestamp + min(ttls)))
 
     def _wait_with_first(self, header: BatchHeader, base: int, answer: Answer) -> None:
         """Answer a duplicate together with the first one, which is on its way to the disk."""
@@ -533,6 +563,8 @@ class Partition:
         Args:
             batch: Its header, with the offset it has.
         """
+        if batch.attributes & HAS_EXPIRY:
+            self.mortal.add(batch.base_offset, batch.next_offset)
         if batch.native:
             self.producers.record(batch, batch.base_offset, batch.max_timestamp)
 

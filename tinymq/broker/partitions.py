@@ -170,7 +170,12 @@ class PartitionStore:
     ) -> None:
         """Rebuild what is known of producers from the snapshot and the headers behind it."""
         known = load_producers(
-            self.folder.disk, _home(log), partition.producers, log.end_offset, epochs
+            self.folder.disk,
+            _home(log),
+            partition.producers,
+            log.end_offset,
+            epochs,
+            partition.mortal,
         )
         if known >= log.end_offset:
             return
@@ -327,6 +332,7 @@ class PartitionStore:
                 partition.producers,
                 log.synced_offset,
                 partition.epoch,
+                partition.mortal,
             )
         except (OSError, TinyMQError) as error:
             # Nothing is lost: the next start reads more headers.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tinymq.broker.mortal import Mortal
 from tinymq.broker.producers import ProducerTable
 from tinymq.storage.disk import Disk
 from tinymq.storage.epochs import EpochFile
@@ -20,7 +21,14 @@ _MAGIC: Final = b"TMQP"
 _VERSION: Final = 1
 
 
-def save_producers(disk: Disk, folder: str, table: ProducerTable, offset: int, epoch: int) -> None:
+def save_producers(
+    disk: Disk,
+    folder: str,
+    table: ProducerTable,
+    offset: int,
+    epoch: int,
+    mortal: Mortal | None = None,
+) -> None:
     """
     Store what a partition remembers of its producers.
 
@@ -31,13 +39,20 @@ def save_producers(disk: Disk, folder: str, table: ProducerTable, offset: int, e
         offset: Everything below is covered, and synced; what the table knows beyond
             is not believed later.
         epoch: The leader epoch in which that is so.
+        mortal: Where there are messages with a time to live.
     """
-    content = seal(_MAGIC, [_VERSION, offset, epoch, table.snapshot()])
+    rows = [] if mortal is None else [mortal.to_list()]
+    content = seal(_MAGIC, [_VERSION, offset, epoch, table.snapshot(), *rows])
     disk.replace_file(f"{folder}/{PRODUCERS_FILE}", content, durable=False)
 
 
 def load_producers(
-    disk: Disk, folder: str, table: ProducerTable, end: int, epochs: EpochFile
+    disk: Disk,
+    folder: str,
+    table: ProducerTable,
+    end: int,
+    epochs: EpochFile,
+    mortal: Mortal | None = None,
 ) -> int:
     """
     Load what `save_producers` stored.
@@ -52,6 +67,7 @@ def load_producers(
         table: The table to fill.
         end: The end of the log.
         epochs: Tell where the log was cut.
+        mortal: To be filled, too.
 
     Returns:
         The offset below which the table is complete; 0 without a snapshot.
@@ -61,11 +77,13 @@ def load_producers(
         content = disk.read_file(path)
         if content is None:
             return 0
-        version, offset, epoch, producers = unseal(_MAGIC, content, path)
+        version, offset, epoch, producers, *rest = unseal(_MAGIC, content, path)
         if version != _VERSION or offset > epochs.end_of(epoch, end):
             return 0
         table.restore(producers)
         table.take_back(offset)
+        if mortal is not None and rest:
+            mortal.restore(rest[0])
     except (OSError, Unreadable, ValueError, TypeError):
         return 0
     return int(offset)

@@ -288,13 +288,14 @@ def _alone(stored: Stored | None, offset: int) -> Stored | None:
     if offset not in batch.offsets:
         return None
     at = batch.offsets.index(offset)
-    time, message_id = batch.times[at], batch.ids[at]
+    time, message_id, ttl = batch.times[at], batch.ids[at], batch.ttls[at]
     made = encode_batch(
         [batch.values[at]],
         keys=[batch.keys[at]],
         headers=[batch.headers[at]],
         times=None if time is None else [time],
         ids=None if message_id is None else [message_id],
+        ttls=None if ttl is None else [ttl],
     )
     epoch, appended = stored[0].leader_epoch, stored[0].max_timestamp
     data = b"".join(stamp(made, read_header(made), offset, epoch, appended))

@@ -14,8 +14,11 @@ from tinymq.catalog.channels import CHANNELS
 from tinymq.catalog.cluster import CLUSTER
 from tinymq.catalog.deadletters import DEAD_LETTERS
 from tinymq.catalog.delayed import DELAYED
+from tinymq.catalog.endpoints import ENDPOINTS
+from tinymq.catalog.exchanges import EXCHANGES
 from tinymq.catalog.inflight import INFLIGHT
 from tinymq.catalog.messages import MESSAGES
+from tinymq.catalog.retries import RETRIES
 from tinymq.catalog.schedules import SCHEDULES
 from tinymq.catalog.topics import TOPICS
 from tinymq.operation import Operation
@@ -27,7 +30,10 @@ PUBLIC: Final[dict[str, Operation]] = {
     **TOPICS,
     **CHANNELS,
     **INFLIGHT,
+    **RETRIES,
     **DEAD_LETTERS,
+    **EXCHANGES,
+    **ENDPOINTS,
     **DELAYED,
     **MESSAGES,
     **SCHEDULES,

@@ -136,6 +136,7 @@ def _act(verb: str, text: str, *more: Parameter, **result: Schema) -> Operation:
         text=text,
         http=Http("POST", f"{_PATH}/delayed:{verb}"),
         cli=("delayed", verb),
+        usage="TOPIC/PARTITION~ID...",
         result={**_DONE, **result, "dry_run": DRY_RUN},
     )
 
@@ -182,6 +183,7 @@ DELAYED: Final[dict[str, Operation]] = table(
         text="Look at one message that is not due yet.",
         http=Http("GET", f"{_PATH}/delayed/{{id}}"),
         cli=("delayed", "show"),
+        usage="TOPIC/PARTITION~ID",
         result={
             "message": DELAYED_MESSAGE,
             "state": {"type": "string", "enum": ["waiting"]},

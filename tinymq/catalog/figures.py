@@ -23,6 +23,7 @@ CAUSES: Final = (
     "waiting",
     "parked",
     "partition_skew",
+    "expiring",
     "dead_letters_kept",
 )
 MAYBE_NUMBER: Final[Schema] = {"type": ["number", "null"]}
@@ -38,11 +39,19 @@ TOTALLED: Final = {
     "timed_out": "Messages whose lease was over.",
     "lost": "Messages whose consumer did not come back.",
     "given_up": "Messages that went, or will go, to the dead-letter topic.",
+    "expired": "Those of them whose time to live was over.",
     "skipped": "Messages that retention took before they were settled.",
     "late": "Settles that came when the lease was lost.",
 }
 #: What is told by the second.
-RATED: Final = ("delivered_s", "finished_s", "requeued_s", "timed_out_s", "published_s")
+RATED: Final = (
+    "delivered_s",
+    "finished_s",
+    "requeued_s",
+    "timed_out_s",
+    "published_s",
+    "expired_s",
+)
 
 RATES: Final = shape(**dict.fromkeys(RATED, _A_SECOND))
 TOTALS: Final = shape(**{name: said(WHOLE, text) for name, text in TOTALLED.items()})

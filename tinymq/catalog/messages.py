@@ -30,10 +30,12 @@ HAPPENINGS: Final = (
     "lost",
     "given_back",
     "given_up",
+    "expired",
     "dead_lettered",
     "skipped",
     "removed",
     "revived",
+    "rescheduled",
 )
 #: Where a message of a channel can be.
 STATES: Final = ("new", "ready", "in_flight", "waiting", "parked", "given_up", "settled")

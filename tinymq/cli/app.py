@@ -27,6 +27,11 @@ VERBS: dict[str, tuple[str, str]] = {
         "tinymq.cli.channel:channel",
         "List, make, change, steer and remove channels of topics.",
     ),
+    "exchange": (
+        "tinymq.cli.exchange:exchange",
+        "List, make, change, try and remove exchanges.",
+    ),
+    "binding": ("tinymq.cli.exchange:binding", "List, add and remove bindings of exchanges."),
     "inflight": (
         "tinymq.cli.inflight:inflight",
         "Show messages in flight, and settle some of them.",
@@ -37,9 +42,14 @@ VERBS: dict[str, tuple[str, str]] = {
         "tinymq.cli.dlq:dlq",
         "List dead letters, send them back, drop or export them.",
     ),
+    "push": ("tinymq.cli.push:push", "Have messages of channels sent to URLs."),
     "schedule": (
         "tinymq.cli.schedule:schedule",
         "Send messages again and again, by schedules.",
+    ),
+    "delayed": (
+        "tinymq.cli.delayed:delayed",
+        "List, cancel, release or move messages not due yet.",
     ),
     "pub": ("tinymq.cli.pub:pub", "Publish stdin, its lines, or a value."),
     "consume": (

@@ -26,6 +26,7 @@ from tinymq.cli.output import (
 from tinymq.cli.pace import AGE, ETA, TREND, WHY, lag, per_second, rate, state
 from tinymq.cli.paging import pages
 from tinymq.cli.reply import carry_out, show_done, show_plan, show_whole
+from tinymq.cli.retries import delay, wake
 from tinymq.cli.session import Session, remote
 from tinymq.cli.settings import Given, changes, set_option, show_changes, unset_option
 from tinymq.cli.unsettled import peek
@@ -350,4 +351,6 @@ def _named(arguments: Arguments) -> str:
 
 channel.add_command(members)
 channel.add_command(peek)
+channel.add_command(wake)
+channel.add_command(delay)
 complete(channel)

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 import click
-from attrs import define, field, frozen
-from click.exceptions import Exit
 
-from tinymq.cli.confirm import confirm, yes_option
-from tinymq.cli.failure import INTERRUPTED, REFUSED
 from tinymq.cli.groups import Group
 from tinymq.cli.operation import Arguments, complete, limit_option, operation_options
 from tinymq.cli.output import (
@@ -28,43 +22,16 @@ from tinymq.cli.output import (
     show,
     tell_silent,
     with_times,
-    write_json,
 )
 from tinymq.cli.paging import PAGE, pages
-from tinymq.cli.progress import progress
 from tinymq.cli.reading import Part, bounded, until_end
 from tinymq.cli.render import document
 from tinymq.cli.session import Session, remote
+from tinymq.cli.steps import Work, carry_on, pace_options
 from tinymq.cli.unsettled import content
 from tinymq.cli.values import Parsed, human_size, iso, now_ms, parse_time
 
-#: Dead letters of one step.
-STEP: Final = 100
-#: Reasons that are written out when something stays.
-_MOST_REASONS: Final = 5
-
-_RATE: Final = re.compile(r"(\d+(?:\.\d+)?)(?:/(s|m|h))?")
-_SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
-
-
-def parse_rate(text: str) -> float:
-    """
-    Read how many messages a second may go.
-
-    Args:
-        text: Such as ``100/s``, ``30/m``, or a number a second.
-
-    Raises:
-        ValueError: It is none of these.
-    """
-    found = _RATE.fullmatch(text.strip())
-    if found is None or not float(found[1]):
-        raise ValueError(f"{text!r} is no rate; write 100/s or 30/m")
-    return float(found[1]) / _SECONDS[found[2]]
-
-
 _TIME: Final = Parsed("time", lambda text: parse_time(text, now_ms()))
-_RATE_TYPE: Final = Parsed("rate", parse_rate)
 
 #: What these verbs take in their own way.
 _TIMES: Final = {"since_ms": "since", "until_ms": "until"}
@@ -147,10 +114,7 @@ def _time_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def _step_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add what verbs take that go on step by step."""
     for option in (
-        output_option,
-        yes_option,
-        click.option("--max", "most", type=click.IntRange(1), help="Stop after so many."),
-        click.option("--rate", type=_RATE_TYPE, help="At most so many, such as 100/s or 30/m."),
+        pace_options,
         click.option(
             "--offset",
             "places",
@@ -224,143 +188,6 @@ def _timed(arguments: Arguments, since: int | None, until: int | None) -> Argume
 # --- step by step ---------------------------------------------------------------------------
 
 
-@define
-class _Sum:
-    """What all steps did together."""
-
-    done: int = 0
-    skipped: int = 0
-    loops: int = 0
-    after: str = ""
-    more: bool = True
-    steps: int = 0
-    failed: list[dict[str, Any]] = field(factory=list)
-    silent: dict[str, None] = field(factory=dict)
-
-    def add(self, reply: Row) -> None:
-        """Add a step."""
-        self.done += reply["done"]
-        self.skipped += reply["skipped"]
-        self.loops += reply["loops"]
-        self.failed += reply["failed"]
-        self.silent |= dict.fromkeys(reply["silent"])
-        self.more, self.after = reply["more"], reply["after"] or self.after
-        self.steps += 1
-
-    def told(self, *, dry_run: bool) -> dict[str, Any]:
-        """As one step would tell it."""
-        return {
-            "done": self.done,
-            "skipped": self.skipped,
-            "failed": self.failed,
-            "loops": self.loops,
-            "more": self.more,
-            "after": self.after if self.more else None,
-            "silent": list(self.silent),
-            "dry_run": dry_run,
-        }
-
-
-@frozen
-class _Work:
-    """What is done step by step: an operation, how fast, how much of it, and its words."""
-
-    operation: str
-    arguments: Arguments
-    rate: float | None
-    most: int | None
-    words: tuple[str, str]
-
-    @property
-    def target(self) -> str:
-        """The dead-letter topic."""
-        return str(self.arguments["target"])
-
-    def steps(self, session: Session, found: _Sum, *, dry_run: bool) -> Iterator[Row]:
-        """
-        Do one step after the other, no faster than is wanted.
-
-        Args:
-            session: Where.
-            found: What they did together.
-            dry_run: Only look.
-        """
-        began = session.clock()
-        arguments = {**self.arguments, "dry_run": dry_run}
-        while found.more:
-            size = STEP if dry_run or self.rate is None else max(1, min(STEP, int(self.rate)))
-            if self.most is not None:
-                size = min(size, self.most - found.done)
-            if size <= 0:
-                return
-            after = {"after": found.after} if found.after else {}
-            reply = session.operate(self.operation, **{**arguments, **after, "limit": size})
-            found.add(reply)
-            yield reply
-            if self.rate is not None and not dry_run and found.more:
-                early = found.done / self.rate - (session.clock() - began)
-                if early > 0:
-                    session.sleep(early)
-
-
-def _do(session: Session, work: _Work, *, dry_run: bool, yes: bool, output: str) -> int:
-    """Plan, ask, and go on step by step until all is done or somebody stops it."""
-    plan = _Sum(after=work.arguments.pop("after", ""))
-    begin = plan.after
-    total: int | None = None
-    if dry_run or not yes:
-        for _ in work.steps(session, plan, dry_run=True):
-            pass
-        total = plan.done
-        what = f"{counted(plan.done, 'dead letter')} of {work.target} will be {work.words[0]}"
-        if plan.loops:
-            what += f"; {plan.loops} of them came back or went in circles before"
-        if dry_run:
-            return _tell(work, plan, output, what.replace("will be", "would be"), dry_run=True)
-        confirm(work.target, what, yes=False)
-    found = _Sum(after=begin)
-    try:
-        with progress(work.words[1], total) as advance:
-            for reply in work.steps(session, found, dry_run=False):
-                advance(reply["done"], f"{found.done} {work.words[0]}, {len(found.failed)} stay")
-    except KeyboardInterrupt:
-        _stopped(work, found)
-        raise Exit(INTERRUPTED) from None
-    what = f"{counted(found.done, 'dead letter')} of {work.target} {_were(found.done)} "
-    return _tell(work, found, output, f"{what}{work.words[0]}", dry_run=False)
-
-
-def _were(number: int) -> str:
-    return "was" if number == 1 else "were"
-
-
-def _stopped(work: _Work, found: _Sum) -> None:
-    """Say where it stands."""
-    on = f" --after {found.after}" if found.after else ""
-    note(
-        f"stopped after {counted(found.steps, 'step')}: {counted(found.done, 'dead letter')} "
-        f"{_were(found.done)} {work.words[0]}, and perhaps those of the step under way; "
-        f"all others are still in {work.target}, and nothing is lost. "
-        f"To go on: the same command again{on and f', or with{on}'}"
-    )
-
-
-def _tell(work: _Work, found: _Sum, output: str, sentence: str, *, dry_run: bool) -> int:
-    """Tell what was done, and why some stay; return the exit status."""
-    told = found.told(dry_run=dry_run)
-    if output in {"json", "ndjson"}:
-        write_json(told, indent=2 if output == "json" else None)
-    else:
-        click.echo(sentence)
-    reasons = Counter(row["why"] for row in found.failed)
-    for why, count in reasons.most_common(_MOST_REASONS):
-        note(f"{counted(count, 'dead letter')} {'stays' if count == 1 else 'stay'}: {why}")
-    if found.loops and not dry_run:
-        note(f"{counted(found.loops, 'message')} came back or went in circles before")
-    tell_silent(told)
-    return REFUSED if found.failed else 0
-
-
 def _begin(
     session: Session,
     operation: str,
@@ -373,8 +200,12 @@ def _begin(
     given = _timed(arguments, options["since"], options["until"])
     if options["places"]:
         given["offsets"] = list(options["places"])
-    work = _Work(operation, given, options["rate"], options["most"], words)
-    return _do(session, work, dry_run=dry_run, yes=options["yes"], output=options["output"])
+    target = str(given["target"])
+    others = f"are still in {target}"
+    work = Work(
+        operation, given, options["rate"], options["most"], words, "dead letter", target, others
+    )
+    return carry_on(session, work, dry_run=dry_run, yes=options["yes"], output=options["output"])
 
 
 @dlq.command("redrive")

@@ -98,6 +98,8 @@ def hint_of(error: Exception) -> str:
         return _HANGS_HINT
     if of_partition(error):
         return _NODES_HINT
+    if isinstance(error, errors.TopicExists) and "tinymq" in str(error):
+        return ""  # it says itself what to do
     return next((hint for kind, hint in _HINTS if isinstance(error, kind)), "")
 
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from attrs import define, field
 
-from tinymq.cli.failure import Failed, status_of
+from tinymq.cli.failure import REFUSED, Failed, status_of
 from tinymq.cli.lines import gather, lines, stdin_source, whole
-from tinymq.cli.output import note, write_json
+from tinymq.cli.output import counted, note, write_json
 from tinymq.cli.progress import progress
 from tinymq.cli.session import Session, remote
-from tinymq.cli.values import HEADER, SIZE, human_size
-from tinymq.errors import TinyMQError
+from tinymq.cli.values import DELAY, HEADER, LIFE, MOMENT, SIZE, human_size, iso
+from tinymq.errors import TinyMQError, Unroutable
 from tinymq.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
-    from tinymq.sync import Producer
+    from tinymq.sync import Position, Producer
 
 #: Most lines that one call publishes.
 BATCH: Final = 10_000
@@ -38,17 +38,24 @@ class Published:
         size: Bytes of their values.
         ranges: By partition the first and the last offset.
         volatile: The topic is kept in memory only.
+        delayed: By partition the first and the last id of those that wait.
+        due_ms: When a single message comes, if it waits.
+        unroutable: Those among them that no binding of the exchange takes.
     """
 
     count: int = 0
     size: int = 0
     ranges: dict[int, tuple[int, int]] = field(factory=dict)
     volatile: bool = False
+    delayed: dict[int, tuple[int, int]] = field(factory=dict)
+    due_ms: int | None = None
+    unroutable: int = 0
 
     def add(
         self,
         values: Sequence[bytes],
         placed: Sequence[tuple[int, int, int]],
+        delayed: Sequence[tuple[int, int, int]] = (),
         *,
         volatile: bool = False,
     ) -> None:
@@ -56,9 +63,10 @@ class Published:
         self.count += len(values)
         self.volatile = self.volatile or volatile
         self.size += sum(map(len, values))
-        for partition, base, count in placed:
-            first, last = self.ranges.get(partition, (base, base))
-            self.ranges[partition] = (min(first, base), max(last, base + count - 1))
+        for runs, ranges in ((placed, self.ranges), (delayed, self.delayed)):
+            for partition, base, count in runs:
+                first, last = ranges.get(partition, (base, base))
+                ranges[partition] = (min(first, base), max(last, base + count - 1))
 
 
 @define
@@ -72,6 +80,7 @@ class Publisher:
         key: Key of each, unless the line has its own.
         headers: Headers of each.
         partition: Where to, or None for the partitioner's choice.
+        times: When each comes and how long it lives, as `send` takes it.
         published: What was acknowledged so far.
     """
 
@@ -80,6 +89,7 @@ class Publisher:
     key: bytes | None = None
     headers: tuple[tuple[str, bytes], ...] = ()
     partition: int | None = None
+    times: dict[str, Any] = field(factory=dict)
     published: Published = field(factory=Published)
 
     def publish(self, values: Sequence[bytes], keys: Sequence[bytes | None] | None) -> None:
@@ -93,10 +103,29 @@ class Publisher:
                 keys=None if keys is None else list(keys),
                 headers=[self.headers] * len(values) if self.headers else None,
                 partition=self.partition,
+                **self.times,
             )
         except (TinyMQError, KeyboardInterrupt) as error:
+            if self._go_nowhere(values, error):
+                return
             raise self._broken(values, error) from None
-        self.published.add(values, sent.positions, volatile=sent.volatile)
+        self.published.add(values, sent.positions, sent.delayed, volatile=sent.volatile)
+
+    def _go_nowhere(self, values: Sequence[bytes], error: BaseException) -> bool:
+        """Count what is stored, but taken by no binding; say whether that is all that is wrong."""
+        from tinymq.sync import PartlySent, Sent  # noqa: PLC0415 - not needed for --help
+
+        if isinstance(error, Unroutable):
+            sent, astray = Sent(0, []), len(values)
+        elif isinstance(error, PartlySent):
+            if not all(isinstance(failed.error, Unroutable) for failed in error.failed):
+                return False
+            sent, astray = error.sent, len(error.failed)
+        else:
+            return False
+        self.published.unroutable += astray
+        self.published.add(values, sent.positions, sent.delayed, volatile=sent.volatile)
+        return True
 
     def _broken(self, values: Sequence[bytes], error: BaseException) -> BaseException:
         """Say how far it came, so that one can go on from there."""
@@ -123,15 +152,23 @@ class Publisher:
 
     def publish_one(self, value: bytes) -> None:
         """Send one, and wait until it is acknowledged."""
-        position = self.producer.send(
+        from tinymq.sync import Delayed  # noqa: PLC0415 - not needed for --help
+
+        place: Position | Delayed = self.producer.send(
             self.topic,
             value,
             key=self.key,
             headers=self.headers or None,
             partition=self.partition,
+            **self.times,
         )
-        placed = [(position.partition, position.offset, 1)]
-        self.published.add([value], placed, volatile=position.volatile)
+        if isinstance(place, Delayed):
+            self.published.due_ms = place.due_ms
+            delayed = [(place.partition, place.id, 1)]
+            self.published.add([value], (), delayed, volatile=place.volatile)
+        else:
+            placed = [(place.partition, place.offset, 1)]
+            self.published.add([value], placed, volatile=place.volatile)
 
 
 def _bytes(value: str | None) -> bytes | None:
@@ -147,6 +184,13 @@ def _bytes(value: str | None) -> bytes | None:
 @click.option("-H", "--header", "headers", type=HEADER, multiple=True, help="May be repeated.")
 @click.option("-p", "--partition", type=click.IntRange(0), help="Instead of the key's.")
 @click.option("-l", "--lines", "by_line", is_flag=True, help="Each line of stdin is a message.")
+@click.option("--delay", type=DELAY, help="Each comes so much later: 5m, 1h30m.")
+@click.option(
+    "--at",
+    type=MOMENT,
+    help="Each comes then: ISO-8601, local time without a zone, or milliseconds since 1970.",
+)
+@click.option("--ttl", type=LIFE, help="Each expires in channels so long after it came.")
 @click.option("--acks", type=click.Choice(["leader", "all", "none"]), default="leader")
 @click.option("--codec", type=click.Choice(["none", "gzip", "zstd"]), default="none")
 @click.option("--no-create", is_flag=True, help="Refuse when there is no such topic.")
@@ -156,19 +200,22 @@ def _bytes(value: str | None) -> bytes | None:
     "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True
 )
 @remote
-def pub(session: Session, topic: str, value: str | None, **options: Any) -> None:
+def pub(session: Session, topic: str, value: str | None, **options: Any) -> int:
     """
     Publish stdin, its lines, or a value.
 
     Without VALUE all of stdin is one message, with -l each line is one. Lines
     are sent as they come, and wait up to 60 s for a broker unless --timeout says
     otherwise. Returns when everything is acknowledged; otherwise says how many
-    lines are.
+    lines are. What comes later is told with its id, such as orders/0~17, which
+    `tinymq delayed` takes.
     """
     if value is not None and options["by_line"]:
         raise click.UsageError("give VALUE or -l, not both")
     if options["key_separator"] and not options["by_line"]:
         raise click.UsageError("--key-separator goes with -l")
+    if options["delay"] is not None and options["at"] is not None:
+        raise click.UsageError("give --delay or --at, not both")
     if options["dry_run"]:
         published = Published()
         for values, _ in _messages(value, options):
@@ -176,6 +223,12 @@ def pub(session: Session, topic: str, value: str | None, **options: Any) -> None
     else:
         published = _publish(session, topic, value, options)
     _tell(topic, published, options["output"], dry_run=options["dry_run"])
+    if published.unroutable:
+        note(
+            f"{counted(published.unroutable, 'message')} of these go nowhere: no binding of "
+            f"exchange {topic} takes them; they are in its dead-letter topic"
+        )
+    return REFUSED if published.unroutable else 0
 
 
 def _publish(session: Session, topic: str, value: str | None, options: dict[str, Any]) -> Published:
@@ -189,7 +242,12 @@ def _publish(session: Session, topic: str, value: str | None, options: dict[str,
     )
     producer = session.client.producer(config)
     publisher = Publisher(
-        producer, topic, _bytes(options["key"]), options["headers"], options["partition"]
+        producer,
+        topic,
+        _bytes(options["key"]),
+        options["headers"],
+        options["partition"],
+        {name: options[name] for name in ("delay", "at", "ttl") if options[name] is not None},
     )
     total = _stdin_size() if options["by_line"] else None
     with progress(f"to {topic}", total) as advance:
@@ -248,16 +306,15 @@ def split_keys(
 
 def _tell(topic: str, published: Published, output: str, *, dry_run: bool) -> None:
     if output == "json":
-        places = [
-            {"partition": partition, "first": first, "last": last}
-            for partition, (first, last) in sorted(published.ranges.items())
-        ]
         write_json(
             {
                 "topic": topic,
                 "count": published.count,
                 "bytes": published.size,
-                "positions": places,
+                "positions": _runs(published.ranges),
+                "delayed": _runs(published.delayed),
+                "due_ms": published.due_ms,
+                "unroutable": published.unroutable,
                 "volatile": published.volatile,
                 "dry_run": dry_run,
             }
@@ -265,12 +322,25 @@ def _tell(topic: str, published: Published, output: str, *, dry_run: bool) -> No
         return
     verb = "would publish" if dry_run else "published"
     noun = "message" if published.count == 1 else "messages"
-    places_text = ", ".join(
-        f"{partition}@{first}" if first == last else f"{partition}@{first}..{last}"
-        for partition, (first, last) in sorted(published.ranges.items())
-    )
+    places = ", ".join(_written(published.ranges, "", "@"))
+    waiting = ", ".join(_written(published.delayed, f"{topic}/", "~"))
+    due = "" if published.due_ms is None else f" until {iso(published.due_ms)}"
     click.echo(
         f"{verb} {published.count} {noun} ({human_size(published.size)}) to {topic}"
-        + (f" at {places_text}" if places_text else "")
+        + (f" at {places}" if places else "")
+        + (f", delayed{due}: {waiting}" if waiting else "")
         + (", in memory only" if published.volatile else "")
     )
+
+
+def _runs(ranges: dict[int, tuple[int, int]]) -> list[dict[str, int]]:
+    return [
+        {"partition": partition, "first": first, "last": last}
+        for partition, (first, last) in sorted(ranges.items())
+    ]
+
+
+def _written(ranges: dict[int, tuple[int, int]], before: str, mark: str) -> Iterator[str]:
+    for partition, (first, last) in sorted(ranges.items()):
+        more = "" if first == last else f"..{last}"
+        yield f"{before}{partition}{mark}{first}{more}"

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from math import ceil
 from typing import Any, Final, Literal
 
 import click
@@ -14,6 +15,9 @@ from attrs import frozen
 from typing_extensions import override
 
 from tinymq.settings import DURATION_TEXT, parse_duration, parse_size
+
+#: The last millisecond of the year 9999; nothing is due later.
+LAST_MS: Final = 253_402_300_799_999
 
 
 def parse_time(text: str, now_ms: int) -> int:
@@ -44,6 +48,96 @@ def parse_time(text: str, now_ms: int) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)
+
+
+def parse_moment(text: str) -> int:
+    """
+    Read a point in time that may lie ahead.
+
+    Args:
+        text: ISO-8601 (local time when it has no zone), or milliseconds since the epoch.
+
+    Returns:
+        Milliseconds since the epoch.
+
+    Raises:
+        ValueError: It is none of these, or lies beyond the year 9999.
+    """
+    if re.fullmatch(r"\d{9,19}", text):
+        return _not_too_late(int(text), text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is no time; write 2027-01-01T09:00+01:00, 2027-01-01T09:00 for local "
+            "time, or milliseconds since the epoch"
+        ) from None
+    try:
+        found = ceil(moment.timestamp() * 1000)
+    except (OverflowError, ValueError):  # of a local time in the first year
+        found = -1
+    if found < 0:
+        raise ValueError(f"{text!r} lies before 1970")
+    return _not_too_late(found, text)
+
+
+def _not_too_late(ms: int, text: str) -> int:
+    if ms > LAST_MS:
+        raise ValueError(f"{text} lies beyond the end of the year 9999 ({LAST_MS} ms)")
+    return ms
+
+
+def parse_ahead(text: str, now_ms: int) -> int:
+    """
+    Read a point in time, or how far it lies ahead.
+
+    Args:
+        text: As for `parse_moment`, or a duration.
+        now_ms: The present.
+
+    Returns:
+        Milliseconds since the epoch.
+
+    Raises:
+        ValueError: It is none of these.
+    """
+    if not re.fullmatch(r"\d{9,}", text) and DURATION_TEXT.match(text) and "-" not in text:
+        return now_ms + round(parse_duration(text) * 1000)
+    return parse_moment(text)
+
+
+def parse_delay(text: str) -> float:
+    """
+    Read how long something waits; the result is in seconds.
+
+    Args:
+        text: A duration.
+
+    Raises:
+        ValueError: It is none, or ends beyond the year 9999.
+    """
+    if text.startswith("-"):
+        raise ValueError(f"a delay cannot be negative: {text}; 0 is at once")
+    seconds = parse_duration(text)
+    if seconds * 1000 > LAST_MS - now_ms():
+        raise ValueError(f"{text} from now is beyond the end of the year 9999 ({LAST_MS} ms)")
+    return seconds
+
+
+def parse_life(text: str) -> float:
+    """
+    Read how long something lives; the result is in seconds.
+
+    Args:
+        text: A duration.
+
+    Raises:
+        ValueError: It is none, zero, or too long.
+    """
+    seconds = 0.0 if text.startswith("-") else parse_duration(text)
+    if not 0 < seconds * 1000 <= LAST_MS:
+        raise ValueError(f"a time to live is above zero and at most {LAST_MS} ms, not {text}")
+    return seconds
 
 
 def host_port(host: object, port: object) -> str:
@@ -211,6 +305,9 @@ class Parsed(click.ParamType):  # type: ignore[type-arg] # generic in new versio
 
 
 DURATION: Final = Parsed("time", parse_duration)
+MOMENT: Final = Parsed("time", parse_moment)
+DELAY: Final = Parsed("time", parse_delay)
+LIFE: Final = Parsed("time", parse_life)
 SIZE: Final = Parsed("size", parse_size)
 START: Final = Parsed("position", lambda text: parse_position(text, now_ms()))
 HEADER: Final = Parsed("name:value", parse_header)

@@ -29,7 +29,7 @@ from tinymq.client.core.delivered import ConsumerBatch
 from tinymq.client.core.directory import Node
 from tinymq.client.core.handling import Reject, Requeue
 from tinymq.client.core.metadata import TopicInfo
-from tinymq.client.core.results import Account, Failed, PartlySent, Position, Sent
+from tinymq.client.core.results import Account, Delayed, Failed, PartlySent, Position, Sent
 from tinymq.client.core.starts import EARLIEST, LATEST, At, Mark
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ __all__ = [
     "Consumer",
     "ConsumerBatch",
     "ConsumerConfig",
+    "Delayed",
     "Failed",
     "Lookup",
     "LookupConfig",

@@ -6,13 +6,14 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, frozen
-from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.defer import Deferred, DeferredList, fail
 
 from tinymq.client.core.config import ProducerConfig
 from tinymq.client.core.directory import Node
 from tinymq.client.core.fetching import MOVED
 from tinymq.client.core.partitioners import Key
-from tinymq.client.core.results import Position
+from tinymq.client.core.results import Delayed, Position
+from tinymq.client.core.timing import Moment, Span, Timing, timing_of
 from tinymq.errors import (
     ClosedError,
     RequestError,
@@ -35,11 +36,11 @@ class Stored:
 
     Attributes:
         node: Where it is.
-        position: Its place there.
+        position: Its place there; `Delayed` of one that waits until it is due.
     """
 
     node: Node
-    position: Position
+    position: Position | Delayed
 
 
 @define(eq=False)
@@ -57,6 +58,7 @@ class _Record:
     value: Any
     key: Key | None
     headers: Any
+    timing: Timing | None
 
 
 class LookupProducer:
@@ -92,8 +94,16 @@ class LookupProducer:
         self._closed = False
         self._open: set[Deferred[list[Stored]]] = set()
 
-    def send(
-        self, topic: str, value: Any, key: Key | None = None, headers: Any = None
+    def send(  # noqa: PLR0913 - the fields of a record
+        self,
+        topic: str,
+        value: Any,
+        key: Key | None = None,
+        headers: Any = None,
+        *,
+        delay: Span | None = None,
+        at: Moment | None = None,
+        ttl: Span | None = None,
     ) -> Deferred[list[Stored]]:
         """
         Send one record.
@@ -103,6 +113,11 @@ class LookupProducer:
             value: Its value; None is a tombstone.
             key: Its key; chooses the partition, not the node.
             headers: Pairs of name and bytes, or a mapping.
+            delay: How long it waits, counted from this call: seconds or a timedelta.
+                Every copy waits at its node.
+            at: When it comes instead: a datetime with its zone, or milliseconds since
+                the epoch.
+            ttl: How long it lives in channels from when it comes.
 
         Returns:
             A Deferred that ends
@@ -113,10 +128,15 @@ class LookupProducer:
             - with the error of the last node when one copy was wanted and nobody
               stored it, such as `UnreachableError` or `StorageFull`;
             - with `UnreachableError` when no node is known;
-            - with `ValueTooLarge`, `InvalidName` or `UsageError` for this record;
+            - with `ValueTooLarge`, `InvalidName`, `InvalidDelay` or `UsageError` for
+              this record;
             - with `ClosedError` when the producer was closed before.
         """
-        record = _Record(topic, value, key, headers)
+        try:
+            timing = timing_of(delay, at, ttl, self._lookup.reactor.seconds())
+        except TinyMQError as error:
+            return fail(error)
+        record = _Record(topic, value, key, headers, timing)
         sending = Deferred.fromCoroutine(self._send(record))
         self._open.add(sending)
 
@@ -183,7 +203,9 @@ class LookupProducer:
             node = queue.popleft()
             try:
                 producer = self._seat(node).producer
-                sending = producer.send(record.topic, record.value, record.key, record.headers)
+                sending = producer.send_timed(
+                    record.topic, record.value, record.key, record.headers, record.timing
+                )
                 return Stored(node, await sending)
             except UsageError:
                 raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import count, repeat
-from typing import Any
+from typing import Any, overload
 
 from twisted.internet.defer import Deferred, fail, succeed
 
@@ -13,11 +13,13 @@ from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import ProducerConfig
 from tinymq.client.core.faces import ProducerFace
 from tinymq.client.core.fork import Home
+from tinymq.client.core.outcomes import outcomes
 from tinymq.client.core.partitioners import Key
 from tinymq.client.core.producer import ProducerCore
-from tinymq.client.core.results import Account, Position, Sent
+from tinymq.client.core.results import Account, Delayed, Position, Sent
+from tinymq.client.core.timing import Moment, Span, Timing, timing_of, timings_of
 from tinymq.client.network import TwistedNetwork
-from tinymq.errors import TinyMQError
+from tinymq.errors import TinyMQError, Unroutable
 
 _new_tuple: Callable[..., Any] = tuple.__new__
 
@@ -54,6 +56,7 @@ class Producer(ProducerFace):
         self._turning = False
         self._closing: Deferred[Account] | None = None
 
+    @overload
     def send(
         self,
         topic: str,
@@ -61,7 +64,49 @@ class Producer(ProducerFace):
         key: Key | None = None,
         headers: Any = None,
         partition: int | None = None,
-    ) -> Deferred[Position]:
+        *,
+        ttl: Span | None = None,
+    ) -> Deferred[Position]: ...
+
+    @overload
+    def send(
+        self,
+        topic: str,
+        value: bytes | bytearray | memoryview | None,
+        key: Key | None = None,
+        headers: Any = None,
+        partition: int | None = None,
+        *,
+        at: Moment,
+        ttl: Span | None = None,
+    ) -> Deferred[Delayed]: ...
+
+    @overload
+    def send(
+        self,
+        topic: str,
+        value: bytes | bytearray | memoryview | None,
+        key: Key | None = None,
+        headers: Any = None,
+        partition: int | None = None,
+        *,
+        delay: Span | None,
+        at: Moment | None = None,
+        ttl: Span | None = None,
+    ) -> Deferred[Position | Delayed]: ...
+
+    def send(  # noqa: PLR0913 - the fields of a record
+        self,
+        topic: str,
+        value: bytes | bytearray | memoryview | None,
+        key: Key | None = None,
+        headers: Any = None,
+        partition: int | None = None,
+        *,
+        delay: Span | None = None,
+        at: Moment | None = None,
+        ttl: Span | None = None,
+    ) -> Deferred[Any]:
         """
         Send one record.
 
@@ -71,14 +116,22 @@ class Producer(ProducerFace):
             key: Its key; equal keys go to the same partition.
             headers: Pairs of name and bytes, or a mapping.
             partition: Its partition, or None to choose one.
+            delay: How long it waits, counted from this call: seconds or a timedelta; 0
+                is an ordinary record.
+            at: When it comes instead: a datetime with its zone, or milliseconds since
+                the epoch; what is past comes at once.
+            ttl: How long it lives in channels from when it comes: seconds or a
+                timedelta.
 
         Returns:
             A Deferred that ends
 
-            - with the `Position` at which it is stored;
+            - with the `Position` at which it is stored, or with `Delayed` when it
+              waits until it is due;
+            - with `Unroutable` when the topic is an exchange and no binding takes it;
             - with `BufferFull` at once, when `ProducerConfig.buffer_bytes` are held;
-            - with `ValueTooLarge`, `InvalidName` or `UsageError` at once, for this
-              record alone;
+            - with `ValueTooLarge`, `InvalidName`, `InvalidDelay` or `UsageError` at
+              once, for this record alone;
             - with the broker's error, such as `UnknownTopic` or `StorageFull`, the
               latter after `ProducerConfig.deadline_s` of trying;
             - with `DeadlineExceeded` or `UnreachableError` after the same time:
@@ -87,7 +140,13 @@ class Producer(ProducerFace):
               `ForkedError` in another process;
             - with `CancelledError` when it is cancelled: the record may be stored.
         """
-        waiting: Deferred[Position] = Deferred()
+        if not (delay is None and at is None and ttl is None):
+            try:
+                timing = timing_of(delay, at, ttl, self._seconds())
+            except TinyMQError as error:
+                return fail(error)
+            return self.send_timed(topic, value, key, headers, timing, partition)
+        waiting: Deferred[Any] = Deferred()
         try:
             self._home.check()
             self._core.append(topic, value, key, headers, partition, waiting, self._seconds())
@@ -97,13 +156,51 @@ class Producer(ProducerFace):
             self._turn()
         return waiting
 
-    def send_batch(
+    def send_timed(
+        self,
+        topic: str,
+        value: bytes | bytearray | memoryview | None,
+        key: Key | None,
+        headers: Any,
+        timing: Timing | None,
+        partition: int | None = None,
+    ) -> Deferred[Position | Delayed]:
+        """
+        Send one record whose times were read before.
+
+        Args:
+            topic: Name of the topic.
+            value: Its value; None is a tombstone.
+            key: Its key.
+            headers: Pairs of name and bytes, or a mapping.
+            timing: When it comes, counted on this reactor's clock, and how long it lives.
+            partition: Its partition, or None to choose one.
+
+        Returns:
+            A Deferred that ends as that of `send`.
+        """
+        waiting: Deferred[Position | Delayed] = Deferred()
+        try:
+            self._home.check()
+            now = self._seconds()
+            self._core.append(topic, value, key, headers, partition, waiting, now, timing)
+        except TinyMQError as error:
+            return fail(error)
+        if not self._turning:
+            self._turn()
+        return waiting
+
+    def send_batch(  # noqa: PLR0913 - the fields of a record
         self,
         topic: str,
         values: Sequence[bytes | bytearray | memoryview | None],
         keys: Sequence[Key | None] | None = None,
         headers: Sequence[Any] | None = None,
         partition: int | None = None,
+        *,
+        delay: Span | Sequence[Span | None] | None = None,
+        at: Moment | Sequence[Moment | None] | None = None,
+        ttl: Span | Sequence[Span | None] | None = None,
     ) -> Deferred[Sent]:
         """
         Send many records with one Deferred; they are cut into batches.
@@ -115,6 +212,9 @@ class Producer(ProducerFace):
             headers: As many headers, or None.
             partition: The partition of all, or None to choose: by key, otherwise
                 one for each batch.
+            delay: As for `send`, one for all or as many; None among them is at once.
+            at: As for `send`, one for all or as many; None among them is at once.
+            ttl: As for `send`, one for all or as many.
 
         Returns:
             A Deferred that ends
@@ -136,19 +236,25 @@ class Producer(ProducerFace):
 
         try:
             self._home.check()
-            self._core.append_many(topic, values, keys, headers, partition, done, self._seconds())
+            now = self._seconds()
+            timing = timings_of(delay, at, ttl, now)
+            self._core.append_many(topic, values, keys, headers, partition, done, now, timing)
         except TinyMQError as error:
             return fail(error)
         self._network.arm()
         return waiting
 
-    def send_oneway(
+    def send_oneway(  # noqa: PLR0913 - the fields of a record
         self,
         topic: str,
         value: bytes | bytearray | memoryview | None,
         key: Key | None = None,
         headers: Any = None,
         partition: int | None = None,
+        *,
+        delay: Span | None = None,
+        at: Moment | None = None,
+        ttl: Span | None = None,
     ) -> None:
         """
         Send one record and hear of it only in `account`, `flush` and `close`.
@@ -159,16 +265,22 @@ class Producer(ProducerFace):
             key: Its key.
             headers: Pairs of name and bytes, or a mapping.
             partition: Its partition.
+            delay: As for `send`.
+            at: As for `send`.
+            ttl: As for `send`.
 
         Raises:
             BufferFull: `ProducerConfig.buffer_bytes` are held.
             ClosedError: The producer was closed.
             ForkedError: This is another process.
+            InvalidDelay: A delay, due time or time to live is out of its range.
             UsageError: A field is of the wrong type.
             ValueTooLarge: Over a limit.
         """
         self._home.check()
-        self._core.append(topic, value, key, headers, partition, None, self._seconds())
+        now = self._seconds()
+        timing = timing_of(delay, at, ttl, now)
+        self._core.append(topic, value, key, headers, partition, None, now, timing)
         if not self._turning:
             self._turn()
 
@@ -232,12 +344,20 @@ def _fire(waiting: Deferred[Account], account: Account) -> None:
 
 def _deliver(topic: str, partition: int, batch: Batch) -> None:
     """Fire the Deferreds of a batch of single records."""
-    tokens: list[Deferred[Position] | None] = batch.tokens or []
+    tokens: list[Deferred[Any] | None] = batch.tokens or []
     error = batch.error
     if error is not None:
         for waiting in tokens:
             if waiting is not None:
                 waiting.errback(error)
+        return
+    if batch.dues is not None or batch.unroutable is not None:
+        for waiting, told in zip(tokens, outcomes(topic, partition, batch), strict=True):
+            if waiting is not None:
+                if isinstance(told, Unroutable):
+                    waiting.errback(told)
+                else:
+                    waiting.callback(told)
         return
     base, timestamp, volatile = batch.base_offset, batch.timestamp, batch.volatile
     offsets = count(base) if base >= 0 else repeat(base)

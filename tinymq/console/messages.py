@@ -14,11 +14,13 @@ from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.defer import TimeoutError as DeferredTimeout
 
 from tinymq.client.core.partitioners import key_partition
+from tinymq.client.core.timing import LAST_MS
 from tinymq.console.base import Base
 from tinymq.errors import (
     BrokerSilent,
     ConnectionLost,
     DeadlineExceeded,
+    InvalidDelay,
     ValueTooLarge,
     WireError,
 )
@@ -28,6 +30,7 @@ from tinymq.node.partitions import check_partition
 from tinymq.node.records import MOST_PIECE
 from tinymq.operation import Result
 from tinymq.web.port import (
+    AT_ONCE,
     Headers,
     MessageView,
     Newest,
@@ -38,6 +41,7 @@ from tinymq.web.port import (
     Scanned,
     Since,
     Start,
+    Times,
 )
 from tinymq.wire.records import encode_batch
 
@@ -130,8 +134,14 @@ class Messages(Base):
         key: bytes | None,
         headers: Headers,
         partition: int | None,
+        times: Times = AT_ONCE,
     ) -> Position:
-        """Append one record, durable as the topic's policy says."""
+        """Append one record, durable as the topic's policy says, or have it wait."""
+        due = times.due
+        if -due > LAST_MS - self._broker.wall():
+            raise InvalidDelay(
+                f"the delay ends beyond the end of the year 9999 ({LAST_MS} ms)", field="delay_ms"
+            )
         found = self._operations.find(topic)
         self._check_sizes(found, value, key, headers)
         index = self._place(found, key) if partition is None else partition
@@ -141,13 +151,17 @@ class Messages(Base):
             keys=None if key is None else [key],
             headers=[headers] if headers else None,
             times=self._broker.wall(),
+            ttls=None if times.ttl_ms is None else [times.ttl_ms],
+            dues=[due] if due else None,
         )
         result = await self._append(found, index, batch)
         return Position(
             partition=index,
-            offset=result["offset"],
+            offset=-1 if due else result["offset"],
             time_ms=result["time_ms"],
             durable=not result["volatile"] and found.config.sync == "always",
+            delayed=result["offset"] if due else None,
+            due_ms=(result["time_ms"] - due if due < 0 else due) if due else None,
         )
 
     async def _append(self, topic: Topic, partition: int, batch: bytes) -> Result:

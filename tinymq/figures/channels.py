@@ -25,6 +25,8 @@ _SKEWED_PERCENT: Final = 50
 _SKEWED: Final = 100
 #: Slow consumers that are told of, each of which may have connections to several brokers.
 SLOW_TOLD: Final = 12
+#: Messages that expire in a second from which on it is told.
+_EXPIRING_S: Final = 1.5
 #: A consumer is slow that takes so long for a message.
 _SLOW_S: Final = 1.0
 #: A channel falls behind when its lag grows by more than this share of what is published,
@@ -78,10 +80,10 @@ def sum_up(rows: Iterable[Mapping[str, Any]]) -> Facts:
             found[key] += row[key]
         # A consumer subscribes to all partitions of a broker, or nearly so.
         found["consumers"] = max(found["consumers"], row["consumers"])
-        for key in RATED:
-            found["rates"][key] = _added(found["rates"][key], row["rates"][key])
+        for key in RATED:  # brokers of an older version may know fewer
+            found["rates"][key] = _added(found["rates"][key], row["rates"].get(key))
         for key in TOTALLED:
-            found["totals"][key] += row["totals"][key]
+            found["totals"][key] += row["totals"].get(key, 0)
         found["trend_s"] = _added(found["trend_s"], row["trend_s"])
         for key in ("lag_ms", "undo_until_ms"):
             found[key] = _most(found[key], row[key])
@@ -196,7 +198,11 @@ def _causes(
             yield _cause("slow_consumer", text)
         yield from _waiting_for_consumers(facts)
         yield from _troubles(facts, now)
-    signs = facts["signs"]
+    signs, expired = facts["signs"], facts["rates"]["expired_s"]
+    if expired and expired >= _EXPIRING_S:
+        yield _cause(
+            "expiring", f"{number(round(expired))} messages a second expire before they are settled"
+        )
     if facts["given_up"] and signs["kept"]:
         kept = counted(facts["given_up"], "message")
         why = "; ".join(signs["kept"])

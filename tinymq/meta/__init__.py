@@ -5,6 +5,7 @@ The MetaServer: which topics and brokers there are, and who leads what.
 
     server.MetaServer    operations on topics, and producer ids
         channels         operations on channels
+        endpoints        operations on push endpoints
         schedules        operations on schedules
         membership       operations on brokers: who is live, who takes new partitions
         following        the snapshot that follows the store
@@ -23,6 +24,7 @@ so about as long as the disk takes for that and far too rare to matter.
 from __future__ import annotations
 
 from tinymq.meta.changes import Changes
+from tinymq.meta.endpoint import Endpoint
 from tinymq.meta.lookup import Announcements, Node
 from tinymq.meta.placement import Load
 from tinymq.meta.registry import BrokerInfo, ChannelInfo, Pause, Registry, Schedule, Start, Topic
@@ -35,6 +37,7 @@ __all__ = [
     "BrokerInfo",
     "Changes",
     "ChannelInfo",
+    "Endpoint",
     "Load",
     "MetaServer",
     "Node",

@@ -33,7 +33,10 @@ Told = tuple[str, bytes | None, int]
 PAGE_BYTES: Final = 256 * 1024
 
 #: What brokers need to know; all else is the MetaServer's own.
-TOLD: Final = ("broker/", "channel/", "cluster", "deleted/", "drain/", "schedule/", "topic/")
+TOLD: Final = (
+    *("binding/", "broker/", "channel/", "cluster", "deleted/", "drain/", "exchange/"),
+    *("push/", "schedule/", "topic/"),
+)
 
 _OVERHEAD: Final = 16
 _STEP: Final = 500

@@ -14,6 +14,7 @@ import attrs
 from tinymq.channelpolicy import ChannelPolicy
 from tinymq.dotted import Given
 from tinymq.errors import ChannelExists, InvalidName, InvalidRequest, Overloaded
+from tinymq.meta.endpoint import endpoint_key
 from tinymq.meta.entries import Compare, Delete, Put
 from tinymq.meta.membership import Membership
 from tinymq.meta.registry import ChannelInfo, Pause, Start, Topic, channel_key, mark_of
@@ -248,7 +249,8 @@ class Channels(Membership):
             owner = self.registry.topic(topic).id
             mark = mark_of(owner, name, channel.created_ms).hex()
             at = Put(f"deleted/{mark}", str(self._now_ms()).encode())
-            self._write([], [Delete(channel_key(owner, name)), at], vital=True)
+            gone = [Delete(channel_key(owner, name)), *self._deletes_of_endpoint(owner, name)]
+            self._write([], [*gone, at], vital=True)
         return channel
 
     def keep_channel(self, topic_id: bytes, name: str, stored: bytes) -> bool:
@@ -278,7 +280,16 @@ class Channels(Membership):
 
     def _deletes_of(self, topic: Topic) -> list[Delete]:
         """Return what takes all channels of a topic out of the store."""
-        return [Delete(channel_key(topic.id, name)) for name in self.registry.channels_of(topic.id)]
+        names = self.registry.channels_of(topic.id)
+        return [
+            *(Delete(channel_key(topic.id, name)) for name in names),
+            *(each for name in names for each in self._deletes_of_endpoint(topic.id, name)),
+        ]
+
+    def _deletes_of_endpoint(self, topic_id: bytes, channel: str) -> list[Delete]:
+        """Return what takes the push endpoint of a channel out of the store, if it has one."""
+        there = (topic_id, channel) in self.registry.endpoints
+        return [Delete(endpoint_key(topic_id, channel))] if there else []
 
     def _check_room(self, topic: Topic) -> None:
         most = self._config.topics.channels

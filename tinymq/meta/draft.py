@@ -8,8 +8,10 @@ from typing import Any, Final
 
 import attrs
 
+from tinymq.meta.endpoint import Endpoint
 from tinymq.meta.entries import Entry, Event
 from tinymq.meta.registry import BrokerInfo, ChannelInfo, Registry, Schedule, Topic
+from tinymq.routing import Binding, Exchange
 
 #: Hexadecimal digits of a topic's id.
 _HEX: Final = 32
@@ -34,6 +36,10 @@ class Draft:
         self._draining = base.draining
         #: Channels by name, of the topics some of whose channels changed.
         self._channels: dict[bytes, dict[str, ChannelInfo]] = {}
+        #: Exchanges that changed, without their bindings; None is one that is gone.
+        self._exchanges: dict[bytes, Exchange | None] = {}
+        #: Bindings by id, of the exchanges some of whose bindings changed.
+        self._bindings: dict[bytes, dict[str, Binding]] = {}
 
     def put_topic(self, topic: Topic) -> None:
         """Add a topic, or put it in the place of an older form of itself."""
@@ -59,10 +65,13 @@ class Draft:
         return key in self._changed.get(part, getattr(self._base, part))
 
     def drop_topic(self, topic_id: bytes) -> None:
-        """Remove a topic with its channels, if it is there."""
+        """Remove a topic with its channels and what it is as an exchange, if it is there."""
+        self.drop_exchange(topic_id)
         if self._base.channels_of(topic_id) or self._channels.get(topic_id):
             self._channels[topic_id] = {}
             self._touched.add(topic_id)
+        for place in [each for each in self._base.endpoints if each[0] == topic_id]:
+            self.drop_endpoint(*place)
         self._take_out(topic_id)
 
     def _take_out(self, topic_id: bytes) -> None:
@@ -98,6 +107,42 @@ class Draft:
         if topic_id not in self._channels:
             self._channels[topic_id] = {**self._base.channels_of(topic_id)}
         return self._channels[topic_id]
+
+    def put_exchange(self, topic_id: bytes, exchange: Exchange) -> None:
+        """Let a topic be an exchange, or give it another form; its bindings stay as they are."""
+        self._touched.add(topic_id)
+        self._exchanges[topic_id] = exchange
+
+    def drop_exchange(self, topic_id: bytes) -> None:
+        """Let a topic be no exchange, if it is one; its bindings go as well."""
+        if topic_id in self._base.exchanges or self._exchanges.get(topic_id):
+            self._touched.add(topic_id)
+            self._exchanges[topic_id] = None
+            self._bindings[topic_id] = {}
+
+    def put_binding(self, topic_id: bytes, binding: Binding) -> None:
+        """Add a binding; of an exchange that may come later."""
+        self._bindings_of(topic_id)[binding.id] = binding
+
+    def drop_binding(self, topic_id: bytes, binding_id: str) -> None:
+        """Remove a binding, if it is there."""
+        self._bindings_of(topic_id).pop(binding_id, None)
+
+    def _bindings_of(self, topic_id: bytes) -> dict[str, Binding]:
+        self._touched.add(topic_id)
+        if topic_id not in self._bindings:
+            exchange = self._base.exchanges.get(topic_id)
+            bindings = MappingProxyType({}) if exchange is None else exchange.bindings
+            self._bindings[topic_id] = bindings.copy()  # type: ignore[attr-defined]
+        return self._bindings[topic_id]
+
+    def put_endpoint(self, topic_id: bytes, endpoint: Endpoint) -> None:
+        """Say where the messages of a channel are sent to."""
+        self._part("endpoints")[topic_id, endpoint.channel] = endpoint
+
+    def drop_endpoint(self, topic_id: bytes, channel: str) -> None:
+        """Send the messages of a channel nowhere."""
+        self._part("endpoints").pop((topic_id, channel), None)
 
     def put_schedule(self, schedule: Schedule) -> None:
         """Add a schedule, or its new form; of a topic that may come later."""
@@ -151,6 +196,8 @@ class Draft:
         return bool(
             self._changed
             or self._channels
+            or self._exchanges
+            or self._bindings
             or self._cluster != base.cluster
             or self._draining != base.draining
         )
@@ -169,6 +216,8 @@ class Draft:
             for topic_id, named in self._channels.items():
                 if not named:
                     del part[topic_id]
+        if self._exchanges or self._bindings:
+            self._finish_exchanges(self._part("exchanges"))
         return attrs.evolve(
             self._base,
             revision=revision,
@@ -178,11 +227,23 @@ class Draft:
             **{name: MappingProxyType(part) for name, part in self._changed.items()},
         )
 
+    def _finish_exchanges(self, part: dict[bytes, Exchange]) -> None:
+        for topic_id in {*self._exchanges, *self._bindings}:
+            before = self._base.exchanges.get(topic_id)
+            exchange = self._exchanges.get(topic_id, before)
+            if exchange is None:  # bindings alone are nothing
+                part.pop(topic_id, None)
+                continue
+            bindings = before.bindings if before is not None else exchange.bindings
+            if topic_id in self._bindings:
+                bindings = MappingProxyType(self._bindings[topic_id])
+            part[topic_id] = attrs.evolve(exchange, bindings=bindings)
+
 
 def follow(draft: Draft, event: Event) -> None:
     """Carry one change of the store over to a snapshot."""
     kind, _, rest = event.key.partition("/")
-    carry = _CARRIERS.get(kind)
+    carry = _KINDS.get(kind)
     if carry is not None:
         carry(draft, rest, event.entry)
 
@@ -201,6 +262,22 @@ def _follow_channel(draft: Draft, rest: str, entry: Entry | None) -> None:
         draft.drop_channel(topic_id, name)
     else:
         draft.put_channel(topic_id, ChannelInfo.decode(name, entry.value, entry.lease))
+
+
+def _follow_exchange(draft: Draft, rest: str, entry: Entry | None) -> None:
+    topic_id = bytes.fromhex(rest)
+    if entry is None:
+        draft.drop_exchange(topic_id)
+    else:
+        draft.put_exchange(topic_id, Exchange.decode(entry.value))
+
+
+def _follow_binding(draft: Draft, rest: str, entry: Entry | None) -> None:
+    topic_id, binding = bytes.fromhex(rest[:_HEX]), rest[_HEX + 1 :]
+    if entry is None:
+        draft.drop_binding(topic_id, binding)
+    else:
+        draft.put_binding(topic_id, Binding.decode(binding, entry.value))
 
 
 def _follow_schedule(draft: Draft, name: str, entry: Entry | None) -> None:
@@ -237,10 +314,21 @@ def _follow_cluster(draft: Draft, rest: str, entry: Entry | None) -> None:
         draft.put_cluster(bytes.fromhex(entry.value.decode()))
 
 
-#: By the first part of a key.
-_CARRIERS: Final[dict[str, Callable[[Draft, str, Entry | None], None]]] = {
+def _follow_endpoint(draft: Draft, rest: str, entry: Entry | None) -> None:
+    topic_id, channel = bytes.fromhex(rest[:_HEX]), rest[_HEX + 1 :]
+    if entry is None:
+        draft.drop_endpoint(topic_id, channel)
+    else:
+        draft.put_endpoint(topic_id, Endpoint.decode(channel, entry.value))
+
+
+#: By what stands before the slash of a key.
+_KINDS: Final[dict[str, Callable[[Draft, str, Entry | None], None]]] = {
     "topic": _follow_topic,
     "channel": _follow_channel,
+    "exchange": _follow_exchange,
+    "binding": _follow_binding,
+    "push": _follow_endpoint,
     "schedule": _follow_schedule,
     "broker": _follow_broker,
     "known": _follow_known,

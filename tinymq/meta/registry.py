@@ -22,11 +22,15 @@ from attrs import field, frozen
 from tinymq.channelpolicy import ChannelPolicy
 from tinymq.errors import (
     UnknownChannel,
+    UnknownEndpoint,
+    UnknownExchange,
     UnknownPartition,
     UnknownSchedule,
     UnknownTopic,
     UnknownTopicId,
 )
+from tinymq.meta.endpoint import Endpoint
+from tinymq.routing import Exchange
 from tinymq.topicconfig import TopicConfig
 
 #: Where a channel begins on each partition: "earliest", "latest" or an offset.
@@ -331,6 +335,8 @@ class Registry:
         topics: Topics by id.
         by_name: Topics by name.
         channels: Channels by name, by the id of their topic; only of topics that have some.
+        exchanges: Exchanges with their bindings, by the id of their topic.
+        endpoints: Where the messages of a channel are sent to, by its topic's id and its name.
         schedules: Schedules by name.
         brokers: Live brokers by id.
         known: Every broker that ever registered, live or not, as it did so last.
@@ -339,8 +345,8 @@ class Registry:
         deleted: When a topic was deleted, in ms, by its id. Only what stands
             here may have its folders removed; an id that is unknown may not.
         touched: Ids of the topics that came, changed or went with this
-            snapshot, or had a channel or a schedule that did, so that nobody needs to
-            compare ten thousand.
+            snapshot, or had a channel, an exchange or a schedule that did, so that nobody
+            needs to compare ten thousand.
     """
 
     revision: int = 0
@@ -348,6 +354,8 @@ class Registry:
     topics: Mapping[bytes, Topic] = field(factory=_none)
     by_name: Mapping[str, Topic] = field(factory=_none)
     channels: Mapping[bytes, Mapping[str, ChannelInfo]] = field(factory=_none)
+    exchanges: Mapping[bytes, Exchange] = field(factory=_none)
+    endpoints: Mapping[tuple[bytes, str], Endpoint] = field(factory=_none)
     schedules: Mapping[str, Schedule] = field(factory=_none)
     brokers: Mapping[int, BrokerInfo] = field(factory=_none)
     known: Mapping[int, BrokerInfo] = field(factory=_none)
@@ -426,6 +434,37 @@ class Registry:
             topic = self.topics.get(topic_id)
             where = f"the topic {topic.name}" if topic is not None else "this topic"
             raise UnknownChannel(f"{where} has no channel {name[:200]!a}", channel=name[:200])
+        return found
+
+    def exchange(self, name: str) -> Exchange:
+        """
+        Return the exchange that a topic is.
+
+        Raises:
+            UnknownTopic: There is no such topic.
+            UnknownExchange: It is none.
+        """
+        found = self.exchanges.get(self.topic(name).id)
+        if found is None:
+            raise UnknownExchange(
+                f"the topic {name} is no exchange; "
+                f"`tinymq exchange create {name} --kind KIND` makes it one",
+                exchange=name,
+            )
+        return found
+
+    def endpoint(self, topic_id: bytes, channel: str) -> Endpoint:
+        """
+        Return the push endpoint of a channel.
+
+        Raises:
+            UnknownEndpoint: It has none.
+        """
+        found = self.endpoints.get((topic_id, channel))
+        if found is None:
+            raise UnknownEndpoint(
+                f"the channel {channel[:200]!a} has no push endpoint", channel=channel[:200]
+            )
         return found
 
     def page(self, after: str, limit: int) -> tuple[Topic, ...]:

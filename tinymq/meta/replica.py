@@ -19,14 +19,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+import attrs
 from attrs import define, field
 
 from tinymq.errors import ForeignCluster, MalformedFrame, StateError, StorageError
 from tinymq.meta.changes import Changes, Told, told_of
 from tinymq.meta.draft import Draft, follow
+from tinymq.meta.endpoint import endpoint_key
 from tinymq.meta.entries import Entry, Event
 from tinymq.meta.observers import Observer, Observers
 from tinymq.meta.registry import Registry, Topic, channel_key, mark_of
+from tinymq.routing import binding_key, exchange_key
 from tinymq.storage.disk import Disk
 from tinymq.storage.sealed import seal, unseal
 
@@ -35,6 +38,8 @@ _VERSION: Final = 1
 _CLUSTER: Final = "cluster"
 _NO_CLUSTER: Final = bytes(16)
 _MOST_NOTES: Final = 100
+#: What there may be ten thousands of.
+_LONG: Final = {"topic", "channel", "exchange", "binding"}
 
 
 def foreign(own: str, other: str) -> ForeignCluster:
@@ -157,9 +162,11 @@ class Replica:
         """Take what did not change as it is: to decode thousands takes a while."""
         key, _, _ = event
         kind, _, rest = key.partition("/")
-        if kind not in {"topic", "channel"} or self._rows.get(key) != event:
+        if kind not in _LONG or self._rows.get(key) != event:
             return False
         topic_id, _, name = rest.partition("/")
+        if kind in {"exchange", "binding"}:
+            return self._reuse_exchange(draft, _bytes(topic_id), name)
         if kind == "channel":
             channel = self.registry.channels_of(_bytes(topic_id)).get(name)
             if channel is not None:
@@ -169,6 +176,19 @@ class Replica:
         if topic is not None:
             draft.put_topic(topic)
         return topic is not None
+
+    def _reuse_exchange(self, draft: Draft, topic_id: bytes, binding: str) -> bool:
+        """Take an exchange as it is, or one of its bindings."""
+        exchange = self.registry.exchanges.get(topic_id)
+        if exchange is None:
+            return False
+        if not binding:
+            draft.put_exchange(topic_id, attrs.evolve(exchange, bindings={}))
+            return True
+        found = exchange.bindings.get(binding)
+        if found is not None:
+            draft.put_binding(topic_id, found)
+        return found is not None
 
     def _check_told(self, value: bytes | None) -> None:
         try:
@@ -219,6 +239,9 @@ class Replica:
             draft.keep_topic(topic)
             for channel in self.registry.channels_of(topic_id).values():
                 draft.put_channel(topic_id, channel)
+                self._keep_endpoint(topic_id, channel.name, draft)
+            if topic_id in self.registry.exchanges:
+                draft.put_exchange(topic_id, self.registry.exchanges[topic_id])
             strays.append(topic_id)
             rows.update((key, self._rows[key]) for key in self._keys_of(topic_id, self._rows))
             self._note(f"the MetaServer does not tell of topic {topic.name}: it is kept")
@@ -237,16 +260,28 @@ class Replica:
             if known or channel.temporary:
                 continue
             draft.put_channel(topic.id, channel)
-            key = channel_key(topic.id, name)
-            if key in self._rows:
-                rows[key] = self._rows[key]
+            self._keep_endpoint(topic.id, name, draft)
+            for key in (channel_key(topic.id, name), endpoint_key(topic.id, name)):
+                if key in self._rows:
+                    rows[key] = self._rows[key]
             self._note(f"the MetaServer does not tell of channel {topic.name}/{name}: it is kept")
             yield topic.id, name
 
+    def _keep_endpoint(self, topic_id: bytes, channel: str, draft: Draft) -> None:
+        """Keep where the messages of a channel are sent to, if they are."""
+        found = self.registry.endpoints.get((topic_id, channel))
+        if found is not None:
+            draft.put_endpoint(topic_id, found)
+
     def _keys_of(self, topic_id: bytes, rows: dict[str, Told]) -> list[str]:
-        """Return the keys of a topic and its channels that are among rows."""
+        """Return the keys of a topic, its channels and bindings that are among rows."""
         names = self.registry.channels_of(topic_id)
         keys = [f"topic/{topic_id.hex()}", *(channel_key(topic_id, name) for name in names)]
+        keys += [endpoint_key(topic_id, name) for name in names]
+        exchange = self.registry.exchanges.get(topic_id)
+        if exchange is not None:
+            keys.append(exchange_key(topic_id))
+            keys.extend(binding_key(topic_id, each) for each in exchange.bindings)
         return [key for key in keys if key in rows]
 
     def given(self, topic_id: bytes, name: str) -> None:

@@ -9,6 +9,9 @@ The MetaServer: every operation on topics, brokers and producer ids.
     producers       the first producer id free    cluster        the cluster's id
     known/N         how broker N registered last  drain/N        N gets no new partitions
     channel/ID/C    the channel C of the topic of this id
+    exchange/ID     what the topic of this id is as an exchange
+    binding/ID/B    its binding B         routing        written with what could close a circle
+    push/ID/C       where the messages of this channel are sent to
     schedule/NAME   a message that comes again and again
 
 An operation checks, writes one transaction, and returns when it is on disk.
@@ -26,7 +29,9 @@ from tinymq.channelpolicy import DEFAULT_POLICY
 from tinymq.errors import InvalidRequest, Overloaded, TopicExists, UnknownTopicId
 from tinymq.limits import MAX_VALUE_CEILING
 from tinymq.meta.channels import DEFAULT_START
-from tinymq.meta.entries import Compare, Delete, Put
+from tinymq.meta.endpoints import Endpoints
+from tinymq.meta.entries import Compare, Delete, Put, Write
+from tinymq.meta.exchanges import Exchanges
 from tinymq.meta.following import ID_BYTES, Clocks
 from tinymq.meta.membership import BROKER_SECONDS, LOST_SECONDS
 from tinymq.meta.observers import Observer
@@ -34,6 +39,7 @@ from tinymq.meta.placement import place
 from tinymq.meta.registry import ChannelInfo, Topic, channel_key
 from tinymq.meta.schedules import Schedules
 from tinymq.names import DEAD_LETTERS, valid_name
+from tinymq.routing import Exchange, Kind, exchange_key
 from tinymq.topicconfig import TopicConfig
 
 __all__ = ["BROKER_SECONDS", "LOST_SECONDS", "Clocks", "MetaServer", "Observer", "Settings"]
@@ -55,7 +61,7 @@ _DEAD: Final[Settings] = {
 _MOST_WRITES: Final = 1000
 
 
-class MetaServer(Schedules):
+class MetaServer(Exchanges, Endpoints, Schedules):
     """
     The operations.
 
@@ -193,6 +199,38 @@ class MetaServer(Schedules):
             return self.registry.topic(name)
         return self.create_topic(name)
 
+    def create_exchange(
+        self,
+        name: str,
+        kind: Kind,
+        dead_letter: str | None = None,
+        partitions: int | None = None,
+        settings: Settings | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> tuple[Topic, Exchange]:
+        """
+        Make a topic an exchange; the topic is made if it is not there.
+
+        Args:
+            name: The name.
+            kind: How bindings are found.
+            dead_letter: Topic for what no binding takes; None for the default.
+            partitions: As `create_topic`.
+            settings: As `create_topic`.
+            dry_run: Check everything and return what would be, but write nothing.
+
+        Raises:
+            InvalidName, InvalidRequest, TopicExists, Overloaded, StateError: As
+                `create_topic` and `make_exchange`; nothing was written.
+        """
+        topic = self.create_topic(name, partitions, settings, dry_run=True)
+        exchange = self.make_exchange(topic, kind, dead_letter, dry_run=True)
+        if dry_run:
+            return topic, exchange
+        topic = self.create_topic(name, partitions, settings)
+        return topic, self.make_exchange(topic, kind, dead_letter)
+
     def alter_topic(
         self,
         name: str,
@@ -245,7 +283,9 @@ class MetaServer(Schedules):
 
     def delete_topic(self, name: str, topic_id: bytes | None = None) -> Topic:
         """
-        Delete a topic with its channels and schedules, and return what it was.
+        Delete a topic with its channels, schedules, bindings and those that lead to it.
+
+        Returns what it was.
 
         Args:
             name: The name.
@@ -261,8 +301,10 @@ class MetaServer(Schedules):
         key = topic.id.hex()
         at = Put(f"deleted/{key}", str(self._now_ms()).encode())
         gone = Delete(f"topic/{key}"), Delete(f"name/{topic.name}")
+        exchange = [Delete(exchange_key(topic.id))] * (topic.id in self.registry.exchanges)
         owned = [*self._deletes_of(topic), *self._schedule_deletes(topic)]
-        self._write([], [*owned, *gone, at], vital=True)
+        first: list[Write] = [*owned, *exchange, *gone, at]
+        self._delete_all(first, self._routes_of(topic))
         return topic
 
     def forget_deleted(self, before_ms: int) -> None:

@@ -309,6 +309,9 @@ class DeadLetters(Leaders):
             origin = self._registry.by_name.get(name)
             if origin is None:
                 step.fail(places, f"there is no topic {name} any more; send it to another one")
+            elif not channel:
+                # No channel gave it up, an exchange did: it is routed anew.
+                await self._send(topic, step, places, name, partition % origin.partitions)
             elif channel not in self._registry.channels_of(origin.id):
                 step.fail(
                     places, f"{name} has no channel {channel} any more; send it to a topic by name"

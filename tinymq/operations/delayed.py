@@ -20,7 +20,7 @@ _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
 _YEAR: Final = 365 * _DAY
 #: Where the bars of a histogram end, in milliseconds from now.
-_EDGES: Final = (
+EDGES: Final = (
     *(each * _MINUTE for each in (1, 2, 3, 5, 10, 15, 20, 30, 45)),
     *(each * _HOUR for each in (1, 2, 3, 4, 6, 8, 12, 18)),
     *(each * _DAY for each in (1, 2, 3, 4, 5, 6, 7, 10, 14, 21, 30, 60, 90, 120, 180, 270)),
@@ -95,7 +95,7 @@ class DelayedMessages(Leaders):
         if channel is not None:
             return await self._retry_histogram(topic, channel)
         now = self._broker.channels.now()
-        edges = [now, *(now + edge for edge in _EDGES), LATEST_MS + 1]
+        edges = [now, *(now + edge for edge in EDGES), LATEST_MS + 1]
         arguments: dict[str, Any] = {"edges": edges}
         leaders = self._everybody()
         if topic is not None:

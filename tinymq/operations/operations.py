@@ -16,11 +16,14 @@ from tinymq.operations.brokers import BROKER_OPERATIONS, Brokers
 from tinymq.operations.channels import CHANNEL_OPERATIONS
 from tinymq.operations.clients import CLIENT_OPERATIONS, Clients
 from tinymq.operations.deadletters import DEAD_LETTER_OPERATIONS, DeadLetters
-from tinymq.operations.delayed import DELAYED_OPERATIONS, DelayedMessages
+from tinymq.operations.delayed import DELAYED_OPERATIONS
+from tinymq.operations.endpoints import ENDPOINT_OPERATIONS, Endpoints
+from tinymq.operations.exchanges import EXCHANGE_OPERATIONS, Exchanges
 from tinymq.operations.inflight import INFLIGHT_OPERATIONS, InFlight
 from tinymq.operations.lookups import LOOKUP_OPERATIONS, Lookups
 from tinymq.operations.members import MEMBER_OPERATIONS, Members
 from tinymq.operations.messages import MESSAGE_OPERATIONS, Messages
+from tinymq.operations.retries import RETRY_OPERATIONS, Retries
 from tinymq.operations.schedules import SCHEDULE_OPERATIONS, Schedules
 from tinymq.operations.topics import TOPIC_OPERATIONS, Topics
 from tinymq.operations.watching import WATCH_OPERATIONS, Watching
@@ -32,10 +35,13 @@ OPERATIONS: Final[dict[str, Operation]] = {
     **TOPIC_OPERATIONS,
     **CHANNEL_OPERATIONS,
     **INFLIGHT_OPERATIONS,
+    **EXCHANGE_OPERATIONS,
     **MESSAGE_OPERATIONS,
     **SCHEDULE_OPERATIONS,
     **DEAD_LETTER_OPERATIONS,
+    **ENDPOINT_OPERATIONS,
     **DELAYED_OPERATIONS,
+    **RETRY_OPERATIONS,
     **BROKER_OPERATIONS,
     **CLIENT_OPERATIONS,
     **WATCH_OPERATIONS,
@@ -65,7 +71,9 @@ class Operations(
     Topics,
     InFlight,
     DeadLetters,
-    DelayedMessages,
+    Exchanges,
+    Endpoints,
+    Retries,
     Messages,
     Schedules,
     Brokers,
@@ -172,6 +180,9 @@ async def carry_out(
 
 def _what(arguments: Mapping[str, Any]) -> str:
     """Name what an operation is about: a topic, a channel of one, or a broker."""
+    exchange, bound = arguments.get("exchange"), arguments.get("target") or arguments.get("id")
+    if exchange:
+        return f"{exchange} -> {bound}"
     name, topic = arguments.get("name"), arguments.get("topic")
     other = arguments.get("broker") or arguments.get("target") or ""
     return f"{topic}/{name}" if topic and name else name or other

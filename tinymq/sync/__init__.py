@@ -21,7 +21,7 @@ from tinymq.client.core.delivered import ConsumerBatch
 from tinymq.client.core.handling import Reject, Requeue
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.offsets import Survey
-from tinymq.client.core.results import Account, Failed, PartlySent, Position, Sent
+from tinymq.client.core.results import Account, Delayed, Failed, PartlySent, Position, Sent
 from tinymq.client.core.starts import EARLIEST, LATEST, At, Mark
 from tinymq.sync.client import Admin, Client
 from tinymq.sync.consumer import Consumer
@@ -41,6 +41,7 @@ __all__ = [
     "Consumer",
     "ConsumerBatch",
     "ConsumerConfig",
+    "Delayed",
     "Failed",
     "Mark",
     "Message",

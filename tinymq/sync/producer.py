@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, overload
 
 from tinymq.client.core.batches import Batch, Group
 from tinymq.client.core.config import ProducerConfig
 from tinymq.client.core.faces import ProducerFace
+from tinymq.client.core.outcomes import outcomes
 from tinymq.client.core.partitioners import Key
 from tinymq.client.core.producer import ProducerCore
-from tinymq.client.core.results import Account, Position, Sent
+from tinymq.client.core.results import Account, Delayed, Position, Sent
+from tinymq.client.core.timing import Moment, Span, Timing, timing_of, timings_of
 from tinymq.errors import BufferFull, DeadlineExceeded, TinyMQError
 from tinymq.sync.express import Express
 from tinymq.sync.loop import Loop
@@ -28,8 +30,15 @@ class _Answer:
     __slots__ = ("error", "position")
 
     def __init__(self) -> None:
-        self.position: Position | None = None
+        self.position: Position | Delayed | None = None
         self.error: TinyMQError | None = None
+
+    def note(self, told: Position | Delayed | TinyMQError) -> None:
+        """Note it."""
+        if isinstance(told, TinyMQError):
+            self.error = told
+        else:
+            self.position = told
 
 
 class Producer(ProducerFace):
@@ -66,6 +75,7 @@ class Producer(ProducerFace):
     ) -> None:
         self.close()
 
+    @overload
     def send(
         self,
         topic: str,
@@ -73,7 +83,49 @@ class Producer(ProducerFace):
         key: Key | None = None,
         headers: Any = None,
         partition: int | None = None,
-    ) -> Position:
+        *,
+        ttl: Span | None = None,
+    ) -> Position: ...
+
+    @overload
+    def send(
+        self,
+        topic: str,
+        value: bytes | bytearray | memoryview | None,
+        key: Key | None = None,
+        headers: Any = None,
+        partition: int | None = None,
+        *,
+        at: Moment,
+        ttl: Span | None = None,
+    ) -> Delayed: ...
+
+    @overload
+    def send(
+        self,
+        topic: str,
+        value: bytes | bytearray | memoryview | None,
+        key: Key | None = None,
+        headers: Any = None,
+        partition: int | None = None,
+        *,
+        delay: Span | None,
+        at: Moment | None = None,
+        ttl: Span | None = None,
+    ) -> Position | Delayed: ...
+
+    def send(  # noqa: PLR0913 - the fields of a record
+        self,
+        topic: str,
+        value: bytes | bytearray | memoryview | None,
+        key: Key | None = None,
+        headers: Any = None,
+        partition: int | None = None,
+        *,
+        delay: Span | None = None,
+        at: Moment | None = None,
+        ttl: Span | None = None,
+    ) -> Any:
         """
         Send one record, and wait until it is stored.
 
@@ -83,8 +135,19 @@ class Producer(ProducerFace):
             key: Its key; equal keys go to the same partition.
             headers: Pairs of name and bytes, or a mapping.
             partition: Its partition, or None to choose one.
+            delay: How long it waits, counted from this call: seconds or a timedelta; 0
+                is an ordinary record.
+            at: When it comes instead: a datetime with its zone, or milliseconds since
+                the epoch; what is past comes at once.
+            ttl: How long it lives in channels from when it comes: seconds or a
+                timedelta.
+
+        Returns:
+            Where it is stored: a `Position`, or `Delayed` when it waits until it is due.
 
         Raises:
+            InvalidDelay: A delay, due time or time to live is out of its range.
+            Unroutable: The topic is an exchange and no binding takes the record.
             ValueTooLarge: Over a limit, which the error names.
             WireError: The broker's error, such as `UnknownTopic`, or `StorageFull`
                 after `ProducerConfig.deadline_s` of trying.
@@ -100,13 +163,16 @@ class Producer(ProducerFace):
             loop.hear()
             now = loop.now()
             strayed = False
-            if headers is None and partition is None:
+            timing = None
+            if not (delay is None and at is None and ttl is None):
+                timing = timing_of(delay, at, ttl, now)
+            if headers is None and partition is None and timing is None:
                 position = self._express.send(topic, value, key, answer, now)
                 if position is not None:
                     return position
                 strayed = self._express.strayed
             if not strayed:
-                self._append(topic, value, key, headers, partition, answer, now)
+                self._append(topic, value, key, headers, partition, answer, now, timing)
                 self._core.seal(now)
             self._wait(
                 lambda: answer.position is not None or answer.error is not None,
@@ -117,13 +183,17 @@ class Producer(ProducerFace):
         assert answer.position is not None
         return answer.position
 
-    def send_batch(
+    def send_batch(  # noqa: PLR0913 - the fields of a record
         self,
         topic: str,
         values: Sequence[bytes | bytearray | memoryview | None],
         keys: Sequence[Key | None] | None = None,
         headers: Sequence[Any] | None = None,
         partition: int | None = None,
+        *,
+        delay: Span | Sequence[Span | None] | None = None,
+        at: Moment | Sequence[Moment | None] | None = None,
+        ttl: Span | Sequence[Span | None] | None = None,
     ) -> Sent:
         """
         Send many records, and wait until all are stored.
@@ -135,6 +205,9 @@ class Producer(ProducerFace):
             headers: As many headers, or None.
             partition: The partition of all, or None to choose: by key, otherwise
                 one for each batch.
+            delay: As for `send`, one for all or as many; None among them is at once.
+            at: As for `send`, one for all or as many; None among them is at once.
+            ttl: As for `send`, one for all or as many.
 
         Raises:
             PartlySent: A part was not stored; the error says what became of each.
@@ -148,22 +221,27 @@ class Producer(ProducerFace):
             loop.hear()
             now = loop.now()
             core = self._core
+            timing = timings_of(delay, at, ttl, now)
             self._with_room(
                 lambda now: core.append_many(
-                    topic, values, keys, headers, partition, ended.append, now
+                    topic, values, keys, headers, partition, ended.append, now, timing
                 ),
                 now,
             )
             self._wait(lambda: ended, loop.now() + self.config.deadline_s)
         return ended[0].result()
 
-    def send_oneway(
+    def send_oneway(  # noqa: PLR0913 - the fields of a record
         self,
         topic: str,
         value: bytes | bytearray | memoryview | None,
         key: Key | None = None,
         headers: Any = None,
         partition: int | None = None,
+        *,
+        delay: Span | None = None,
+        at: Moment | None = None,
+        ttl: Span | None = None,
     ) -> None:
         """
         Send one record, and hear of it only in `account`, `flush` and `close`.
@@ -177,6 +255,9 @@ class Producer(ProducerFace):
             key: Its key.
             headers: Pairs of name and bytes, or a mapping.
             partition: Its partition.
+            delay: As for `send`.
+            at: As for `send`.
+            ttl: As for `send`.
 
         Raises:
             BufferFull: `ProducerConfig.buffer_bytes` are held, and `on_full` says so.
@@ -186,7 +267,8 @@ class Producer(ProducerFace):
         with loop.lock:
             loop.check()
             now = loop.now()
-            self._append(topic, value, key, headers, partition, None, now)
+            timing = timing_of(delay, at, ttl, now)
+            self._append(topic, value, key, headers, partition, None, now, timing)
             self._core.drain(now)
             self._oneway += 1
             if not self._oneway % _GLANCE_EVERY:
@@ -232,13 +314,15 @@ class Producer(ProducerFace):
         partition: int | None,
         token: _Answer | None,
         now: float,
+        timing: Timing | None,
     ) -> None:
         core = self._core
         try:
-            core.append(topic, value, key, headers, partition, token, now)
+            core.append(topic, value, key, headers, partition, token, now, timing)
         except BufferFull:
             self._with_room(
-                lambda now: core.append(topic, value, key, headers, partition, token, now), now
+                lambda now: core.append(topic, value, key, headers, partition, token, now, timing),
+                now,
             )
 
     def _with_room(self, take: Callable[[float], None], now: float) -> None:
@@ -263,6 +347,11 @@ class Producer(ProducerFace):
 
 
 def _deliver(topic: str, partition: int, batch: Batch) -> None:
+    if batch.error is None and (batch.dues is not None or batch.unroutable is not None):
+        for answer, told in zip(batch.tokens or (), outcomes(topic, partition, batch), strict=True):
+            if answer is not None:
+                answer.note(told)
+        return
     offset, step = batch.base_offset, int(batch.base_offset >= 0)
     for answer in batch.tokens or ():
         if answer is not None:

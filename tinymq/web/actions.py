@@ -108,14 +108,15 @@ class Actions(Base):
         form = self._form(request, "messages.publish")
         try:
             wish = from_form(form)
-            at = await self._console.publish(
-                name, wish.value, wish.key, wish.headers, wish.partition
-            )
+            at = await self._console.publish(name, *wish.told)
         except EXPECTED as error:
             return self._again(
                 request, "topic_publish.html", name, error, tab="publish", values=form, note=""
             )
         done = {"done": "published", "partition": at.partition, "offset": at.offset}
+        if at.delayed is not None:
+            done = {"done": "delayed", "partition": at.partition, "id": at.delayed}
+
         return redirect(request, f"/topics/{segment(name)}/publish", done)
 
     # --- create and configure ------------------------------------------------

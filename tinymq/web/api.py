@@ -85,8 +85,8 @@ class Api(PageApi):
     async def publish(self, request: Request, name: str) -> bytes:
         """Append one record; answered when it is as durable as the topic promises."""
         wish = self._wish(request, query_of(request))
-        at = await self._console.publish(name, wish.value, wish.key, wish.headers, wish.partition)
-        return answer_json(request, describe.position(at), 201)
+        at = await self._console.publish(name, *wish.told)
+        return answer_json(request, describe.position(name, at), 201)
 
     def _wish(self, request: Request, query: Mapping[str, str]) -> Wish:
         if media_type(request) == _RAW:

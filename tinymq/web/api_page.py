@@ -16,7 +16,12 @@ from tinymq.web.routes import ROUTES, Route
 _TITLES: Final = {
     "topic": "Topics",
     "channel": "Channels",
+    "push": "Push endpoints",
     "inflight": "In flight",
+    "delayed": "Delayed",
+    "schedule": "Schedules",
+    "exchange": "Exchanges",
+    "binding": "Exchanges",
     "messages": "Messages",
     "message": "Messages",
     "dlq": "Dead letters",
@@ -91,5 +96,5 @@ class ApiPage(Base):
             self._console.cluster(),
             current="api",
             query=query_of(request),
-            groups=groups,
+            groups={title: listed for title, listed in groups.items() if listed},
         )

@@ -12,6 +12,8 @@ from twisted.web.http import Request
 from tinymq.operation import Operation, Parameter
 from tinymq.web.input import BadInput, body_of, json_of, media_type, query_of, truth
 
+#: What has no effect may be a POST, too, where it takes more than fits into an address.
+_WITH_BODY: Final = frozenset({b"PUT", b"POST", b"PATCH", b"DELETE"})
 _WHOLE: Final = re.compile(r"-?[0-9]{1,20}")
 
 
@@ -43,7 +45,7 @@ def arguments_of(
         name: from_text(known[name], text) if name in known else text
         for name, text in texts.items()
     }
-    if not operation.changes or _is_empty(request, most):
+    if request.method not in _WITH_BODY or _is_empty(request, most):
         return found
     body = json_of(request, most)
     try:

@@ -27,9 +27,16 @@ _STATUS: Final[tuple[tuple[type[errors.TinyMQError], int], ...]] = (
     (errors.UnknownTopic, 404),
     (errors.UnknownTopicId, 404),
     (errors.UnknownChannel, 404),
+    (errors.UnknownExchange, 404),
+    (errors.UnknownBinding, 404),
     (errors.UnknownPartition, 404),
     (errors.UnknownClient, 404),
     (errors.UnknownBroker, 404),
+    (errors.UnknownDelayed, 404),
+    (errors.UnknownSchedule, 404),
+    (errors.UnknownExchange, 404),
+    (errors.UnknownBinding, 404),
+    (errors.UnknownEndpoint, 404),
     (errors.OffsetOutOfRange, 404),
     (errors.Forbidden, 403),
     (errors.TopicExists, 409),
@@ -52,6 +59,7 @@ _FIELDS: Final[tuple[tuple[type[errors.TinyMQError], str], ...]] = (
     (errors.UnknownBroker, "broker"),
     (errors.OffsetOutOfRange, "offset"),
     (errors.ValueTooLarge, "value"),
+    (errors.EndpointRefused, "url"),
 )
 _TITLES: Final = {404: "Not found", 413: "Too large"}
 _RETRY_SECONDS: Final = 5
@@ -181,6 +189,25 @@ class Base:
             **arguments: By name.
         """
         return await self._console.operate(operation, arguments, self._config.caller(request))
+
+    async def _known(
+        self, request: Request, operation: str, /, **arguments: Any
+    ) -> dict[str, Any] | None:
+        """
+        Ask what a page can do without.
+
+        Args:
+            request: Whose role counts.
+            operation: Its name.
+            **arguments: By name.
+
+        Returns:
+            The result; None if it cannot be told just now.
+        """
+        try:
+            return await self._operate(request, operation, **arguments)
+        except (errors.WireError, errors.ClientError, errors.StorageError):
+            return None
 
     @app.handle_errors(Exception)
     def failed(self, request: IRequest, failure: Failure) -> bytes:

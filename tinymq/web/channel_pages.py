@@ -142,6 +142,7 @@ class ChannelPages(Base):
         """One channel: where its messages are, why it stands where it does, who works."""
         told = await self._operate(request, "channel.members", topic=name, name=channel)
         found = await self._info(request, name, channel)
+        pushed = await self._known(request, "push.info", topic=name, name=channel)
         query = query_of(request)
         span = choice(query, "span", tuple(charts.SPANS), "10m")
         cluster = self._console.cluster()
@@ -158,6 +159,7 @@ class ChannelPages(Base):
             charts=_lag_chart(self._console.lag(found), times, span),
             members=told["members"],
             missing=told["silent"],
+            pushed=(pushed or {}).get("endpoint"),
         )
 
     @Base.app.route(f"{ONE}/messages", methods=["GET"])

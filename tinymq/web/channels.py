@@ -65,6 +65,7 @@ _CAUSES: Final = {
     "waiting": "warn",
     "parked": "warn",
     "dead_letters_kept": "warn",
+    "expiring": "warn",
     "partition_skew": "warn",
 }
 

@@ -9,9 +9,13 @@ from tinymq.web.channel_actions import ChannelActions
 from tinymq.web.channel_moves import ChannelMoves
 from tinymq.web.client_pages import ClientPages
 from tinymq.web.deadletter_pages import DeadLetterPages
+from tinymq.web.delayed_steps import DelayedSteps
+from tinymq.web.exchange_actions import ExchangeActions
 from tinymq.web.finding import Finding
 from tinymq.web.inflight_pages import InFlightPages
 from tinymq.web.pages import Pages
+from tinymq.web.push_pages import PushPages
+from tinymq.web.schedule_pages import SchedulePages
 
 
 class Dashboard(
@@ -22,6 +26,10 @@ class Dashboard(
     ChannelMoves,
     InFlightPages,
     DeadLetterPages,
+    DelayedSteps,
+    SchedulePages,
+    ExchangeActions,
+    PushPages,
     Finding,
     ApiPage,
     Actions,

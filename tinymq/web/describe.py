@@ -305,8 +305,18 @@ def message(one: MessageView) -> Json:
     }
 
 
-def position(one: Position) -> Json:
+def position(topic: str, one: Position) -> Json:
     """Write where a record went."""
+    if one.delayed is not None:
+        return {
+            "partition": one.partition,
+            "offset": None,
+            "offset_text": None,
+            "time": time(one.time_ms),
+            "durable": one.durable,
+            "delayed": f"{topic}/{one.partition}~{one.delayed}",
+            "due_ms": one.due_ms,
+        }
     return {
         "partition": one.partition,
         "offset": one.offset,

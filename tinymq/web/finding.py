@@ -15,6 +15,7 @@ from tinymq.web.port import ChannelQuery, ClientQuery, TopicQuery
 from tinymq.web.render import segment, view_of
 
 _ADDRESS: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)/(?P<partition>\d+)/(?P<offset>[\d,]+)")
+_WAITING: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)/(?P<place>\d+~\d+)")
 #: Rows of each kind that a page of mixed results shows.
 _ROWS: Final = 10
 
@@ -31,6 +32,9 @@ class Finding(Base):
             offset = match["offset"].replace(",", "")
             name = segment(match["topic"])
             return redirect(request, f"/topics/{name}/messages/{match['partition']}/{offset}")
+        waiting = _WAITING.fullmatch(asked)
+        if waiting:
+            return redirect(request, f"/delayed/{segment(waiting['topic'])}/{waiting['place']}")
         if not asked:
             return redirect(request, "/topics")
         return await self._search(request, asked)

@@ -83,7 +83,7 @@ def duration(ms: float | None) -> str:
     if ms < _SECOND:
         return f"{ms:.0f} ms"
     if ms < _MINUTE:
-        return f"{int(ms / 100) / 10:.1f} s"
+        return f"{min(int(ms / 100), 599) / 10:.1f} s"
     if ms < _HOUR:
         minutes, seconds = int(ms // _MINUTE), int(ms % _MINUTE // _SECOND)
         return f"{minutes} m {seconds:02} s" if seconds else f"{minutes} m"

@@ -20,10 +20,12 @@ _HAPPENINGS: Final = {
     "lost": Word("warn", "Consumer lost", "bad"),
     "given_back": Word("undo", "Given back", ""),
     "given_up": Word("bad", "Given up", "bad"),
+    "expired": Word("time", "Expired", "bad"),
     "dead_lettered": Word("dead", "Dead letter", "bad"),
     "skipped": Word("next", "Skipped", ""),
     "removed": Word("x", "Removed", ""),
     "revived": Word("redo", "Comes again", "warn"),
+    "rescheduled": Word("redo", "Another time", ""),
 }
 _STATES: Final = {
     "new": Word("idle", "Not given out yet", "s"),
@@ -35,7 +37,9 @@ _STATES: Final = {
     "settled": Word("ok", "Settled", "ok"),
 }
 #: Settled is said of all of these; which it was is what people want to know.
-_ENDS: Final = frozenset({"finished", "rejected", "given_up", "dead_lettered", "skipped"})
+_ENDS: Final = frozenset(
+    {"finished", "rejected", "given_up", "expired", "dead_lettered", "skipped"}
+)
 #: Behind these a message waits; behind the others somebody has it.
 _WAITS: Final = frozenset(
     {"published", "requeued", "timed_out", "lost", "given_back", "revived", "rejected"}

@@ -17,6 +17,7 @@ from tinymq.web.base import Base
 from tinymq.web.brokers import Order, rows
 from tinymq.web.browsing import KINDS, MOST_BYTES, WHERES, coverage, neighbours, preview, wanted
 from tinymq.web.channels import WORDS
+from tinymq.web.flow_verdict import Flowing, flow_problems
 from tinymq.web.input import (
     MOST_BROKER,
     MOST_OFFSET,
@@ -40,6 +41,8 @@ from tinymq.web.viewers import NAMES, WINDOW, guess, show, window_of
 _MOST_PAGE: Final = 10**6
 #: Partitions that a topic's first page shows.
 _FEW_PARTITIONS: Final = 16
+#: Exchanges and push endpoints that the overview judges.
+_MOST_JUDGED: Final = 500
 #: Brokers that the overview shows.
 _FEW_BROKERS: Final = 8
 
@@ -103,6 +106,17 @@ class Pages(Base):
     def _times(self, request: Request, cluster: ClusterSnapshot) -> write.Times:
         return view_of(request, self._config, cluster.taken_ms).times
 
+    async def _flowing(self, request: Request) -> Flowing:
+        """Ask what waits and goes on; a page without that is better than none."""
+        delayed = await self._known(request, "delayed.histogram")
+        exchanges = await self._known(request, "exchange.list", limit=_MOST_JUDGED)
+        endpoints = await self._known(request, "push.list", limit=_MOST_JUDGED)
+        return Flowing(
+            delayed=delayed,
+            exchanges=(exchanges or {}).get("exchanges", ()),
+            endpoints=(endpoints or {}).get("endpoints", ()),
+        )
+
     @Base.app.route("/", methods=["GET"])
     async def overview(self, request: Request) -> bytes:
         """The verdict, then the figures, then the evidence."""
@@ -115,6 +129,7 @@ class Pages(Base):
         listed = rows(cluster, times)
         depths = _depths(backlog, times, span)
         box = charts.THIRD if backlog.channels else charts.WIDE
+        flowing = await self._flowing(request)
         return self._renderer.page(
             request,
             "overview.html",
@@ -123,7 +138,8 @@ class Pages(Base):
             current="overview",
             query=query,
             silent=None,
-            problems=problems(cluster, backlog),
+            problems=problems(cluster, backlog, flow_problems(flowing, times.now_ms)),
+            delayed=flowing.delayed,
             backlog=backlog,
             words=WORDS,
             draining=draining(cluster),
@@ -172,14 +188,21 @@ class Pages(Base):
         )
 
     @Base.app.route("/topics/<name>", methods=["GET"])
-    def topic(self, request: Request, name: str) -> bytes:
+    async def topic(self, request: Request, name: str) -> bytes:
         """One topic: figures, curves, partitions, configuration."""
         cluster = self._console.cluster()
         topic = self._console.topic(name)
         times = self._times(request, cluster)
         drawn = _charts(topic.recent, times, charts.SPANS["10m"][0], charts.LARGE)
+        delayed = await self._known(request, "delayed.histogram", topic=name)
         return self._topic_page(
-            request, name, "overview", keep=True, charts=drawn, few=_FEW_PARTITIONS
+            request,
+            name,
+            "overview",
+            keep=True,
+            charts=drawn,
+            few=_FEW_PARTITIONS,
+            delayed=(delayed or {}).get("total", 0),
         )
 
     @Base.app.route("/topics/<name>/partitions", methods=["GET"])

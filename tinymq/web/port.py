@@ -24,6 +24,7 @@ from tinymq.web.lists import (
     select_clients,
 )
 from tinymq.web.values import (
+    AT_ONCE,
     At,
     DrainPlan,
     Headers,
@@ -39,9 +40,11 @@ from tinymq.web.values import (
     SettingChange,
     Since,
     Start,
+    Times,
 )
 
 __all__ = [
+    "AT_ONCE",
     "At",
     "ChannelPage",
     "ChannelQuery",
@@ -62,6 +65,7 @@ __all__ = [
     "SettingChange",
     "Since",
     "Start",
+    "Times",
     "TopicPage",
     "TopicQuery",
     "select",
@@ -127,11 +131,21 @@ class Console(Protocol):
         key: bytes | None,
         headers: Headers,
         partition: int | None,
+        times: Times = AT_ONCE,
     ) -> Position:
         """
-        Append one record, durable as the topic's policy says.
+        Append one record, durable as the topic's policy says, or have it wait.
+
+        Args:
+            topic: Name of the topic.
+            value: Its value; None is a tombstone.
+            key: Its key.
+            headers: Its headers.
+            partition: Its partition, or None to choose one.
+            times: When it comes, and how long it lives.
 
         Raises:
+            InvalidDelay: It would come after the year 9999.
             UnknownTopic: There is none of this name.
             UnknownPartition: It has no such partition.
             ValueTooLarge: Value, key or headers are over the limit.

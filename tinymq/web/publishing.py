@@ -5,14 +5,17 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
+from math import ceil
 from typing import Any, Final
 
 from attrs import frozen
 
-from tinymq.web.input import BadInput, choice, integer, text, truth
+from tinymq.catalog.delayed import LATEST_MS
+from tinymq.settings import parse_duration
+from tinymq.web.input import BadInput, choice, integer, moment, text, truth
 from tinymq.web.json_lines import json_member
 from tinymq.web.plaintext import is_text, visible
-from tinymq.web.port import Headers, MessageView
+from tinymq.web.port import Headers, MessageView, Times
 
 MOST_PARTITION: Final = 2**31 - 1
 #: Bytes of a request whose payload is cut out as JSON, token by token.
@@ -28,6 +31,51 @@ class Wish:
     key: bytes | None
     headers: Headers
     partition: int | None
+    times: Times
+
+    @property
+    def told(self) -> tuple[bytes | None, bytes | None, Headers, int | None, Times]:
+        """As `Console.publish` takes it."""
+        return self.value, self.key, self.headers, self.partition, self.times
+
+
+def _times(values: Mapping[str, Any]) -> Times:
+    """Read when a record comes and how long it lives, in milliseconds."""
+    delay = integer(values, "delay_ms", 0, LATEST_MS)
+    at = integer(values, "at_ms", 0, LATEST_MS)
+    if delay is not None and at is not None:
+        raise BadInput("at_ms", "give delay_ms or at_ms, not both")
+    return Times(_due(delay, at), integer(values, "ttl_ms", 1, LATEST_MS))
+
+
+def _due(delay: int | None, at: int | None) -> int:
+    return -(delay or 0) if at is None else max(1, at)
+
+
+def _duration(form: Mapping[str, str], field: str) -> int | None:
+    """Read a duration as people write it; in milliseconds."""
+    given = text(form, field).strip()
+    if not given:
+        return None
+    try:
+        found = ceil(parse_duration(given) * 1000)
+    except ValueError as error:
+        raise BadInput(field, str(error)) from None
+    if found > LATEST_MS:
+        raise BadInput(field, "this ends after the year 9999")
+    return found
+
+
+def _times_of_form(form: Mapping[str, str]) -> Times:
+    """Read the same as people write it."""
+    delay, ttl, at = _duration(form, "delay"), _duration(form, "ttl"), moment(form, "at")
+    if at is not None and not 0 <= at <= LATEST_MS:
+        raise BadInput("at", "a time lies from 1970 to the end of the year 9999")
+    if delay and at is not None:
+        raise BadInput("at", "give a delay or a time, not both")
+    if ttl == 0:
+        raise BadInput("ttl", "a time to live is above zero")
+    return Times(_due(delay, at), ttl)
 
 
 def _encoded(field: str, value: str, encoding: str) -> bytes:
@@ -74,6 +122,7 @@ def from_form(form: Mapping[str, str]) -> Wish:
         key=_encoded("key", key, key_encoding) if key else None,
         headers=_header_lines(text(form, "headers")),
         partition=integer(form, "partition", 0, MOST_PARTITION),
+        times=_times_of_form(form),
     )
 
 
@@ -125,6 +174,7 @@ def from_json(body: Mapping[str, Any], raw: bytes) -> Wish:
         key=None if key is None else _encoded("key", text(body, "key"), key_encoding),
         headers=_json_headers(body.get("headers")),
         partition=integer(body, "partition", 0, MOST_PARTITION),
+        times=_times(body),
     )
 
 
@@ -134,7 +184,7 @@ def from_bytes(body: bytes, query: Mapping[str, str]) -> Wish:
 
     Args:
         body: The value.
-        query: May name a key and a partition.
+        query: May name a key, a partition, when it comes and how long it lives.
     """
     key = query.get("key")
     return Wish(
@@ -142,6 +192,7 @@ def from_bytes(body: bytes, query: Mapping[str, str]) -> Wish:
         key=None if key is None else _encoded("key", key, "string"),
         headers=(),
         partition=integer(query, "partition", 0, MOST_PARTITION),
+        times=_times(query),
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 from attrs import field, frozen
 
 from tinymq.catalog import PUBLIC
+from tinymq.catalog.delayed import LATEST_MS
 from tinymq.catalog.shapes import shape
 from tinymq.operation import DRY, Operation, Parameter, Role
 from tinymq.web.brokers import BROKER_SORTS
@@ -173,9 +174,39 @@ _RECORD: Final = {
     "payload_bytes": _NUMBER,
     "truncated": _TRUTH,
 }
-_PUBLISHED: Final = _fields(
-    partition=_NUMBER, offset=_NUMBER, offset_text=_STRING, time=_BYTES, durable=_TRUTH
-)
+_STORED: Final = {
+    "partition": _NUMBER,
+    "offset": {"type": ["integer", "null"], "description": "Null of a record that waits."},
+    "offset_text": _BYTES,
+    "time": _BYTES,
+    "durable": _TRUTH,
+}
+_PUBLISHED: Final[JsonSchema] = {
+    "type": "object",
+    "properties": {
+        **_STORED,
+        "delayed": {
+            "type": "string",
+            "description": "Of a record that waits: its place, as TOPIC/PARTITION~ID.",
+        },
+        "due_ms": {"type": "integer", "description": "Of a record that waits: until when."},
+    },
+    "required": list(_STORED),
+}
+_DELAY: Final = "It waits so long, in milliseconds."
+_AT: Final = "It waits until then, in milliseconds since 1970."
+_TTL: Final = "How long it lives in channels from when it comes, in milliseconds."
+
+
+def _moment(description: str, least: int = 0) -> JsonSchema:
+    return {
+        "type": ["integer", "null"],
+        "minimum": least,
+        "maximum": LATEST_MS,
+        "description": description,
+    }
+
+
 _TO_PUBLISH: Final[JsonSchema] = {
     "type": "object",
     "properties": {
@@ -193,6 +224,9 @@ _TO_PUBLISH: Final[JsonSchema] = {
             "description": "An object of strings, or rows of name and value.",
         },
         "partition": {"type": ["integer", "null"], "minimum": 0, "maximum": MOST_PARTITION},
+        "delay_ms": _moment(_DELAY),
+        "at_ms": _moment(_AT),
+        "ttl_ms": _moment(_TTL, 1),
     },
     "required": ["payload"],
 }
@@ -235,6 +269,9 @@ _OTHERS: Final = (
             _NAME,
             _some("key", text(65_536), "Its key; only with a body that is the value itself."),
             _some("partition", integer(0, MOST_PARTITION), "Likewise, where it goes."),
+            _some("delay_ms", integer(0, LATEST_MS), f"Likewise. {_DELAY}"),
+            _some("at_ms", integer(0, LATEST_MS), f"Likewise. {_AT}"),
+            _some("ttl_ms", integer(1, LATEST_MS), f"Likewise. {_TTL}"),
         ),
         body=_TO_PUBLISH,
         result=_PUBLISHED,

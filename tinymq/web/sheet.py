@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from attrs import field, frozen
 
 from tinymq.catalog import PUBLIC
-from tinymq.web.routes import ROUTES
+from tinymq.web.routes import ROUTES, WITH_BODY
 
 
 def command(name: str) -> str:
@@ -121,6 +122,8 @@ class Call:
         path = ROUTES[self.name].path
         for name, value in self.parts.items():
             path = path.replace(f"{{{name}}}", value)
+        if self.method not in WITH_BODY and self.body:
+            path += f"?{urlencode(self.body)}"
         return path
 
     @property

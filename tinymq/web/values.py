@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from attrs import frozen
 
@@ -151,6 +151,25 @@ class MessageView:
     next: int | None = None
 
 
+@frozen
+class Times:
+    """
+    When a record comes, and how long it lives.
+
+    Attributes:
+        due: Milliseconds since the epoch; a number below 0 is a delay of so many
+            milliseconds, and 0 is at once.
+        ttl_ms: How long it lives in channels from when it comes, or None.
+    """
+
+    due: int = 0
+    ttl_ms: int | None = None
+
+
+#: Of a record that comes now and lives on.
+AT_ONCE: Final = Times()
+
+
 @frozen(kw_only=True)
 class Position:
     """
@@ -158,15 +177,19 @@ class Position:
 
     Attributes:
         partition: Where it is.
-        offset: Where it is.
-        time_ms: Its append time.
+        offset: Where it is; -1 of one that waits until it is due.
+        time_ms: Its append time, or when it began to wait.
         durable: Whether it is on disk (the topic's sync policy decides).
+        delayed: Its delay id, if it waits.
+        due_ms: When it comes, if it waits.
     """
 
     partition: int
     offset: int
     time_ms: int
     durable: bool = True
+    delayed: int | None = None
+    due_ms: int | None = None
 
 
 # --- changes -----------------------------------------------------------------

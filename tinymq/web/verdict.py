@@ -7,7 +7,7 @@ problem is reported without a figure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal
 from urllib.parse import quote
 
@@ -254,13 +254,18 @@ def _dead_letters(backlog: Backlog) -> Iterator[Problem]:
     )
 
 
-def problems(cluster: ClusterSnapshot, backlog: Backlog | None = None) -> list[Problem]:
+def problems(
+    cluster: ClusterSnapshot,
+    backlog: Backlog | None = None,
+    others: Iterable[Problem] = (),
+) -> list[Problem]:
     """
     Say what is wrong, the worst first.
 
     Args:
         cluster: The look that is judged.
         backlog: What all channels hold, where that is known.
+        others: What is known to be wrong besides.
     """
     silent = {one.id for one in cluster.silent}
     live = [broker for broker in cluster.brokers if broker.id not in silent]
@@ -295,4 +300,5 @@ def problems(cluster: ClusterSnapshot, backlog: Backlog | None = None) -> list[P
         )
     if backlog is not None:
         found += [*_channels(backlog), *_dead_letters(backlog)]
+    found += others
     return sorted(found, key=lambda problem: problem.level != "bad")

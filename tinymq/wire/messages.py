@@ -344,7 +344,7 @@ SettleRow = tuple[int, int, list[tuple[int, Any]], dict[str, Any]]
 
 @message(MessageType.SETTLE)
 class Settle(Message):
-    """What became of messages; facts are d, a delay in ms, and x, a reason."""
+    """What became of messages; facts are d, a delay, or a, a time, and x, a reason."""
 
     subscription: int = wire("s", _SUBSCRIPTION)
     rows: list[SettleRow] = wire(

@@ -29,6 +29,7 @@ class Message:
     alone: bool = False
     lease: int = 0
     due: int = 0
+    redriven: bool = False
 
     def renew(self) -> None:
         """Forget what it has been through."""
@@ -404,18 +405,23 @@ class Model:
         back = [m.offset for m in messages if m.state == "settled"]
         for offset in back:
             self.messages[offset].renew()
+            self.messages[offset].redriven = True
         if self.undo is not None:
             until, skipped, revived = self.undo
             self.undo = until, [m for m in skipped if m.offset not in back], revived
         dying = [m.offset for m in messages if m.state == "doomed"]
         return [offset for offset in offsets if offset not in dying], dying
 
-    def discard(self, start: int, end: int) -> list[int]:
-        """Give up what nobody holds of a run; return what is in flight."""
+    def outlive(self, offsets: list[int], hidden: list[int], *, passing: bool) -> list[int]:
+        """Give up, or pass over, what nobody holds of some messages; return what is in flight."""
         held = []
-        for message in self.messages[start:end]:
-            if message.state in {"open", "waiting"} and not message.hidden:
-                self.doom(message)
+        for message in (self.messages[offset] for offset in offsets):
+            spared = message.redriven or message.offset in hidden
+            if message.state in {"open", "waiting"} and not spared:
+                if passing:
+                    message.state = "settled"
+                else:
+                    self.doom(message)
             elif message.state == "leased":
                 held.append(message.offset)
         return held

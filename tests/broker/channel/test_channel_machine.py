@@ -21,7 +21,7 @@ from tinymq.broker.channel.lease import WHOLE, Lost, lease_ids
 from tinymq.broker.channel.ledger import replay, snapshot
 from tinymq.broker.channel.places import Doom, Places
 from tinymq.broker.channel.returns import Requeue
-from tinymq.broker.channel.runs import offsets_in
+from tinymq.broker.channel.runs import Run, Runs, offsets_in
 from tinymq.broker.channel.state import Channel
 from tinymq.broker.channel.steering import Steering
 from tinymq.channelpolicy import ChannelPolicy
@@ -454,20 +454,33 @@ class ChannelMachine(RuleBasedStateMachine):
             self.steering.skip(start, end, self.now)
             self.model.skip(start, end)
 
-    @rule(really=RARELY, first=FRACTION, length=st.integers(1, 5))
-    def discard(self, really: bool, first: int, length: int) -> None:
-        """Let the time to live of some messages be over."""
-        if not really:
+    @rule(
+        really=RARELY,
+        chosen=st.sets(st.integers(0, 15), min_size=1),
+        first=FRACTION,
+        passing=st.booleans(),
+    )
+    def expire(self, really: bool, chosen: set[int], first: int, passing: bool) -> None:
+        """Let the time to live of some messages be over, or have been before a seek."""
+        start = self.within(first, self.model.start, self.model.end)
+        offsets = sorted(start + each for each in chosen if start + each < self.model.end)
+        if not really or not offsets:
             self.usual()
             return
-        start = self.within(first, self.model.start, self.model.end)
-        end = min(start + length, self.model.end)
-        if any(m.hidden for m in self.model.messages[start:end]):
-            return
-        found = self.steering.discard(start, end, "expired", self.now)
-        held = self.model.discard(start, end)
-        assert [offset for first, behind in found for offset in range(first, behind)] == held
-        self.said("discarded", end - start)
+        due = Runs((offset, offset + 1) for offset in offsets)
+        hidden = [offset for offset in offsets if self.model.messages[offset].hidden]
+
+        def hides(runs: list[Run]) -> list[Run]:
+            return [run for run in runs_of(hidden) for _ in Runs(runs).within(*run)]
+
+        if passing:
+            self.steering.pass_over(due, self.now, hides)
+            found = self.steering.flying(due)
+        else:
+            found = self.steering.expire(due, self.now, hides)
+        held = self.model.outlive(offsets, hidden, passing=passing)
+        assert [offset for run in found for offset in range(*run)] == held
+        self.said("expired", len(offsets))
 
     @rule(
         really=RARELY,
@@ -493,7 +506,7 @@ class ChannelMachine(RuleBasedStateMachine):
                 assert message.state == "doomed"
                 assert doom.history[:2] == (message.deliveries, message.failures)
                 if well:
-                    message.state = "settled"
+                    message.state, message.redriven = "settled", False
             if well:
                 self.steering.buried(doom, self.now)
                 self.said("buried", doom.bits.bit_count())
@@ -662,7 +675,13 @@ class ChannelMachine(RuleBasedStateMachine):
         left = [m for m in self.model.messages if m.state not in {"settled", "doomed"}]
         assert [m for m in left if not m.hidden] == []
         assert counts.backlog == 0
-        assert counts.why == "it has no messages"
+        dooming = "what is left was given up and is on its way to the dead-letter topic"
+        assert counts.why == (dooming if counts.doomed else "it has no messages")
+
+
+def runs_of(offsets: list[int]) -> list[Run]:
+    """Write offsets as runs of one."""
+    return [(offset, offset + 1) for offset in offsets]
 
 
 def where(  # noqa: C901 - one place after the other

@@ -11,6 +11,7 @@ from tinymq.broker.channel.lease import WHOLE, Delivery, Losses, lease_ids
 from tinymq.broker.channel.ledger import describe, replay, snapshot
 from tinymq.broker.channel.places import Places
 from tinymq.broker.channel.returns import Requeue
+from tinymq.broker.channel.runs import Runs
 from tinymq.broker.channel.state import Channel
 from tinymq.broker.channel.steering import Steering
 from tinymq.channelpolicy import ChannelPolicy
@@ -416,7 +417,7 @@ class TestGivingUp:
         it = channel()
         steering = Steering(it)
 
-        assert steering.discard(5, 8, "expired", NOW) == []
+        assert list(steering.expire(Runs([(5, 8)]), NOW)) == []
 
         assert [doom.base for doom in steering.dead_letters()] == [5]
         assert offsets(it.take("ann", 99, NOW, 10)) == [[0, 1, 2, 3, 4, 8, 9]]
@@ -457,7 +458,7 @@ class TestSteering:
         """What was given up does not come again by a seek; what was skipped ahead does."""
         it = channel()
         steering = Steering(it)
-        steering.discard(2, 6, "expired", NOW)
+        steering.expire(Runs([(2, 6)]), NOW)
         steering.skip(8, 9, NOW)
 
         assert steering.preview(4) == (2, 1, 0)

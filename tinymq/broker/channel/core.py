@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tinymq.broker.channel.counts import Counters
-from tinymq.broker.channel.entries import Entry
+from tinymq.broker.channel.entries import BACK, SEEK, UNDO, WAIT, Entry
 from tinymq.broker.channel.ledger import Journal
 from tinymq.broker.channel.looking import Looking
 from tinymq.broker.channel.moves import apply
@@ -15,6 +15,8 @@ from tinymq.channelpolicy import ChannelPolicy
 
 #: Most messages below the cursor that are not settled.
 LOOK_AHEAD: Final = 100_000
+#: Kinds of moves by which messages come back that may have expired meanwhile.
+_TURNS: Final = frozenset({BACK, WAIT, SEEK, UNDO})
 
 
 class Core:
@@ -30,6 +32,7 @@ class Core:
         counters: What it did since the broker started.
         looking: What is known about messages that must be looked at.
         overdue: What was lost by time lately.
+        turned: Kinds of moves by which messages came back.
     """
 
     def __init__(self, policy: ChannelPolicy, places: Places) -> None:
@@ -39,6 +42,8 @@ class Core:
         self.counters = Counters()
         self.looking = Looking(places, policy)
         self.overdue = Overdue()
+        #: What happened since somebody emptied this, of what brings messages back.
+        self.turned: set[int] = set()
 
     def move(self, now: int, who: str, entry: Entry) -> None:
         """
@@ -51,6 +56,8 @@ class Core:
         """
         self.journal.of(now, who).append(entry)
         apply(self.places, now, who, entry)
+        if entry[0] in _TURNS:
+            self.turned.add(entry[0])
 
     @property
     def room(self) -> int:

@@ -22,6 +22,7 @@ class Counters:
     """What a channel did on a partition since the broker started; only ever rising."""
 
     __slots__ = (
+        "expired",
         "finished",
         "first_deliveries",
         "given_up",
@@ -46,6 +47,7 @@ class Counters:
         self.lost = 0
         self.returned = 0
         self.given_up = 0
+        self.expired = 0
         self.missing = 0
         self.skipped = 0
         self.late = 0
@@ -75,6 +77,7 @@ class Counters:
             "timed_out": self.timed_out,
             "lost": self.lost,
             "given_up": self.given_up,
+            "expired": self.expired,
             "skipped": self.skipped,
             "late": self.late,
         }
@@ -164,7 +167,7 @@ def count(channel: Channel, end: int) -> Counts:
 
 def figures(channel: Channel, end: int) -> tuple[int, ...]:
     """
-    Return what rates are made of: delivered, finished, requeued, timed out, the end, the lag.
+    Return what rates are made of, in the order of `RATED`, and the lag.
 
     Args:
         channel: The channel.
@@ -179,6 +182,7 @@ def figures(channel: Channel, end: int) -> tuple[int, ...]:
         counters.requeued,
         counters.timed_out,
         end,
+        counters.expired,
         max(0, fresh) + places.unsettled,
     )
 
@@ -235,4 +239,6 @@ def _reasons(channel: Channel, end: int) -> Iterator[str]:
 def _where_all_is(places: Places) -> str:
     if places.in_flight:
         return "all messages are in the hands of consumers"
+    if places.doomed and not places.delayed:
+        return "what is left was given up and is on its way to the dead-letter topic"
     return "all messages wait for their next attempt" if places.delayed else "it has no messages"

@@ -35,6 +35,10 @@ RECALL: Final = 18
 NAMED: Final = 20
 #: A message that was copied into the ledger; of the partition, not of a channel.
 KEEP: Final = 21
+#: Many runs that are given up at once: each with its own history.
+EXPIRE: Final = 22
+#: What waits comes at another time.
+RESCHEDULE: Final = 23
 
 #: Why something happened to a message: people did it, without asking its holder.
 OPERATOR: Final = "operator"

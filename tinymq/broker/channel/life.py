@@ -20,6 +20,7 @@ from tinymq.broker.channel.entries import (
     BURY,
     DISCARD,
     DOOM,
+    EXPIRE,
     FINISH,
     LEASE,
     NAMED,
@@ -27,6 +28,7 @@ from tinymq.broker.channel.entries import (
     OPERATOR,
     PASS,
     RECALL,
+    RESCHEDULE,
     REVIVE,
     SEEK,
     SKIP,
@@ -137,6 +139,7 @@ class Life:
         self._others: dict[int, Callable[..., None]] = {
             TAKE: self._taken,
             DISCARD: self._discarded,
+            EXPIRE: self._expired,
             BURY: self._buried,
             SKIP: self._skipped,
             TRIM: self._trimmed,
@@ -147,6 +150,7 @@ class Life:
             NAMED: self._named,
             REVIVE: self._revived,
             RECALL: self._recalled,
+            RESCHEDULE: self._rescheduled,
         }
 
     def read(self, value: bytes) -> None:
@@ -291,6 +295,13 @@ class Life:
             return "timed_out" if self._now >= self._due else "lost"
         return "requeued"
 
+    def _rescheduled(self, due: int, edges: Sequence[int]) -> None:
+        runs = zip(edges[::2], edges[1::2], strict=True)
+        if any(start <= self._offset < end for start, end in runs):
+            later = max(0, due - self._now) / 1000
+            self._tell("rescheduled", f"comes again in {later:g} s" if later else "", attempt=0)
+            self.state = "waiting"
+
     # --- giving up --------------------------------------------------------------------
 
     def _doomed(  # noqa: PLR0913, PLR0917 - as it stands in the ledger
@@ -315,6 +326,14 @@ class Life:
             self._tell("given_up", reason, attempt=0)
             self._doom = start
             self._end("given_up")
+
+    def _expired(self, reason: str, facts: Sequence[int]) -> None:
+        for start, end in zip(facts[::4], facts[1::4], strict=True):
+            if start <= self._offset < end:
+                self._tell("expired", "its time to live was over", attempt=0)
+                self._doom = start
+                self._end("given_up")
+                return
 
     def _buried(self, base: int) -> None:
         if base == self._doom and self.state == "given_up":

@@ -104,6 +104,21 @@ class Marks:
             for offset in range(start, end):
                 self._marks.pop(offset, None)
 
+    def redriven(self, start: int, end: int) -> list[int]:
+        """
+        Return which messages of a run were sent back from the dead-letter topic, in order.
+
+        Args:
+            start: First offset.
+            end: Offset behind the last.
+        """
+        marks = self._marks
+        if not marks:
+            return []
+        if end - start < len(marks):
+            return [each for each in range(start, end) if marks.get(each, UNMARKED).redriven]
+        return sorted(each for each, mark in marks.items() if mark.redriven and start <= each < end)
+
     def too_many(self, unsettled: int) -> bool:
         """
         Whether most of the messages that are remembered must be settled.

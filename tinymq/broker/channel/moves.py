@@ -16,6 +16,7 @@ from tinymq.broker.channel.entries import (
     BURY,
     DISCARD,
     DOOM,
+    EXPIRE,
     FINISH,
     LEASE,
     NAMED,
@@ -24,6 +25,7 @@ from tinymq.broker.channel.entries import (
     PAUSE,
     POLICY,
     RECALL,
+    RESCHEDULE,
     REVIVE,
     SEEK,
     SKIP,
@@ -64,6 +66,8 @@ _MOVES: Final[dict[int, Callable[..., None]]] = {
     NAMED: _nothing,
     REVIVE: revive,
     RECALL: recall,
+    EXPIRE: Places.expire,
+    RESCHEDULE: Places.reschedule,
 }
 
 

@@ -15,7 +15,7 @@ in which a restarted broker gets its state back: what happened and what is read 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple, TypeAlias
@@ -24,7 +24,7 @@ from tinymq.broker.channel.history import NEW, History, Stretch, Stretches
 from tinymq.broker.channel.lease import WHOLE, Lease, Losses
 from tinymq.broker.channel.marks import Marks
 from tinymq.broker.channel.order import KeyOrder
-from tinymq.broker.channel.runs import Run, Runs, cut, lowest, runs_in
+from tinymq.broker.channel.runs import Run, Runs, bits_of, cut, lowest, runs_in
 
 #: When it is due, the offset of bit 0, which offsets, what they have been through.
 Waiting: TypeAlias = tuple[int, int, int, History]
@@ -424,6 +424,24 @@ class Places:
             self.delayed -= sum(behind - first for first, behind, _ in taken)
         return taken
 
+    def reschedule(self, now: int, who: str, due: int, edges: Iterable[int]) -> None:
+        """
+        Let what waits come at another time.
+
+        Args:
+            now: The time.
+            who: Nobody.
+            due: When.
+            edges: Where runs of messages begin and end, in turn; others stay as they are.
+        """
+        numbers = iter(edges)
+        chosen = Runs(zip(numbers, numbers, strict=True))
+        for start, end, history in sorted(self.take_waiting(chosen.cut)):
+            bits = bits_of(end - start)
+            for offset, past in [] if self.order is None else self.order.wake(start, bits):
+                self.put_ready(offset, offset + 1, past)
+            self.put_waiting((due, start, bits, history))
+
     # --- giving up -------------------------------------------------------------
 
     def doom(  # noqa: PLR0913, PLR0917 - as it stands in the ledger
@@ -455,6 +473,27 @@ class Places:
             self.ahead.add(start, end)
         history = History(deliveries, failures, False)
         self._put_doomed(now, start, (1 << (end - start)) - 1, reason, "", history)
+
+    def expire(self, now: int, who: str, reason: str, facts: Sequence[int]) -> None:
+        """
+        Give up many runs of messages that are not in flight, in one go.
+
+        Args:
+            now: The time.
+            who: Nobody.
+            reason: One word.
+            facts: In fours: the first offset of a run, the one behind its last,
+                and how often all of it was given out, and failed.
+        """
+        numbers = iter(facts)
+        rows = list(zip(numbers, numbers, numbers, numbers, strict=True))
+        below = Runs((start, min(end, self.cursor)) for start, end, _, _ in rows)
+        if below:
+            self.take_out_all(below)
+        for start, end, deliveries, failures in rows:
+            self.ahead.add(max(start, self.cursor), end)
+            history = History(deliveries, failures, False)
+            self._put_doomed(now, start, bits_of(end - start), reason, "", history)
 
     def _put_doomed(  # noqa: PLR0913, PLR0917 - what a doom is made of
         self,
@@ -520,6 +559,20 @@ class Places:
         if self.order is not None:
             self.order.rebuild(self)
         return taken
+
+    def take_out_all(self, runs: Runs) -> None:
+        """
+        Take out what is ready, parked or waiting of many runs, at the price of one.
+
+        Args:
+            runs: Which offsets.
+        """
+        self.gather()
+        self.ready.remove_all(list(runs))
+        if self.waiting:
+            self.take_waiting(runs.cut)
+        if self.order is not None:
+            self.order.rebuild(self)
 
     def skip(self, now: int, who: str, start: int, end: int) -> None:
         """Settle a run wherever it is, but for what is in flight or given up."""

@@ -220,6 +220,19 @@ class Runs:
         if start < end:
             yield start, end
 
+    def cut(self, base: int, bits: int) -> int:
+        """
+        Return the bits of a short set whose offsets it holds.
+
+        Args:
+            base: The offset of bit 0.
+            bits: A set bit for each offset.
+        """
+        found = 0
+        for start, end in self.within(base, base + bits.bit_length()):
+            found |= cut(base, bits, start, end)
+        return found
+
     def intersect(self, other: Runs) -> Runs:
         """
         Return what both sets hold.

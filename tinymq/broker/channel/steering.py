@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 from tinymq.broker.channel.entries import (
     BURY,
     DISCARD,
     DOOM,
+    EXPIRE,
     PASS,
     PAUSE,
     POLICY,
     RECALL,
+    RESCHEDULE,
     REVIVE,
     SEEK,
     SKIP,
     TRIM,
     UNDO,
 )
-from tinymq.broker.channel.history import Stretch
+from tinymq.broker.channel.history import NEW, Stretch
 from tinymq.broker.channel.lease import MOST_SPANNED, Lost
 from tinymq.broker.channel.picking import fresh
 from tinymq.broker.channel.places import Doom
@@ -31,6 +33,13 @@ from tinymq.dotted import Given
 
 #: Milliseconds in which a seek can be taken back.
 UNDO_MS: Final = 600_000
+#: Why messages are given up whose time to live is over.
+EXPIRED: Final = "expired"
+#: Runs in one entry of the ledger.
+_MOST_ROWS: Final = 1000
+
+#: Given runs in order, says which of them match no filter.
+Hidden: TypeAlias = Callable[[list[Run]], Iterable[Run]]
 
 
 class Preview(NamedTuple):
@@ -224,7 +233,7 @@ class Steering:
 
     def discard(self, start: int, end: int, reason: str, now: int) -> list[Run]:
         """
-        Give messages up that nobody holds, as when their time to live is over.
+        Give messages up that nobody holds.
 
         Args:
             start: The first offset.
@@ -251,6 +260,85 @@ class Steering:
             for first, behind in runs_in(lease.base, lease.bits)
             if first < end and behind > start
         )
+
+    def expire(self, due: Runs, now: int, hidden: Hidden | None = None) -> Runs:
+        """
+        Give messages up whose time to live is over and whom nobody holds.
+
+        What was sent back from the dead-letter topic was given up once, and stays.
+
+        Args:
+            due: Which messages.
+            now: The time.
+            hidden: Says which of some runs match no filter; those stay for who looks at them.
+
+        Returns:
+            What is in flight of it, and has to be given up when it comes back.
+        """
+        rows = _joined(self._expired(due, hidden))
+        for at in range(0, len(rows), _MOST_ROWS):
+            facts = [number for row in rows[at : at + _MOST_ROWS] for number in row]
+            self._channel.move(now, "", (EXPIRE, EXPIRED, facts))
+        count = sum(end - start for start, end, _, _ in rows)
+        self._channel.counters.expired += count
+        self._channel.counters.given_up += count
+        return self.flying(due)
+
+    def pass_over(self, due: Runs, now: int, hidden: Hidden | None = None) -> None:
+        """
+        Settle messages whose time to live was over before they could be wanted here.
+
+        Args:
+            due: Which messages.
+            now: The time.
+            hidden: As in `expire`.
+        """
+        for start, end, _, _ in _joined(self._expired(due, hidden)):
+            self.skip(start, end, now)
+
+    def _expired(self, due: Runs, hidden: Hidden | None) -> list[Stretch]:
+        """Find what is due and in nobody's hands, in order, each with its history."""
+        places, found = self._channel.places, list[Stretch]()
+        for start, end in due:
+            if start < places.cursor:
+                found += places.ready.within(start, end)
+                if places.order is not None:
+                    found += places.order.parked.within(start, end)
+            for run in places.ahead.missing(max(start, places.cursor), end):
+                found += ((*new, NEW) for new in places.hidden.missing(*run))
+        if places.waiting and due and due.first < places.cursor:
+            found += (
+                (first, behind, history)
+                for _, base, bits, history in places.waiting
+                for first, behind in runs_in(base, due.cut(base, bits))
+            )
+        spared = Runs(
+            (each, each + 1) for start, end in due for each in places.marks.redriven(start, end)
+        )
+        if hidden is not None:
+            for run in hidden([(row[0], row[1]) for row in sorted(found) if row[2] == NEW]):
+                spared.add(*run)
+        if spared:
+            found = [
+                (*run, history)
+                for start, end, history in found
+                for run in spared.missing(start, end)
+            ]
+        return sorted(found)
+
+    def flying(self, wanted: Runs) -> Runs:
+        """
+        Return what is in flight.
+
+        Args:
+            wanted: Of these messages.
+        """
+        found = Runs()
+        if wanted and wanted.first < self._channel.places.cursor:
+            for lease in self._channel.places.leases.values():
+                for run in runs_in(lease.base, wanted.cut(lease.base, lease.bits)):
+                    found.add(*run)
+        return found
 
     def _discard(self, stretches: list[Stretch], reason: str, now: int) -> None:
         for start, end, history in stretches:
@@ -339,6 +427,34 @@ class Steering:
                 excess -= stop - start
         self._discard(chosen, "length", now)
         return False
+
+    # --- messages that wait --------------------------------------------------------------
+
+    def reschedule(
+        self, offsets: Iterable[int], due: int, now: int, *, dry_run: bool = False
+    ) -> list[int]:
+        """
+        Let messages that wait for their next attempt come at another time.
+
+        Args:
+            offsets: Which ones.
+            due: When; at once if that is now.
+            now: The time.
+            dry_run: Only say with which it would be done.
+
+        Returns:
+            Those that wait.
+        """
+        places = self._channel.places
+        places.wake(now)
+        wanted, found = Runs((offset, offset + 1) for offset in offsets), Runs()
+        for _, base, bits, _ in places.waiting:
+            for run in runs_in(base, wanted.cut(base, bits)):
+                found.add(*run)
+        if found and not dry_run:
+            edges = [edge for run in found for edge in run]
+            self._channel.move(now, "", (RESCHEDULE, due, edges))
+        return [offset for run in found for offset in range(*run)]
 
     # --- dead letters ------------------------------------------------------------------
 
@@ -434,6 +550,19 @@ class Steering:
             if start <= places.cursor < end:
                 self._channel.move(now, "", (PASS, end))
             break
+
+
+def _joined(stretches: list[Stretch]) -> list[tuple[int, int, int, int]]:
+    """Write runs with how often they were given out and failed, as few as can be."""
+    rows: list[tuple[int, int, int, int]] = []
+    for start, end, history in stretches:
+        if rows and rows[-1][1:] == (start, history.deliveries, history.failures):
+            start = rows.pop()[0]  # noqa: PLW2901 - they touch
+        while start < end:
+            behind = min(end, start + MOST_SPANNED)
+            rows.append((start, behind, history.deliveries, history.failures))
+            start = behind  # noqa: PLW2901 - the rest of a long stretch
+    return rows
 
 
 def _packs(offsets: list[int]) -> list[tuple[int, int]]:

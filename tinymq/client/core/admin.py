@@ -8,6 +8,9 @@ from typing import Any, Final, TypeVar
 import msgpack
 
 from tinymq.client.core.cluster import Cluster
+from tinymq.client.core.delayed_admin import DelayedCalls
+from tinymq.client.core.exchange_admin import ExchangeCalls
+from tinymq.client.core.push_admin import PushCalls
 from tinymq.client.core.results import Result
 from tinymq.client.core.schedule_admin import ScheduleCalls
 from tinymq.errors import MalformedFrame, TinyMQError
@@ -22,6 +25,7 @@ HARMLESS: Final = frozenset(
     {
         "broker.info",
         "broker.list",
+        "binding.list",
         "channel.info",
         "channel.list",
         "channel.members",
@@ -29,6 +33,10 @@ HARMLESS: Final = frozenset(
         "client.info",
         "client.list",
         "cluster.watch",
+        "exchange.info",
+        "exchange.list",
+        "exchange.test",
+        "exchange.topology",
         "delayed.get",
         "delayed.histogram",
         "delayed.list",
@@ -38,6 +46,8 @@ HARMLESS: Final = frozenset(
         "lookup.find",
         "lookup.list",
         "message.life",
+        "push.info",
+        "push.list",
         "schedule.info",
         "schedule.list",
         "topic.info",
@@ -124,7 +134,7 @@ def read_result(payload: Bytes) -> Result:
     return found
 
 
-class AdminCalls(ScheduleCalls[R]):
+class AdminCalls(DelayedCalls[R], ScheduleCalls[R], ExchangeCalls[R], PushCalls[R]):
     """
     Administrative operations; every one ends as `operate` does.
 
@@ -373,14 +383,7 @@ class AdminCalls(ScheduleCalls[R]):
             revision: Of the last answer; None tells the revision of now.
             wait_ms: How long to wait for a change; then the answer has none.
         """
-        return self.operate(
-            "cluster.watch",
-            "delayed.get",
-            "delayed.histogram",
-            "delayed.list",
-            revision=revision,
-            wait_ms=wait_ms,
-        )
+        return self.operate("cluster.watch", revision=revision, wait_ms=wait_ms)
 
     def log_level(self, level: str, broker: str | int | None = None, *, dry_run: bool = False) -> R:
         """

@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
+from tinymq.client.core.outcomes import left_over, stored_runs
 from tinymq.client.core.results import Failed, PartlySent, Run, Sent, joined
+from tinymq.client.core.timing import on_the_wire
 from tinymq.errors import InvalidRequest, TinyMQError, UsageError, ValueTooLarge
 from tinymq.limits import Limits
 from tinymq.wire.batch import NO_PRODUCER, Codec
@@ -40,18 +42,27 @@ class Batch:
         refused: The last answer said for certain that it is not stored.
         lost: The answer to some attempt was lost, so it may be stored.
         attempts: How often it was written.
+        dues: When each record is due, as on the wire, or None for records that are
+            not delayed.
+        ttls: The time to live of each in milliseconds, or None.
+        since: From when the delays of `dues` count.
+        bare: Whether it has values alone; others look at the columns.
         data: The encoded batch, or None.
+        written: Due times as they were written last, or None.
         error: Why it failed, or None.
         base_offset: Offset of its first record, once stored.
         timestamp: When it was appended.
         volatile: Whether the topic lives in memory only.
+        unroutable: Of an exchange: which records no binding takes, as bits, or None.
     """
 
     __slots__ = (
         "attempts",
+        "bare",
         "base_offset",
         "data",
         "deadline",
+        "dues",
         "error",
         "flying",
         "generation",
@@ -61,17 +72,25 @@ class Batch:
         "lost",
         "refused",
         "sequence",
+        "since",
         "size",
         "timestamp",
         "tokens",
+        "ttls",
+        "unroutable",
         "values",
         "volatile",
+        "written",
     )
 
     def __init__(self, values: list[bytes | None], deadline: float, generation: int) -> None:
         self.values = values
         self.keys: list[bytes | None] | None = None
         self.headers: list[Headers] | None = None
+        self.dues: list[int] | None = None
+        self.ttls: list[int | None] | None = None
+        self.since = 0.0
+        self.bare = True
         self.tokens: list[Any] | None = None
         self.group: Group | None = None
         self.size = 0
@@ -83,6 +102,8 @@ class Batch:
         self.lost = False
         self.attempts = 0
         self.data: bytes | None = None
+        self.written: list[int] | None = None
+        self.unroutable: bytes | None = None
         self.error: TinyMQError | None = None
         self.base_offset = -1
         self.timestamp = -1
@@ -91,20 +112,25 @@ class Batch:
     def __len__(self) -> int:
         return len(self.values)
 
-    def encode(self, codec: Codec, identity: tuple[int, int] | None) -> bytes:
+    def encode(self, codec: Codec, identity: tuple[int, int] | None, now: float) -> bytes:
         """
-        Encode it, once for each place in a sequence.
+        Encode it, once for each place in a sequence; with due times, every time.
 
         Args:
             codec: Compression.
             identity: Producer id and epoch, or None without a sequence.
+            now: The time; what has passed is taken off delays.
         """
-        if self.data is None:
+        if self.data is None or self.dues is not None:
             producer_id, epoch = identity or (NO_PRODUCER, -1)
+            if self.dues is not None:
+                self.written = on_the_wire(self.dues, self.since, now)
             self.data = encode_batch(
                 self.values,
                 keys=self.keys,
                 headers=self.headers,
+                ttls=self.ttls,
+                dues=self.written,
                 codec=codec,
                 producer_id=producer_id,
                 producer_epoch=epoch,
@@ -126,7 +152,7 @@ class Group:
         expected: Batches that are not settled, or -1 before they are cut.
     """
 
-    __slots__ = ("count", "done", "expected", "failed", "runs", "topic", "volatile")
+    __slots__ = ("count", "delayed", "done", "expected", "failed", "runs", "topic", "volatile")
 
     def __init__(self, topic: str, count: int, done: Callable[[Group], None]) -> None:
         self.topic = topic
@@ -134,6 +160,7 @@ class Group:
         self.done = done
         self.expected = -1
         self.runs: list[Run] = []
+        self.delayed: list[Run] = []
         self.failed: list[Failed] = []
         self.volatile = False
 
@@ -147,8 +174,11 @@ class Group:
         """
         self.expected -= 1
         if batch.error is None:
-            self.runs.append((partition, batch.base_offset, len(batch.values)))
+            runs = self.runs if batch.dues is None else self.delayed
+            runs += stored_runs(partition, batch.base_offset, len(batch.values), batch.unroutable)
             self.volatile = self.volatile or batch.volatile
+            if batch.unroutable is not None:
+                self.failed += left_over(self.topic, partition, batch)
         else:
             error = batch.error
             self.failed += [Failed(self.topic, value, error) for value in batch.values]
@@ -163,11 +193,11 @@ class Group:
             TinyMQError: Nothing was stored; the first error.
             PartlySent: Some was stored and some was not.
         """
-        stored = sum(count for _, _, count in self.runs)
-        sent = Sent(stored, joined(self.runs), self.volatile)
+        stored = sum(count for _, _, count in self.runs + self.delayed)
+        sent = Sent(stored, joined(self.runs), self.volatile, joined(self.delayed))
         if not self.failed:
             return sent
-        if not self.runs:
+        if not stored:
             raise self.failed[0].error
         raise PartlySent(sent, self.failed)
 

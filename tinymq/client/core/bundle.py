@@ -11,6 +11,7 @@ from tinymq.client.core.fate import Confirmed
 from tinymq.client.core.held import Maker, Part
 from tinymq.client.core.message import QueueMessage, facts_of, lost
 from tinymq.client.core.parcels import values_in
+from tinymq.client.core.timing import Moment, Span
 from tinymq.errors import TinyMQError, UsageError
 from tinymq.wire.messages import FINISH, GIVE_BACK, REJECT, REQUEUE
 from tinymq.wire.records import Record
@@ -136,22 +137,29 @@ class QueueBatch:
         self._settle(FINISH, {})
 
     def requeue(
-        self, delay_s: float | None = None, reason: str = "", *, failure: bool = True
+        self,
+        delay_s: Span | None = None,
+        reason: str = "",
+        *,
+        failure: bool = True,
+        at: Moment | None = None,
     ) -> None:
         """
         Let what is still yours come again, as after an error.
 
         Args:
-            delay_s: When; None, or -1, means as the channel's back-off says, or at
-                once if it did not fail.
+            delay_s: When, in seconds or as a timedelta; None, or -1, means as the
+                channel's back-off says, or at once if it did not fail.
             reason: What went wrong, for the dead-letter topic.
             failure: Whether it failed, of which the channel allows so many.
+            at: When instead: a datetime with its zone, or milliseconds since the epoch.
 
         Raises:
             LeaseLost: Nothing is yours any more.
-            UsageError: It was settled before, or the delay is negative.
+            InvalidDelay: The delay is negative or no number, or a year is not enough.
+            UsageError: It was settled before, or delay and time are both given.
         """
-        self._settle(REQUEUE, facts_of(delay_s, reason, failure=failure))
+        self._settle(REQUEUE, facts_of(delay_s, reason, failure=failure, at=at))
 
     def reject(self, reason: str = "") -> None:
         """

@@ -299,3 +299,63 @@ class ChannelCalls(ABC, Generic[R]):
             dry_run=dry_run,
             **how,
         )
+
+    def wake_retries(
+        self,
+        topic: str,
+        name: str,
+        partition: int,
+        offsets: Sequence[int],
+        *,
+        dry_run: bool = False,
+    ) -> R:
+        """
+        Let messages that wait for their next attempt come now.
+
+        Args:
+            topic: The topic.
+            name: The channel.
+            partition: Where they are.
+            offsets: Which ones, at most a thousand.
+            dry_run: Find out which of them wait, and change nothing.
+        """
+        return self.operate(
+            "channel.wake",
+            topic=topic,
+            name=name,
+            partition=partition,
+            offsets=list(offsets),
+            dry_run=dry_run,
+        )
+
+    def delay_retries(
+        self,
+        topic: str,
+        name: str,
+        partition: int,
+        offsets: Sequence[int],
+        *,
+        dry_run: bool = False,
+        **when: int,
+    ) -> R:
+        """
+        Let messages that wait for their next attempt come at another time.
+
+        Args:
+            topic: The topic.
+            name: The channel.
+            partition: Where they are.
+            offsets: Which ones, at most a thousand.
+            dry_run: Find out which of them wait, and change nothing.
+            **when: When they come then: ``due_ms``, in milliseconds since 1970, or
+                ``delay_ms``, from now on.
+        """
+        return self.operate(
+            "channel.delay",
+            topic=topic,
+            name=name,
+            partition=partition,
+            offsets=list(offsets),
+            dry_run=dry_run,
+            **when,
+        )

@@ -304,6 +304,7 @@ class SubscriptionConfig:
             channel, ``CHANNEL@INSTANCE``: those with the same instance share the
             messages, and each instance gets all of them.
         create_topics: Create the topic where there is none.
+        only_broker: Take only what lies on the broker of this number.
         deadline_s: Time for the first word of a broker, for those who wait for it.
         leave_s: Time for a broker to take the last settles when the subscription
             ends.
@@ -316,6 +317,7 @@ class SubscriptionConfig:
     temporary: bool = _flag(False)
     instance: str | None = field(default=None, validator=_instance_name)
     create_topics: bool = _flag(False)
+    only_broker: int | None = None
     deadline_s: float = _seconds(30.0)
     leave_s: float = _seconds(5.0)
 

@@ -50,7 +50,7 @@ class Flights:
         batch.size = len(value) + len(key or b"") + 2 * ITEM_OVERHEAD
         link = core.sending.link(lane)
         lane.launch(batch)
-        return Flight(lane, batch, link, batch.encode(core.sending.codec, lane.identity))
+        return Flight(lane, batch, link, batch.encode(core.sending.codec, lane.identity, now))
 
     def landed(self, flight: Flight) -> None:
         """

@@ -12,6 +12,7 @@ from tinymq.client.core.lane import Lane
 from tinymq.client.core.ledger import Ledger
 from tinymq.client.core.routes import Route
 from tinymq.client.core.sending import Sending
+from tinymq.client.core.timing import Timing, later
 from tinymq.limits import Limits
 
 
@@ -80,8 +81,7 @@ class Gathering:
             batch is None
             or size > SURELY_FINE
             or batch.size + size > self._batch_bytes
-            or batch.keys is not None
-            or batch.headers is not None
+            or not batch.bare
             or len(batch.values) >= self._batch_records
         ):
             return False
@@ -106,14 +106,14 @@ class Gathering:
             UnknownPartition: The topic has no such partition.
             UsageError: It is no number.
         """
-        value, key, headers, size = row
+        value, key, headers, size, timing = row
+        delayed = timing is not None and timing.due != 0
         plain = partition is None and key is None
         if partition is None:
             partition = route.choose(key)
-        lane = route.lanes.get(partition)
-        if lane is None:
-            lane = self._sending.lane(route, partition)
-        if plain and not route.by_record:
+        lanes = route.delays if delayed else route.lanes
+        lane = lanes.get(partition) or self._sending.lane(route, partition, delayed=delayed)
+        if plain and not delayed and not route.by_record:
             route.sticky = lane
         batch = lane.open
         if batch is not None and (
@@ -124,22 +124,29 @@ class Gathering:
             self._ledger.fire()
             batch = None
         if batch is None:
-            batch = lane.open = Batch([], now + self._deadline_s, self._stamp)
-            lane.open_until = now + self._linger
-            batch.tokens = []
-            self._open[lane] = route
+            batch = self._begin(route, lane, now)
         values = batch.values
         if key is not None or batch.keys is not None:
             if batch.keys is None:
-                batch.keys = [None] * len(values)
+                batch.keys, batch.bare = [None] * len(values), False
             batch.keys.append(key)
         if headers is not None or batch.headers is not None:
             if batch.headers is None:
-                batch.headers = [()] * len(values)
+                batch.headers, batch.bare = [()] * len(values), False
             batch.headers.append(headers or ())
+        if timing is not None or batch.ttls is not None:
+            _add_times(batch, timing)
         values.append(value)
         batch.tokens.append(token)  # type: ignore[union-attr]
         batch.size += size
+
+    def _begin(self, route: Route, lane: Lane, now: float) -> Batch:
+        """Open a batch."""
+        batch = lane.open = Batch([], now + self._deadline_s, self._stamp)
+        lane.open_until = now + self._linger
+        batch.tokens = []
+        self._open[lane] = route
+        return batch
 
     def place_many(
         self, route: Route, rows: Rows, partition: int | None, group: Group, now: float
@@ -159,11 +166,12 @@ class Gathering:
             UsageError: It is no number.
         """
         made: list[tuple[Lane, Batch]] = []
-        if partition is None and (rows.keys is not None or route.by_record):
-            for number, places in route.split(rows.keys, len(rows.values)).items():
-                self._slice(route, number, rows.pick(places), made)
-        else:
-            self._slice(route, partition, rows, made)
+        for some in [rows] if rows.timings is None else rows.parted():
+            if partition is None and (some.keys is not None or route.by_record):
+                for number, places in route.split(some.keys, len(some.values)).items():
+                    self._slice(route, number, some.pick(places), made)
+            else:
+                self._slice(route, partition, some, made)
         group.expected = len(made)
         deadline = now + self._deadline_s
         for lane, batch in made:
@@ -179,7 +187,8 @@ class Gathering:
         self, route: Route, partition: int | None, rows: Rows, made: list[tuple[Lane, Batch]]
     ) -> None:
         """Cut records into batches; without a partition each batch gets its own."""
-        values, keys, headers, sizes = rows
+        values, keys, headers, sizes, timings = rows
+        delayed = timings is not None and timings.dues is not None
         start = 0
         for end in cut(sizes, self._batch_bytes, self._batch_records):
             whole = start == 0 and end == len(values)
@@ -187,8 +196,10 @@ class Gathering:
             batch.keys = keys and keys[start:end]
             batch.headers = headers and headers[start:end]
             batch.size = sum(sizes[start:end])
+            if timings is not None:
+                batch.dues, batch.ttls, batch.since = timings.cut(start, end)
             number = route.next_batch() if partition is None else partition
-            made.append((self._sending.lane(route, number), batch))
+            made.append((self._sending.lane(route, number, delayed=delayed), batch))
             start = end
 
     # --- batches out -----------------------------------------------------------
@@ -222,3 +233,17 @@ class Gathering:
     def _seal(self, lane: Lane) -> None:
         lane.seal()
         self._open.pop(lane).sealed(lane.partition)
+
+
+def _add_times(batch: Batch, timing: Timing | None) -> None:
+    """Note when the next record of a batch comes, and how long it lives."""
+    batch.bare = False
+    if timing is not None and timing.due:
+        if batch.dues is None:
+            batch.dues, batch.since = [], timing.since
+        batch.dues.append(later(timing.due, timing.since, batch.since))
+    ttl = None if timing is None else timing.ttl
+    if ttl is not None or batch.ttls is not None:
+        if batch.ttls is None:
+            batch.ttls = [None] * len(batch.values)
+        batch.ttls.append(ttl)

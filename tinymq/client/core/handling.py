@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from tinymq.client.core.fate import Fate
 from tinymq.client.core.message import Keeper, QueueMessage, lost
+from tinymq.client.core.timing import Moment, Span
 from tinymq.errors import LeaseLost, TinyMQError, UsageError
 
 
@@ -33,19 +34,26 @@ class Requeue(Exception):
     Raised by a handler: the message comes again.
 
     Args:
-        delay_s: When; None means as the channel's back-off says, or at once if it did
-            not fail.
+        delay_s: When, in seconds or as a timedelta; None means as the channel's
+            back-off says, or at once if it did not fail.
         reason: What went wrong, for the dead-letter topic.
         failure: Whether it failed, of which the channel allows so many.
+        at: When instead: a datetime with its zone, or milliseconds since the epoch.
     """
 
     def __init__(
-        self, delay_s: float | None = None, reason: str = "", *, failure: bool = True
+        self,
+        delay_s: Span | None = None,
+        reason: str = "",
+        *,
+        failure: bool = True,
+        at: Moment | None = None,
     ) -> None:
         super().__init__(reason)
         self.delay_s = delay_s
         self.reason = reason
         self.failure = failure
+        self.at = at
 
 
 @frozen(kw_only=True)
@@ -211,7 +219,7 @@ def _settle(message: QueueMessage, error: BaseException) -> None:
         case Reject():
             message.reject(error.reason)
         case Requeue():
-            message.requeue(error.delay_s, error.reason, failure=error.failure)
+            message.requeue(error.delay_s, error.reason, failure=error.failure, at=error.at)
         case _:
             message.requeue(reason=reason_of(error))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from tinymq.client.core.batches import (
@@ -14,6 +14,7 @@ from tinymq.client.core.batches import (
     headers_size,
 )
 from tinymq.client.core.partitioners import Key, key_bytes, keys_bytes
+from tinymq.client.core.timing import TIMES_OVERHEAD, Timing, Timings
 from tinymq.errors import UsageError
 from tinymq.limits import Limits
 from tinymq.wire.records import Headers
@@ -31,15 +32,17 @@ class Row(NamedTuple):
     key: bytes | None
     headers: Headers | None
     size: int
+    timing: Timing | None = None
 
 
 class Rows(NamedTuple):
-    """Many records as columns; keys and headers are None when no record has any."""
+    """Many records as columns; those that no record has are None."""
 
     values: list[bytes | None]
     keys: list[bytes | None] | None
     headers: list[Headers] | None
     sizes: list[int]
+    timings: Timings | None = None
 
     def pick(self, places: Sequence[int]) -> Rows:
         """
@@ -48,16 +51,31 @@ class Rows(NamedTuple):
         Args:
             places: Which, in order.
         """
-        values, keys, headers, sizes = self
+        values, keys, headers, sizes, timings = self
         return Rows(
             [values[place] for place in places],
             None if keys is None else [keys[place] for place in places],
             None if headers is None else [headers[place] for place in places],
             [sizes[place] for place in places],
+            timings and timings.pick(places),
         )
 
+    def parted(self) -> list[Rows]:
+        """Part those that are due at once from those that are not."""
+        if self.timings is None or self.timings.dues is None:
+            return [self]
+        dues = self.timings.dues
+        if all(dues):
+            return [self]
+        soon = self.pick([place for place, due in enumerate(dues) if not due])
+        late = self.pick([place for place, due in enumerate(dues) if due])
+        assert soon.timings is not None
+        return [soon._replace(timings=soon.timings._replace(dues=None)), late]
 
-def one_record(value: Any, key: Key | None, headers: Any, limits: Limits) -> Row:
+
+def one_record(
+    value: Any, key: Key | None, headers: Any, limits: Limits, timing: Timing | None = None
+) -> Row:
     """
     Check one record.
 
@@ -66,6 +84,7 @@ def one_record(value: Any, key: Key | None, headers: Any, limits: Limits) -> Row
         key: Bytes of any kind, a string, or None.
         headers: Pairs, a mapping, or None.
         limits: The limits in force.
+        timing: When it comes and how long it lives, if it says so.
 
     Raises:
         UsageError: A field is of the wrong type.
@@ -82,7 +101,9 @@ def one_record(value: Any, key: Key | None, headers: Any, limits: Limits) -> Row
         size += headers_size(listed)
     if listed or size > SURELY_FINE:
         check_record(value, plain, listed, limits)
-    return Row(value, plain, listed, size)
+    if timing is not None:
+        size += TIMES_OVERHEAD
+    return Row(value, plain, listed, size, timing)
 
 
 def many_records(
@@ -90,6 +111,7 @@ def many_records(
     keys: Sequence[Key | None] | None,
     headers: Sequence[Any] | None,
     limits: Limits,
+    timing: Callable[[int], Timings | None] | None = None,
 ) -> Rows:
     """
     Check many records.
@@ -99,6 +121,7 @@ def many_records(
         keys: As many, or None.
         headers: As many, or None.
         limits: The limits in force.
+        timing: Says of so many when they come and how long they live.
 
     Raises:
         UsageError: A field is of the wrong type, or the lengths differ.
@@ -118,7 +141,10 @@ def many_records(
         for place, value in enumerate(plain):
             key = None if plain_keys is None else plain_keys[place]
             check_record(value, key, None if lists is None else lists[place], limits)
-    return Rows(plain, plain_keys, lists, sizes)
+    if timing is None:
+        return Rows(plain, plain_keys, lists, sizes)
+    sizes = [size + TIMES_OVERHEAD for size in sizes]
+    return Rows(plain, plain_keys, lists, sizes, timing(count))
 
 
 def _sizes(

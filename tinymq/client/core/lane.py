@@ -388,6 +388,7 @@ class Lane:
             batch.base_offset = reply.base_offset
             batch.timestamp = reply.timestamp
             batch.volatile = reply.volatile
+            batch.unroutable = reply.unroutable
         self._way.settled(self, batch)
         if self._window and not self._window.live:
             self._begin_anew()

@@ -11,6 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 
 from tinymq.client.core.batches import Batch
+from tinymq.client.core.outcomes import left_over
 from tinymq.client.core.results import MOST_FAILURES_KEPT, Account, Failed
 from tinymq.errors import BufferFull, TinyMQError
 
@@ -152,7 +153,7 @@ class Ledger:
         try:
             while settled:
                 topic, partition, batch = settled.popleft()
-                self._count(topic, batch)
+                self._count(topic, partition, batch)
                 if batch.group is not None:
                     batch.group.settle(batch, partition)
                 else:
@@ -176,7 +177,7 @@ class Ledger:
     def _unfinished(self, generation: int) -> bool:
         return any(one <= generation for one in self._counts)
 
-    def _count(self, topic: str, batch: Batch) -> None:
+    def _count(self, topic: str, partition: int, batch: Batch) -> None:
         count = len(batch.values)
         self.dismiss(batch.size, count, batch.generation)
         error = batch.error
@@ -187,4 +188,9 @@ class Ledger:
         elif self._quiet:
             self._unconfirmed += count
         else:
+            if batch.unroutable is not None:
+                astray = left_over(topic, partition, batch)
+                count -= len(astray)
+                self._failures += len(astray)
+                self._failed += astray[: max(0, MOST_FAILURES_KEPT - len(self._failed))]
             self._sent += count

@@ -9,12 +9,15 @@ from typing import Any, Final, Protocol
 from typing_extensions import override
 
 from tinymq.client.core.fate import Confirmed, Fate
-from tinymq.errors import LeaseLost, TinyMQError, UsageError
+from tinymq.client.core.timing import Moment, Span, at_ms, delay_ms, shown
+from tinymq.errors import InvalidDelay, LeaseLost, TinyMQError, UsageError
 from tinymq.wire.messages import FINISH, GIVE_BACK, REJECT, REQUEUE
 from tinymq.wire.records import Headers, Record
 
 #: Stands for the delay that the channel's back-off has, as None does.
 DEFAULT_DELAY: Final = -1
+#: Longest delay until a message comes again: a year.
+LONGEST_MS: Final = 365 * 24 * 3600 * 1000
 #: Most characters of a reason that travels.
 _REASON: Final = 1000
 
@@ -205,22 +208,29 @@ class QueueMessage:
             self._take()
 
     def requeue(
-        self, delay_s: float | None = None, reason: str = "", *, failure: bool = True
+        self,
+        delay_s: Span | None = None,
+        reason: str = "",
+        *,
+        failure: bool = True,
+        at: Moment | None = None,
     ) -> None:
         """
         Let it come again, as after an error.
 
         Args:
-            delay_s: When; None, or -1, means as the channel's back-off says, or at
-                once if it did not fail.
+            delay_s: When, in seconds or as a timedelta; None, or -1, means as the
+                channel's back-off says, or at once if it did not fail.
             reason: What went wrong, for the dead-letter topic.
             failure: Whether it failed, of which the channel allows so many.
+            at: When instead: a datetime with its zone, or milliseconds since the epoch.
 
         Raises:
             LeaseLost: It is not yours any more.
-            UsageError: It was settled before, or the delay is negative.
+            InvalidDelay: The delay is negative or no number, or a year is not enough.
+            UsageError: It was settled before, or delay and time are both given.
         """
-        self.settle(REQUEUE, facts_of(delay_s, reason, failure=failure))
+        self.settle(REQUEUE, facts_of(delay_s, reason, failure=failure, at=at))
 
     def reject(self, reason: str = "") -> None:
         """
@@ -358,7 +368,9 @@ class QueueMessage:
         raise UsageError("the message was settled before")
 
 
-def facts_of(delay_s: float | None, reason: str, *, failure: bool) -> dict[str, Any]:
+def facts_of(
+    delay_s: Span | None, reason: str, *, failure: bool, at: Moment | None = None
+) -> dict[str, Any]:
     """
     Write down how a message is settled.
 
@@ -366,15 +378,23 @@ def facts_of(delay_s: float | None, reason: str, *, failure: bool) -> dict[str, 
         delay_s: When it comes again; None, or `DEFAULT_DELAY`, as the channel says.
         reason: What went wrong.
         failure: Whether it failed.
+        at: When it comes again instead.
 
     Raises:
-        UsageError: The delay is negative.
+        InvalidDelay: The delay is negative or no number, or longer than a year.
+        UsageError: Delay and time are both given, or of another type.
     """
     facts: dict[str, Any] = {}
-    if delay_s is not None and delay_s != DEFAULT_DELAY:
-        if delay_s < 0:
-            raise UsageError(f"a delay cannot be negative: {delay_s!r}")
-        facts["d"] = round(delay_s * 1000)
+    if at is not None:
+        if delay_s is not None:
+            raise UsageError("give a delay or a time, not both")
+        facts["a"] = at_ms(at)
+    elif delay_s is not None and delay_s != DEFAULT_DELAY:
+        facts["d"] = delay_ms(delay_s)
+        if facts["d"] > LONGEST_MS:
+            raise InvalidDelay(
+                f"a message comes again within a year ({LONGEST_MS} ms), not {shown(delay_s)}"
+            )
     if reason:
         facts["x"] = reason[:_REASON]
     if not failure:

@@ -20,6 +20,7 @@ from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.partitioners import Key
 from tinymq.client.core.routes import Favour, Parked, Route
 from tinymq.client.core.sending import Sending
+from tinymq.client.core.timing import Timing, Timings
 from tinymq.errors import (
     ClosedError,
     DeadlineExceeded,
@@ -78,6 +79,7 @@ class ProducerCore:
         partition: int | None,
         token: Any,
         now: float,
+        timing: Timing | None = None,
     ) -> None:
         """
         Take one record.
@@ -90,6 +92,7 @@ class ProducerCore:
             partition: Its partition, or None to choose one.
             token: What the face is told with; None tells nobody.
             now: The time.
+            timing: When it comes and how long it lives, if it says so.
 
         Raises:
             BufferFull: Too much is held already.
@@ -99,11 +102,17 @@ class ProducerCore:
         """
         gathering = self.gathering
         known = self._routes.get(topic)
-        if known is not None and key is None and headers is None and partition is None:
+        if (
+            known is not None
+            and key is None
+            and headers is None
+            and partition is None
+            and timing is None
+        ):
             lane = known.sticky
             if lane is not None and type(value) is bytes and gathering.join(lane, value, token):
                 return
-        row = one_record(value, key, headers, self._cluster.limits)
+        row = one_record(value, key, headers, self._cluster.limits, timing)
         route = self._route(topic)
         self.ledger.admit(row.size, 1)
         if route.info is None:
@@ -126,6 +135,7 @@ class ProducerCore:
         partition: int | None,
         done: Callable[[Group], None],
         now: float,
+        timing: Callable[[int], Timings | None] | None = None,
     ) -> None:
         """
         Take many records; nothing is taken when one of them is refused.
@@ -138,6 +148,7 @@ class ProducerCore:
             partition: The partition of all, or None to choose.
             done: Told when all are settled.
             now: The time.
+            timing: Says of so many when they come and how long they live.
 
         Raises:
             BufferFull: Too much is held already.
@@ -145,7 +156,7 @@ class ProducerCore:
             UsageError: A field is of the wrong type, or the lengths differ.
             ValueTooLarge: A record is over a limit.
         """
-        rows = many_records(values, keys, headers, self._cluster.limits)
+        rows = many_records(values, keys, headers, self._cluster.limits, timing)
         count, total = len(rows.values), sum(rows.sizes)
         route = self._route(topic)
         self.ledger.admit(total, count)
@@ -344,7 +355,7 @@ class ProducerCore:
             moved = info.id != route.info.id
             route.learn(info, self._favour)
             if moved:
-                for lane in route.lanes.values():
+                for lane in (*route.lanes.values(), *route.delays.values()):
                     if lane.partition < info.partitions:
                         lane.located(info.id, now)
         self.ledger.fire()

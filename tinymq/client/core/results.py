@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from attrs import field, frozen
 from typing_extensions import override
 
-from tinymq.errors import ClientError, TinyMQError
+from tinymq.errors import ClientError, TinyMQError, UsageError
 
 #: Most failed messages that an account keeps in full; the count goes on.
 MOST_FAILURES_KEPT: Final = 10_000
@@ -33,11 +34,56 @@ class Position(NamedTuple):
     volatile: bool
 
 
+class Delayed(NamedTuple):
+    """
+    Where one record waits until it is due; as text it is ``TOPIC/PARTITION~ID``.
+
+    Attributes:
+        topic: Name of the topic.
+        partition: Number of the partition.
+        id: Its delay id, unique in the partition for ever; -1 when nobody was asked
+            to confirm.
+        due_ms: When it comes, milliseconds since the epoch; None where the broker
+            only said that it has it, because it had been sent before.
+        volatile: Whether the topic lives in memory only.
+    """
+
+    topic: str
+    partition: int
+    id: int
+    due_ms: int | None = None
+    volatile: bool = False
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}~{self.id}"
+
+    @classmethod
+    def parse(cls, text: str) -> Delayed:
+        """
+        Read the place of a delayed message.
+
+        Args:
+            text: As ``orders/0~17``.
+
+        Raises:
+            UsageError: It is no such place.
+        """
+        found = _PLACE.fullmatch(text)
+        if found is None:
+            raise UsageError(
+                "the place of a delayed message is TOPIC/PARTITION~ID, such as orders/0~17, "
+                f"not {text!r:.100}"
+            )
+        return cls(found[1], int(found[2]), int(found[3]))
+
+
 #: Partition, first offset and count of records that lie one behind the other.
 Run = tuple[int, int, int]
 
 #: Most runs that a repr shows.
 _MOST_SHOWN: Final = 4
+_PLACE: Final = re.compile(r"(.{1,255})/(\d{1,10})~(\d{1,19})", re.ASCII)
 
 
 @frozen(repr=False)
@@ -53,19 +99,23 @@ class Sent:
             and a power cut took back some of them in between. The offset is -1
             when nobody was asked to confirm.
         volatile: Whether the topic lives in memory only.
+        delayed: The same for records that wait until they are due: (partition, first
+            delay id, count).
     """
 
     count: int
     positions: list[Run]
     volatile: bool = False
+    delayed: list[Run] = field(factory=list)
 
     @override
     def __repr__(self) -> str:
+        runs = [("@", *run) for run in self.positions] + [("~", *run) for run in self.delayed]
         shown = [
-            f"{partition}@{first}..{first + count - 1}" if first >= 0 else f"{partition}@?"
-            for partition, first, count in self.positions[:_MOST_SHOWN]
+            f"{partition}{mark}" + (f"{first}..{first + count - 1}" if first >= 0 else "?")
+            for mark, partition, first, count in runs[:_MOST_SHOWN]
         ]
-        more = len(self.positions) - len(shown)
+        more = len(runs) - len(shown)
         places = ", ".join(shown) + (f" and {more} more" if more else "")
         memory = ", in memory only" if self.volatile else ""
         return f"<Sent {self.count} records, {places or 'nowhere'}{memory}>"
@@ -119,11 +169,12 @@ class Account:
 
 class PartlySent(ClientError):
     """
-    A part of a `send_batch` was stored and a part was not.
+    A part of a `send_batch` was stored and a part was not, or goes nowhere.
 
     Attributes:
         sent: What was stored.
-        failed: What was not, with the error of each.
+        failed: What was not, with the error of each. Those with `Unroutable` are
+            stored in the exchange, but no binding takes them.
     """
 
     retriable = False

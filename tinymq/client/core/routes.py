@@ -66,6 +66,8 @@ class Route:
     Attributes:
         info: What is known about the topic, or None.
         lanes: The ways to its partitions.
+        delays: The ways of records that are not due yet, which have an order of
+            their own there.
         parked: What waits for `info`.
         sought: Whether it was asked for.
         sticky: The lane to which records without key and partition go until
@@ -77,6 +79,7 @@ class Route:
         self.topic = topic
         self.info: TopicInfo | None = None
         self.lanes: dict[int, Lane] = {}
+        self.delays: dict[int, Lane] = {}
         self.parked: deque[Parked] = deque()
         self.sought = False
         self.sticky: Lane | None = None

@@ -46,19 +46,22 @@ class Sending:
         self._idempotent = config.idempotent and not self.quiet
         self._identities = Identities(cluster, config.deadline_s, ledger.fire)
 
-    def lane(self, route: Route, partition: int) -> Lane:
+    def lane(self, route: Route, partition: int, *, delayed: bool = False) -> Lane:
         """
         Find or make the lane to a partition.
 
         Args:
             route: Of a topic that is known.
             partition: Number of the partition.
+            delayed: Whether for records that are not due yet; the broker counts
+                their sequences apart.
 
         Raises:
             UnknownPartition: The topic has no such partition.
             UsageError: It is no number.
         """
-        known = route.lanes.get(partition)
+        lanes = route.delays if delayed else route.lanes
+        known = lanes.get(partition)
         if known is not None:
             return known
         info = route.info
@@ -71,7 +74,7 @@ class Sending:
         if self._idempotent:
             window = min(window, self._cluster.limits.producer_window)
         lane = Lane(route.topic, info.id, partition, self, window, idempotent=self._idempotent)
-        route.lanes[partition] = lane
+        lanes[partition] = lane
         self.lanes.append(lane)
         return lane
 
@@ -86,7 +89,7 @@ class Sending:
             batch: The batch.
             now: The time.
         """
-        data = batch.encode(self.codec, lane.identity)
+        data = batch.encode(self.codec, lane.identity, now)
 
         link = self._cluster.reach(lane.topic, lane.partition)
         if link is None:

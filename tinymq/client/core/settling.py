@@ -28,7 +28,7 @@ _BYTES: Final = 40_000
 #: Bytes of a row and of a lease, at most, beside what is counted.
 _ROW, _LEASE = 32, 16
 
-#: Partition, verb, delay in milliseconds, reason, whether it failed.
+#: Partition, verb, delay in milliseconds (a time as a number below 0), reason, whether it failed.
 _Key = tuple[int, int, int | None, str, bool]
 
 
@@ -159,7 +159,7 @@ class Settling:
         key = (
             which.partition,
             verb,
-            facts.get("d"),
+            -facts["a"] if "a" in facts else facts.get("d"),
             facts.get("x", ""),
             facts.get("f", True),
         )
@@ -312,7 +312,9 @@ def as_bytes(bits: int) -> bytes | None:
 
 def _facts(delay: int | None, reason: str, *, failure: bool) -> dict[str, Any]:
     facts: dict[str, Any] = {}
-    if delay is not None:
+    if delay is not None and delay < 0:
+        facts["a"] = -delay
+    elif delay is not None:
         facts["d"] = delay
     if reason:
         facts["x"] = reason

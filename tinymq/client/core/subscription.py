@@ -233,6 +233,9 @@ class SubscriptionCore:
             leaders: Of each partition, -1 where there is none.
             now: The time.
         """
+        only = self.config.only_broker
+        if only is not None:
+            leaders = tuple(leader for leader in leaders if leader in (-1, only))
         self._branches.follow(leaders, now)
 
     # --- told by branches ------------------------------------------------------

@@ -93,7 +93,7 @@
     location.reload();
   });
 
-  // --- keys: / search, g then o, t, n, f, d, b or c, j and k through rows, p pause
+  // --- keys: / search, g then a letter for a page, j and k through rows, p pause
   var leader = 0;
   document.addEventListener("keydown", function (e) {
     if (e.ctrlKey || e.metaKey || e.altKey) return;
@@ -110,11 +110,17 @@
     else if (Date.now() - leader < 1500 && e.key === "c") location.href = "/clients";
     else if (Date.now() - leader < 1500 && e.key === "n") location.href = "/channels";
     else if (Date.now() - leader < 1500 && e.key === "f") location.href = "/inflight";
+    else if (Date.now() - leader < 1500 && e.key === "l") location.href = "/delayed";
+    else if (Date.now() - leader < 1500 && e.key === "s") location.href = "/schedules";
+    else if (Date.now() - leader < 1500 && e.key === "e") location.href = "/exchanges";
+    else if (Date.now() - leader < 1500 && e.key === "h") location.href = "/push";
     else if (Date.now() - leader < 1500 && e.key === "d") location.href = "/dead-letters";
     else if (e.key === "j" || e.key === "k") rows(e.key === "j" ? 1 : -1);
   });
   function rows(step) {
-    var links = [].slice.call(document.querySelectorAll("main tbody th a"));
+    var links = [].filter.call(document.querySelectorAll("main tbody th a"), function (link) {
+      return link.checkVisibility();
+    });
     var at = links.indexOf(document.activeElement) + step;
     if (links[at]) links[at].focus();
   }
