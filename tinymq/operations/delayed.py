@@ -6,8 +6,9 @@ from collections import defaultdict
 from typing import Any, Final
 
 from tinymq.catalog import PUBLIC
-from tinymq.catalog.delayed import ACTS, LATEST_MS
+from tinymq.catalog.delayed import ACTS
 from tinymq.errors import InvalidDelay, InvalidRequest, StateError, WireError
+from tinymq.limits import LATEST_MS
 from tinymq.meta.registry import Topic
 from tinymq.node.partitions import check_partition
 from tinymq.operation import Operation, Result, table

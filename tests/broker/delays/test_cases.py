@@ -10,9 +10,9 @@ import pytest
 from tests.broker.delays.stage import Stage
 from tests.fakes.broker import BEGIN_MS, LogKeeper, only, refused
 from tinymq.broker.delays.index import INDEX_FILE
-from tinymq.broker.delays.taking import LATEST_MS
 from tinymq.broker.partition import Appended
 from tinymq.errors import InvalidDelay, WireError
+from tinymq.limits import LATEST_MS
 
 DAY = 24 * 3600
 
