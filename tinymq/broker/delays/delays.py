@@ -130,6 +130,7 @@ class Delays(SideLog):
         memory: What is in memory of it.
         follower: Lets the index follow the log.
         releasing: Appends what is due.
+        index: The view of what waits.
     """
 
     _log = Logger()
@@ -140,7 +141,7 @@ class Delays(SideLog):
         super().__init__(partition, log if isinstance(log, Log) else None)
         self.host = host
         self._delay_log = log
-        self._index = index
+        self.index = index
         self.memory = Waiting(host.now())
         self.follower = Follower(
             f"{partition.topic.name}/{partition.index}",
@@ -425,7 +426,7 @@ class Delays(SideLog):
             high: Where it ends.
             limit: Most rows.
         """
-        return self._index.lying_in(self.follower.home, low, high, limit)
+        return self.index.lying_in(self.follower.home, low, high, limit)
 
     def put(self, records: Sequence[Wanted], schedule: str | None, done: Done) -> None:
         """
@@ -559,7 +560,7 @@ class Delays(SideLog):
             pass
         while True:
             try:
-                return self._index.find(self.follower.home, ids)
+                return self.index.find(self.follower.home, ids)
             except Rebuilt:
                 for _ in self.follower.catch_up():
                     pass
@@ -748,7 +749,7 @@ class Delays(SideLog):
         if self._far_end > self.follower.upto:
             return self.follower.step()
         target = now + self._margin[1]
-        rows = self._index.rows(self.follower.home, waiting.reach, None, target, _LOAD)
+        rows = self.index.rows(self.follower.home, waiting.reach, None, target, _LOAD)
         for row in rows:
             if waiting.knows(row.id):
                 continue
@@ -780,7 +781,7 @@ class Delays(SideLog):
         ghosts, found = self.memory.ghosts, list[Row]()
         while len(found) < limit:
             try:
-                rows = self._index.rows(self.follower.home, after, since, until, limit)
+                rows = self.index.rows(self.follower.home, after, since, until, limit)
             except Rebuilt:
                 self._rows_of(())
                 continue
@@ -799,8 +800,8 @@ class Delays(SideLog):
             until: Only those that are due before.
         """
         try:
-            found = self._index.count(self.follower.home, since, until)
-            ghosts = self._index.find(self.follower.home, [*self.memory.ghosts])
+            found = self.index.count(self.follower.home, since, until)
+            ghosts = self.index.find(self.follower.home, [*self.memory.ghosts])
         except Rebuilt:
             self._rows_of(())
             return self.count(since, until)
@@ -835,7 +836,7 @@ class Delays(SideLog):
         """
         self._rows_of(())
         try:
-            rows = self._index.of_schedule(self.follower.home, schedule)
+            rows = self.index.of_schedule(self.follower.home, schedule)
         except Rebuilt:
             return self.scheduled(schedule)
         return [(row.id, row.due) for row in rows if row.id not in self.memory.ghosts]
@@ -880,7 +881,7 @@ class Delays(SideLog):
         # All of them, for the index may be made anew; but none that a cut took back.
         end = log.end_offset
         ids = sorted({number for number in read(self._noted) if number < end})
-        there = self._index.find(follower.home, ids) if ids else {}
+        there = self.index.find(follower.home, ids) if ids else {}
         if log.written_offset:
             # At once, before an id that a cut took back is given again.
             self._noted = data_end
@@ -894,11 +895,8 @@ class Delays(SideLog):
         )
 
     def _recall_producers(self) -> None:
-        known, packed = self._index.producers(self.follower.home)
-        self.producers = self.host.producers(self.partition, packed)
         log = self._delay_log
-        if known > log.written_offset:
-            known, self.producers = 0, self.host.producers(self.partition, None)
+        known = self.host.recall_producers(self)
         for header in log.headers(max(known, log.start_offset)):
             if header.base_offset >= known:
                 self.producers.record(header, header.base_offset, header.max_timestamp)
@@ -933,11 +931,16 @@ class Delays(SideLog):
             # The next start reads more.
             self._log.warn("{delays}: {error}", delays=self, error=error)
 
-    def keep_producers(self) -> None:
-        """Keep what is known of producers, so that a start need not look for it."""
-        if self._producers_kept != self.follower.upto:
+    def keep_producers(self, *, durable: bool = False) -> None:
+        """
+        Keep what is known of producers, so that a start need not look for it.
+
+        Args:
+            durable: Whether the batches go from which it could be read again.
+        """
+        if durable or self._producers_kept != self.follower.upto:
             self._producers_kept = self.follower.upto
-            self.host.keep_producers(self)
+            self.host.keep_producers(self, durable=durable)
 
     def close(self, reason: WireError) -> None:
         """
