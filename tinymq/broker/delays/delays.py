@@ -25,6 +25,7 @@ from tinymq.broker.delays.releasing import Leaving, Releasing
 from tinymq.broker.delays.shelf import SCHEDULE_HEADER, StoredBatch
 from tinymq.broker.delays.taking import checked_dues, with_dues
 from tinymq.broker.delays.waiting import Waiting
+from tinymq.broker.mortal import check_ttls
 from tinymq.broker.partition import Answer, Appended
 from tinymq.broker.producers import SCHEDULES, ProducerTable, refuse_own
 from tinymq.broker.sidelog import SideLog
@@ -33,6 +34,7 @@ from tinymq.limits import MIB
 from tinymq.storage.facts import LogConfig
 from tinymq.storage.log import Log
 from tinymq.wire.batch import (
+    HAS_EXPIRY,
     PAYLOAD,
     BatchHeader,
     check_produced,
@@ -334,6 +336,8 @@ class Delays(SideLog):
         try:
             header = check_produced(batch, self.partition.limits)
             refuse_own(header)
+            if header.attributes & HAS_EXPIRY:
+                check_ttls(batch, header, self.host.now())
             known = self.producers.duplicate_of(header)
             failure = self.partition.failure or self.failure
             if known is not None and known + header.records <= self.visible:

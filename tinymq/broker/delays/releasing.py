@@ -171,6 +171,23 @@ class Releasing:
             waiting.ghosts.pop(number, None)
         waiting.ready = {**leaving.dues, **waiting.ready}
 
+    def leaving(self, schedule: str) -> list[tuple[int, int]]:
+        """
+        Say which messages of a schedule are on their way into the topic.
+
+        Args:
+            schedule: Which one, as NAME@CREATED.
+
+        Returns:
+            Ids and due times.
+        """
+        return [
+            (number, each.dues[number])
+            for each in self._leaving
+            for number, name in each.schedules.items()
+            if name == schedule
+        ]
+
     def data_moved(self) -> None:
         """Look what of the data log is on the disk."""
         synced = self._delays.partition.log.synced_offset
@@ -214,7 +231,7 @@ class _Gathered:
         """Make the batch, as an idempotent producer would."""
         places = self._places
         keys = [batch.keys[place] for batch, place in places]
-        headers = [batch.headers[place] for batch, place in places]
+        headers = [batch.sent(place) for batch, place in places]
         ttls = [batch.ttls[place] for batch, place in places]
         times = [time for batch, place in places if (time := batch.times[place]) is not None]
         packed = any(batch.header.codec for batch, _ in places)
