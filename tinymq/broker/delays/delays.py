@@ -159,6 +159,7 @@ class Delays(Timing):
         """Take in what became safe, and answer; or tell all of the failure."""
         visible, now = self.visible, self.host.now()
         staged, written = self._staged, self._written
+        self.partition.moved.add(self.partition)
         while staged and staged[0].end <= visible:
             each = staged.popleft()
             if each.dues is not None:
