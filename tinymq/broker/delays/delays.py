@@ -101,6 +101,8 @@ class Delays(Timing):
         #: How far the data log was looked at, as the delay log says.
         self._noted = 0
         self._producers_kept = -1
+        #: Whether messages may be in the log that memory did not take in.
+        self._torn = False
         self._hook: Released | None = None
         self._unheard: list[tuple[int, int, str]] = []
 
@@ -188,6 +190,8 @@ class Delays(Timing):
     def _fail(self, error: WireError) -> None:
         """Tell everybody who waits."""
         staged, self._staged = self._staged, deque()
+        # Some may be in the log all the same: what is left of it is for the next start.
+        self._torn = self._torn or any(each.dues is not None for each in staged)
         acts = [each for _, group in self._written for each in group if each.failed is not None]
         self._written = deque(
             (end, [each for each in group if each.failed is None]) for end, group in self._written
@@ -451,7 +455,8 @@ class Delays(Timing):
             self._stage_acts()
             log.write()
             log.sync()
-            self.follower.saw(log.synced_offset, self.host.now())
+            if not self._torn:
+                self.follower.saw(log.synced_offset, self.host.now())
             seconds = self.host.broker.scheduler.seconds
             until = seconds() + _FINISH_SECONDS
             for _ in self.follower.catch_up():

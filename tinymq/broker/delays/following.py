@@ -101,7 +101,7 @@ class Follower:
         self.rows = _UNCOUNTED
         while self.upto < self.seen:
             before = self.upto
-            self._step(_EVERYTHING, _START_BYTES)
+            self._step(_EVERYTHING, _START_BYTES, self.seen)
             if self.upto == before:
                 break
         self.upto = max(self.upto, self.seen)
@@ -194,7 +194,10 @@ class Follower:
         """
         while self._times and self._times[0][1] + _LAG_MS <= now:
             self._wanted = self._times.popleft()[0]
-        return self.upto < self._wanted and self.step() and self.upto < self._wanted
+        before = self.upto
+        if self.upto < self._wanted:
+            self._step(STEP, _READ_BYTES, min(self._wanted, self.seen))
+        return before < self.upto < self._wanted
 
     def catch_up(self) -> Iterator[None]:
         """
@@ -226,11 +229,11 @@ class Follower:
         """
         before = self.upto
         if self.behind:
-            self._step(most, _READ_BYTES)
+            self._step(most, _READ_BYTES, self.seen)
         return self.behind and self.upto != before
 
-    def _step(self, most: int, size: int) -> None:
-        chunk = self._stored.read(max(self.upto, self._stored.start_offset), size, self.seen)
+    def _step(self, most: int, size: int, end: int) -> None:
+        chunk = self._stored.read(max(self.upto, self._stored.start_offset), size, end)
         if chunk is None:
             return
         part = _Part(self._waiting, self.upto)
