@@ -93,6 +93,9 @@ class Acting(Looking):
                 waiting.count += len(found)
                 waiting.stored += stored
                 self._place(found, due, end)
+            else:
+                for number in found:
+                    waiting.elsewhere.pop(number, None)
             done([*found])
 
         def failed(error: WireError) -> None:

@@ -59,6 +59,8 @@ class Looking(Parts):
             since: Only those that are due then, or later.
             until: Only those that are due before.
         """
+        if since is None and until is None:
+            return max(0, self.memory.count)  # nobody has to walk through a million rows
         try:
             found = self.index.count(self.follower.home, since, until)
             ghosts = self.index.find(self.follower.home, [*self.memory.ghosts])
