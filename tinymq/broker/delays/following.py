@@ -287,8 +287,10 @@ class Follower:
         ids, dues, keys, values = batch.ids, batch.dues, batch.keys, batch.values
         taken, share, base = batch.header.max_timestamp, batch.share, batch.base
         part.work += len(chosen)
+        rows = part.copied if batch.copied else part.fresh
+        scheduled = batch.scheduled
         for place in chosen:
-            row = Row(
+            rows[ids[place]] = Row(
                 ids[place],
                 dues[place],
                 base + place,
@@ -296,12 +298,8 @@ class Follower:
                 share,
                 taken,
                 keys[place],
-                batch.schedule(place),
+                batch.schedule(place) if scheduled else None,
             )
-            if batch.copied:
-                part.copied[row.id] = row
-            else:
-                part.fresh[row.id] = row
 
     def _acts(self, part: _Part, header: BatchHeader, data: Bytes) -> None:
         batch = RecordBatch(data, header)

@@ -60,10 +60,15 @@ class Timing(Acting):
         scheduler = self.host.broker.scheduler
         until = scheduler.seconds() + _TURN_SECONDS
         more = True
-        for _ in range(_SLICES):
-            more = self._slice(self.host.now())
-            if not more or scheduler.seconds() >= until:
-                break
+        try:
+            for _ in range(_SLICES):
+                more = self._slice(self.host.now())
+                if not more or scheduler.seconds() >= until:
+                    break
+        except Exception:  # noqa: BLE001 - nothing may keep it from its next turn
+            self._log.failure("{delays} failed", delays=self)
+            self._arm_at(self.host.now() + AGAIN_MS)
+            return
         if more:
             self.mark()
         else:
