@@ -40,7 +40,7 @@ MOST_SECONDS: Final = 30.0
 #: Places to which batches are under way at a time.
 MOST_FLYING: Final = 256
 #: Seconds for which batches are made before others have their turn.
-_CARRY_SECONDS: Final = 0.01
+_CARRY_SECONDS: Final = 0.005
 #: How often something is fetched into memory before it is waited for.
 _MOST_TRIES: Final = 8
 #: Bytes of a dead letter's text.
@@ -268,6 +268,8 @@ class Carrier:
             self._planner.stuck.discard(lane.place)
         if number >= self._apart.get(lane.place, number):
             self._apart.pop(lane.place, None)
+        if not self._routes.pending:
+            self._copier.let_go()
         self._again(lane.place)
 
     def _again(self, place: Place) -> None:
