@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: Seconds for which batches are looked through before others have their turn.
 SLICE_SECONDS: Final = 0.002
 #: Records and names of targets that are remembered until they are copied, of one partition.
-_MOST_KNOWN: Final = 40_000
+_MOST_KNOWN: Final = 150_000
 
 
 class Judgement:
