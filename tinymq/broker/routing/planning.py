@@ -244,8 +244,12 @@ class Planner:
         if not topics:
             plan.unroutable += len(places)
             headers = batch.headers
-            for at in places:
-                self._bury(plan, offsets[at], headers[at], NO_BINDING)
+            plain = [at for at in places if not headers[at]]
+            self._bury(plan, [offsets[at] for at in plain], (), NO_BINDING)
+            if len(plain) < len(places):
+                for at in places:
+                    if headers[at]:
+                        self._bury(plan, [offsets[at]], headers[at], NO_BINDING)
             return
         plan.count += len(topics) * len(places)
         for topic in topics:
@@ -298,14 +302,16 @@ class Planner:
         topic = self._partition.topic
         return Origin(topic.name, topic.id, self._partition.index, offset, "", target)
 
-    def _bury(self, plan: Plan, offset: int, headers: Headers, why: Why) -> None:
-        """Plan a dead letter."""
-        target, parked = self.origin(offset, self.dead_letter).way_out(headers)
-        if not target:
-            plan.stayed += 1  # it was parked here already
+    def _bury(self, plan: Plan, offsets: list[int], headers: Headers, why: Why) -> None:
+        """Plan dead letters, which have the same headers."""
+        if not offsets:
             return
-        plan.count += 1
-        plan.letters[self.place_of(target), why, parked].append(offset)
+        target, parked = self.origin(offsets[0], self.dead_letter).way_out(headers)
+        if not target:
+            plan.stayed += len(offsets)  # they were parked here already
+            return
+        plan.count += len(offsets)
+        plan.letters[self.place_of(target), why, parked] += offsets
 
     def place_of(self, target: str) -> Place:
         """
@@ -349,5 +355,5 @@ class Planner:
                 except CorruptBatch:
                     found.unreadable += 1
                     continue
-                self._bury(found, offset, opened[2][at], why)
+                self._bury(found, [offset], opened[2][at], why)
         return found
