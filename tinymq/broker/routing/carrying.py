@@ -43,6 +43,8 @@ MOST_FLYING: Final = 256
 _CARRY_SECONDS: Final = 0.005
 #: How often something is fetched into memory before it is waited for.
 _MOST_TRIES: Final = 8
+#: Dead letters of one batch: each gets a dozen headers.
+_MOST_LETTERS: Final = 300
 #: Bytes of a dead letter's text.
 _MOST_TEXT: Final = 500
 
@@ -204,11 +206,13 @@ class Carrier:
 
     def _gather(self, lane: Lane) -> Chunk | None:
         safe = takewhile(lambda piece: piece.plan <= self.safe, lane.pieces)
-        origin = None
+        origin, most = None, MOST_TOGETHER
         if isinstance(lane.place[0], str):
             origin = self._planner.origin(0, lane.place[0])
-        one_by_one = lane.pieces[0].first < self._apart.get(lane.place, 0)
-        return self._copier.gather(safe, origin, 1 if one_by_one else MOST_TOGETHER)
+            most = min(most, _MOST_LETTERS)
+        if lane.pieces[0].first < self._apart.get(lane.place, 0):
+            most = 1
+        return self._copier.gather(safe, origin, most)
 
     def _look(self, lane: Lane, look: Callable[[], Chunk | None]) -> Chunk | None:
         """Read the log; if the disk would have to be waited for, have it read elsewhere."""
