@@ -312,8 +312,8 @@ class TestLife:
         assert town.operate("push.list")["endpoints"] == []
 
     def test_set_anew(self, town: Town) -> None:
-        """A new URL is used from then on, with the secret of before; a pause ends."""
-        secret = town.prepare()
+        """A new URL is used from then on, with secret and headers of before; a pause ends."""
+        secret = town.prepare(headers={"X-Key": "abc"})
         town.operate("push.pause", topic="t", name="c")
         told = town.operate("push.set", topic="t", name="c", url=f"{HOOK}/2")
         assert told["secret"] is None
@@ -321,6 +321,9 @@ class TestLife:
         town.cluster.advance(5)
         (request,) = town.requests
         assert request.line == "POST /in/2 HTTP/1.1"
+        assert request.headers["x-key"] == "abc"
+        told = town.operate("push.set", topic="t", name="c", url=HOOK, headers={})
+        assert told["endpoint"]["headers"] == []
         stamp = int(request.headers["webhook-timestamp"])
         verify(request.headers, request.body, secret, now=lambda: stamp)
 
