@@ -24,6 +24,7 @@ from twisted.internet.interfaces import (
     IStreamClientEndpoint,
 )
 from twisted.internet.ssl import optionsForClientTLS
+from twisted.logger import Logger
 from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.web.iweb import IAgentEndpointFactory
@@ -32,6 +33,8 @@ from zope.interface import implementer
 
 from tinymq.errors import EndpointRefused
 from tinymq.outbound import Allowed, IPAddress, Target, as_address
+
+_log = Logger()
 
 #: Finds the addresses of a name; none if it has none.
 Resolve = Callable[[str], Deferred[list[str]]]
@@ -188,7 +191,11 @@ class Meter(ProtocolWrapper):
         if self._read > MOST_ANSWER:
             self.abortConnection()
         elif self.wrappedProtocol is not None:
-            self.wrappedProtocol.dataReceived(data)
+            try:
+                self.wrappedProtocol.dataReceived(data)
+            except Exception as error:  # noqa: BLE001 - of Twisted, at what no server should say
+                _log.debug("what an endpoint said is no HTTP: {error}", error=error)
+                self.abortConnection()
 
     @override
     def write(self, data: bytes) -> None:
