@@ -23,10 +23,12 @@ from twisted.internet.interfaces import (
     IResolutionReceiver,
     IStreamClientEndpoint,
 )
+from twisted.internet.protocol import connectionDone
 from twisted.internet.ssl import optionsForClientTLS
 from twisted.logger import Logger
 from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
 from twisted.protocols.tls import TLSMemoryBIOFactory
+from twisted.python.failure import Failure
 from twisted.web.iweb import IAgentEndpointFactory
 from typing_extensions import override
 from zope.interface import implementer
@@ -44,6 +46,8 @@ TlsFor = Callable[[str], Any]
 #: Seconds for a name, and for one attempt to connect.
 RESOLVE_S: Final = 5.0
 CONNECT_S: Final = 5.0
+#: Seconds for a goodbye.
+GOODBYE_S: Final = 1.0
 #: Addresses of one name that are tried.
 _MOST_TRIED: Final = 3
 #: Addresses of one name that are looked at; one that has more is none.
@@ -183,11 +187,15 @@ class Guard:
 class Meter(ProtocolWrapper):
     """Cuts a connection whose other end sends more than anybody wants to read."""
 
+    factory: _Metered
     _read = 0
+    _cut: Any = None
 
     @override
     def dataReceived(self, data: bytes) -> None:
         self._read += len(data)
+        if self.disconnecting:
+            return
         if self._read > MOST_ANSWER:
             self.abortConnection()
         elif self.wrappedProtocol is not None:
@@ -209,12 +217,20 @@ class Meter(ProtocolWrapper):
 
     @override
     def loseConnection(self) -> None:
-        """Close at once: there is nothing to be polite about, and a peer could take its time."""
-        self.disconnecting = 1
-        self.abortConnection()
+        """Say goodbye, and close soon in any case: a peer could take its time."""
+        if not self.disconnecting:
+            self._cut = self.factory.reactor.callLater(GOODBYE_S, self.abortConnection)
+            super().loseConnection()
+
+    @override
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        if self._cut is not None and self._cut.active():
+            self._cut.cancel()
+        super().connectionLost(reason)
 
     def abortConnection(self) -> None:  # noqa: N802 - Twisted's name
         """Close at once."""
+        self.disconnecting = 1
         transport: Any = self.transport
         transport.abortConnection()
 
@@ -262,7 +278,7 @@ class GuardedEndpoint:
 
     def _around(self, factory: IProtocolFactory) -> IProtocolFactory:
         """Put a meter around what the pool makes, and TLS around that."""
-        metered = _Metered(factory)
+        metered = _Metered(factory, self._guard.reactor)
         if self._scheme == "http":
             return metered
         tls = self._guard.tls(self._host)
@@ -274,6 +290,10 @@ class _Metered(WrappingFactory[Meter]):
 
     noisy = False
     protocol = Meter
+
+    def __init__(self, factory: Any, reactor: Any) -> None:
+        super().__init__(factory)
+        self.reactor = reactor
 
 
 @implementer(IAgentEndpointFactory)
