@@ -256,6 +256,8 @@ class GuardedEndpoint:
     def connect(self, factory: IProtocolFactory) -> Deferred[IProtocol]:
         """Resolve, look, and connect to one of the addresses that were looked at."""
         self._dialed()
+        pool: Any = factory
+        pool.noisy = False  # or there would be two lines in the log for each connection
         return Deferred.fromCoroutine(self._connect(factory))
 
     async def _connect(self, factory: IProtocolFactory) -> IProtocol:
