@@ -382,6 +382,13 @@ class TestAddresses:
         net = Net(names={"hook.example": [[OTHER, PUBLIC]]}, servers={PUBLIC: always(OK)})
         assert post(net, sender(net)).ok
 
+    def test_both_kinds(self) -> None:
+        """Where all addresses of one kind lead nowhere, one of the other kind is tried."""
+        far = [f"2606:4700::{number}" for number in range(1, 9)]
+        net = Net(names={"hook.example": [[*far, PUBLIC]]}, servers={PUBLIC: always(OK)})
+        assert post(net, sender(net)).ok
+        assert len(net.dialed) == 2
+
     def test_unknown_name(self) -> None:
         """A name without an address is a failure like others."""
         net = Net(names={"hook.example": [[]]})

@@ -263,7 +263,7 @@ class GuardedEndpoint:
     async def _connect(self, factory: IProtocolFactory) -> IProtocol:
         addresses = await self._guard.addresses(self._host)
         trouble: ConnectError | None = None
-        for address in addresses[:_MOST_TRIED]:
+        for address in _tried(addresses):
             kind = TCP4ClientEndpoint if address.version == 4 else TCP6ClientEndpoint
             endpoint = kind(self._guard.reactor, str(address), self._port, CONNECT_S)
             try:
@@ -285,6 +285,14 @@ class GuardedEndpoint:
             return metered
         tls = self._guard.tls(self._host)
         return TLSMemoryBIOFactory(tls, True, metered, self._guard.reactor)
+
+
+def _tried(addresses: Sequence[IPAddress]) -> list[IPAddress]:
+    """Pick a few addresses, of both kinds if there are: one kind may lead nowhere from here."""
+    first, *others = addresses
+    other = [each for each in others if each.version != first.version]
+    same = [each for each in others if each.version == first.version]
+    return [first, *other[:1], *same, *other[1:]][:_MOST_TRIED]
 
 
 class _Metered(WrappingFactory[Meter]):
