@@ -180,6 +180,21 @@ def test_a_damaged_index(stage: Stage, logged: LogKeeper, spoil: str) -> None:
     assert stage.values == [b"a", b"b", b"c"]
 
 
+def test_an_index_that_is_damaged_while_it_runs(stage: Stage, logged: LogKeeper) -> None:
+    """It is made anew from the log, and everything comes once."""
+    stage.publish([-1000, -50_000, -200_000, -(10**7)], b"a", b"b", b"c", b"d")
+    stage.wait(20, step=1)
+    stage.delays.index._connection.execute("DROP TABLE waiting")
+    stage.publish([-1000, -(10**6)], b"e", b"f")
+    assert len(stage.broker.operate("delayed.list")["messages"]) == 5
+    stage.wait(300, step=1)
+    assert stage.values == [b"a", b"e", b"b", b"c"]
+    assert len([text for text in logged.texts if "anew" in text]) == 1
+    stage.again()
+    stage.wait(10**7, step=10**5)
+    assert stage.values == [b"a", b"e", b"b", b"c", b"f", b"d"]
+
+
 def test_the_clock_is_set_back(stage: Stage) -> None:
     """Steps of the wall clock move nothing while the broker runs."""
     stage.publish([-60_000], b"late")
