@@ -98,7 +98,8 @@ class Stage:
 
     def worker(self, config: WorkerConfig = QUICK, producer: Any = None) -> RedisDelayWorker:
         """Start a worker."""
-        worker = RedisDelayWorker(self.delays, producer or self.producer, config)
+        publishes: Any = producer or self.producer
+        worker = RedisDelayWorker(self.delays, publishes, config)
         self.tasks.append(asyncio.create_task(worker.run()))
         return worker
 

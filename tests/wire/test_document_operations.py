@@ -7,7 +7,15 @@ import re
 from typing import Any
 
 from tests.wire.test_document import section, tables
-from tinymq.catalog import channels, deadletters, delayed, endpoints, exchanges, shapes
+from tinymq.catalog import (
+    channels,
+    deadletters,
+    delayed,
+    endpoints,
+    exchanges,
+    schedules,
+    shapes,
+)
 from tinymq.operations import OPERATIONS
 
 _SECTION = tables(section("### OPERATE `0x21`"))
@@ -50,6 +58,7 @@ def test_maps() -> None:
         "BINDING": list(exchanges.BINDING["properties"]),
         "QUEUE": list(deadletters.DLQ_ROW["properties"]),
         "LETTER": list(deadletters.LETTER["properties"]),
+        "SCHEDULE": list(schedules.SCHEDULE_ROW["properties"]),
         "ENDPOINT": list(endpoints.ENDPOINT["properties"]),
         "DELAYED": list(delayed.DELAYED_ROW["properties"]),
         "BROKER": list(shapes.BROKER_ROW["properties"]),

@@ -127,10 +127,10 @@ class Broker:
         """Open every partition that this broker leads, remove what was deleted, and follow."""
         self.store.take_away_deleted(self.meta.registry.deleted)
         self._empty_deleted()
-        self.scheduling.open()
         for topic in self.meta.registry.topics.values():
             self.open_topic(topic)
         self.delaying.open()
+        self.scheduling.open()
         self.store.opened(self.partitions())
         self._unwatch = self.meta.watch(self._changed)
 

@@ -210,8 +210,16 @@ class RedisDelay:
 
 def _waiting(row: Sequence[Any]) -> Waiting:
     which, due, stored, hand = row
-    _, *facts = Item.unpack(stored)
-    return Waiting(which.decode(), int(float(due)), *facts, in_hand=bool(hand))
+    item = Item.unpack(stored)
+    return Waiting(
+        id=which.decode(),
+        due_ms=int(float(due)),
+        topic=item.topic,
+        value=item.value,
+        key=item.key,
+        headers=item.headers,
+        in_hand=bool(hand),
+    )
 
 
 def _milliseconds(seconds: float) -> int:

@@ -179,14 +179,14 @@ class Life:
 
         self.later(work)
 
-    def cancel(self, ids: Sequence[int], done: Callable[[WireError | None], None]) -> None:
+    def cancel(self, ids: Sequence[int], done: Callable[[list[int] | WireError], None]) -> None:
         """Take messages back."""
 
         def work() -> None:
-            for each in ids:
-                if self.store.messages[each].state == "waiting":
-                    self.store.messages[each].state = "cancelled"
-            self.later(lambda: done(None))
+            found = [each for each in ids if self.store.messages[each].state == "waiting"]
+            for each in found:
+                self.store.messages[each].state = "cancelled"
+            self.later(lambda: done(found))
 
         self.later(work)
 

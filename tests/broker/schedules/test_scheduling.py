@@ -10,8 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.broker.schedules.fakes import TOPIC, Life, Store
+from tinymq.broker.partition import Partition
+from tinymq.broker.schedules.ports import Delays
 from tinymq.broker.schedules.scheduling import SCHEDULE, SCHEDULED, Standing
 from tinymq.cron import GRACE_MS, Cron
+from tinymq.errors import PartitionOffline
 from tinymq.meta.registry import Schedule
 from tinymq.wire.batch import split
 from tinymq.wire.records import RecordBatch
@@ -74,7 +77,7 @@ class TestRuns:
         assert message.due == (
             b"k",
             b"v",
-            (("a", b"1"), (SCHEDULE, b"s"), (SCHEDULED, b"%d" % (BEGIN + HOUR))),
+            (("a", b"1"), (SCHEDULED, b"%d" % (BEGIN + HOUR))),
             BEGIN + HOUR,
         )
 
@@ -84,7 +87,8 @@ class TestRuns:
         life.scheduling.run(HOURLY, answers.append)
         ((header, data),) = split(life.produced[0])
         assert RecordBatch(data, header).values == [b"v"]
-        assert dict(RecordBatch(data, header).headers[0])[SCHEDULED] == b"%d" % life.now()
+        headers = dict(RecordBatch(data, header).headers[0])
+        assert headers == {SCHEDULED: b"%d" % life.now(), SCHEDULE: b"s"}
         assert len(answers) == 1
         assert standing(life).runs == 1
         assert life.waiting(HOURLY.mark) == [(0, BEGIN + HOUR)]
@@ -307,10 +311,14 @@ class TestTrouble:
 
     def test_no_delays(self, life: Life) -> None:
         """Where no message can wait, it says so."""
-        life.scheduling.delays = lambda partition: None
+
+        def offline(partition: Partition) -> Delays:
+            raise PartitionOffline("its disk is gone")
+
+        life.scheduling.delays = offline
         life.follow(HOURLY, attrs.evolve(HOURLY, name="other"))
         other = life.schedules[1]
-        assert standing(life, other).error == "no message can wait on its partition now"
+        assert standing(life, other).error == "its disk is gone"
 
     def test_never_again(self) -> None:
         """What does not come again says so."""

@@ -90,6 +90,22 @@ class StoredBatch:
         """The headers of each record."""
         return self._batch.headers
 
+    def sent(self, place: int) -> Headers:
+        """
+        Return the headers of a record as it has them when it comes.
+
+        Args:
+            place: Which record, from 0.
+        """
+        headers = self.headers[place]
+        if not self.scheduled:
+            return headers
+        # Of the schedule, its name is enough there.
+        return tuple(
+            (name, value.rpartition(b"@")[0] if name == SCHEDULE_HEADER else value)
+            for name, value in headers
+        )
+
     @cached_property
     def times(self) -> list[int | None]:
         """The producer's time of each record."""

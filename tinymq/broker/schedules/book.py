@@ -146,17 +146,29 @@ class Book:
             # Whatever else changes in this turn is written with it.
             self._timer = self._scheduler.callLater(0, self._write)
 
+    def save_now(self) -> OSError | TinyMQError | None:
+        """
+        Write everything and wait for the disk; not while a write is under way.
+
+        Returns:
+            What is wrong, if something is.
+        """
+        try:
+            self._disk.replace_file(self._path, self._content())
+        except (OSError, TinyMQError) as error:
+            return error
+        self._changed, self.whole = False, True
+        return None
+
     def close(self) -> None:
         """Write what was not written yet, here and now."""
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
         self._timer = None
-        if self._changed or self._waiting:
-            try:
-                self._disk.replace_file(self._path, self._content())
-            except (OSError, TinyMQError) as error:
+        if (self._changed or self._waiting) and not self._writing:
+            error = self.save_now()
+            if error is not None:
                 self._log.error("{path} is not written: {error}", path=self._path, error=error)
-        self._changed = False
         self._waiting.clear()
 
     def _write(self) -> None:

@@ -16,7 +16,7 @@ class Due(NamedTuple):
     Attributes:
         key: Its key.
         value: Its value.
-        headers: Its headers.
+        headers: Its headers, but for the one that names its schedule.
         due_ms: When it comes.
     """
 
@@ -51,13 +51,13 @@ class Delays(Protocol):
             done: Told its id when it is as safe as the topic promises, or what is wrong.
         """
 
-    def cancel(self, ids: Sequence[int], done: Callable[[WireError | None], None]) -> None:
+    def cancel(self, ids: Sequence[int], done: Callable[[list[int] | WireError], None]) -> None:
         """
         Take messages back; those that are on their way already come all the same.
 
         Args:
             ids: Their ids.
-            done: Called when it is safe, or told what is wrong.
+            done: Told those that never come, when that is safe, or what is wrong.
         """
 
     def put_since(self, schedule: str, first: int) -> bool:

@@ -27,11 +27,13 @@ from typing import TYPE_CHECKING, Final
 from attrs import define, field, frozen
 from twisted.logger import Logger
 
+from tinymq.broker.delays.shelf import SCHEDULE_HEADER
 from tinymq.broker.ports import Timer
 from tinymq.broker.schedules.book import Book, Entry, Place
 from tinymq.broker.schedules.ports import Delays, Due
+from tinymq.broker.schedules.store import DelayStore
 from tinymq.cron import GRACE_MS, Cron, plan
-from tinymq.errors import TinyMQError, WireError
+from tinymq.errors import ShuttingDown, TinyMQError, WireError
 from tinymq.wire.records import Headers, encode_batch
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from tinymq.meta.registry import Schedule, Topic
 
 #: Headers of every message of a schedule: its name, and the time that it stands for.
-SCHEDULE: Final = "tinymq-schedule"
+SCHEDULE: Final = SCHEDULE_HEADER
 SCHEDULED: Final = "tinymq-scheduled"
 
 #: Seconds before what failed is tried again, the first time and at most.
@@ -118,7 +120,7 @@ class Scheduling:
         broker: The broker.
 
     Attributes:
-        delays: Finds the waiting messages of a partition; None while it has none.
+        delays: Finds the waiting messages of a partition.
     """
 
     _log = Logger()
@@ -127,17 +129,34 @@ class Scheduling:
         self._broker = broker
         folder = broker.store.folder
         self._book = Book(folder.disk, folder.schedules, broker.scheduler, broker.background)
-        self.delays: Callable[[Partition], Delays | None] = lambda partition: None
+        self.delays: Callable[[Partition], Delays] = self._opened
         self._lines: dict[Place, Line] = {}
         self._timer: Timer | None = None
         self._looked = 0
         self._closed = False
+        self._opened_all = False
+        #: Told when the book is written, at a start: before anything is released.
+        self._noting: list[Callable[[Exception | None], None]] | None = None
 
     # --- following ------------------------------------------------------------------
 
     def open(self) -> None:
-        """Read what is remembered."""
+        """Read what is remembered, and go on with it; nothing was released yet."""
         self._book.load()
+        self._opened_all = True
+        self._noting = []
+        for topic in self._broker.meta.registry.topics.values():
+            self.follow(topic)
+        noting, self._noting = self._noting, None
+        error = self._book.save_now() if noting else None
+        for noted in noting:
+            noted(error)
+
+    def _opened(self, partition: Partition) -> Delays:
+        found = self._broker.delaying.opened(partition)
+        if found.hook is None:
+            found.hook = partial(self.released, partition)
+        return DelayStore(found)
 
     def follow(self, topic: Topic) -> None:
         """
@@ -146,6 +165,8 @@ class Scheduling:
         Args:
             topic: As it is now.
         """
+        if not self._opened_all:  # what waits is not read yet
+            return
         known = {each.mark: each for each in self._broker.meta.registry.schedules_of(topic.id)}
         for partition in self._broker.partitions_of(topic):
             index = partition.index
@@ -234,6 +255,8 @@ class Scheduling:
             if delay_id >= entry.floor and entry.due_ms is not None:
                 self._dealt(entry)
             # Else it was on its way when it was taken back.
+            if line.timer is not None and line.timer.active():
+                line.timer.cancel()
             self._turn(line)
 
     def _count(self, entry: Entry) -> None:
@@ -262,9 +285,8 @@ class Scheduling:
                 self._count(line.entry)
             done(result)
 
-        batch = encode_batch(
-            [schedule.value], keys=[schedule.key], headers=[_headers(schedule, self._now())]
-        )
+        headers = (*_headers(schedule, self._now()), (SCHEDULE, schedule.name.encode()))
+        batch = encode_batch([schedule.value], keys=[schedule.key], headers=[headers])
         self._broker.produce(schedule.topic_id, schedule.partition, batch, answer)
 
     def standing(self, schedule: Schedule) -> Standing | None:
@@ -288,8 +310,10 @@ class Scheduling:
 
     def _waits(self, line: Line) -> int | None:
         """When the message comes that waits: people may have moved it."""
-        delays = self.delays(line.partition)
-        waiting = () if delays is None else delays.waiting(line.place[2])
+        try:
+            waiting = self.delays(line.partition).waiting(line.place[2])
+        except (OSError, TinyMQError):
+            return None
         return next((due for each, due in waiting if each >= line.entry.floor), line.entry.due_ms)
 
     # --- steps -----------------------------------------------------------------------
@@ -298,14 +322,10 @@ class Scheduling:
         """Take the next step of a schedule, if none is under way."""
         if line.busy or self._closed or (line.timer is not None and line.timer.active()):
             return
-        delays = self.delays(line.partition)
-        if delays is None:
-            line.error = "no message can wait on its partition now"
-            return
         try:
-            self._step(line, delays)
+            self._step(line, self.delays(line.partition))
         except (OSError, TinyMQError, ValueError) as error:
-            self._failed(line, str(error))
+            self._failed(line, error)
 
     def _step(self, line: Line, delays: Delays) -> None:
         entry, schedule = line.entry, line.schedule
@@ -386,8 +406,17 @@ class Scheduling:
 
     def _withdraw(self, line: Line, delays: Delays, waiting: Sequence[tuple[int, int]]) -> None:
         """Take messages back."""
+        ids = [each for each, _ in waiting]
         line.busy = True
-        delays.cancel([each for each, _ in waiting], partial(self._stepped, line))
+
+        def done(found: list[int] | WireError) -> None:
+            if not isinstance(found, WireError) and len(found) < len(ids):
+                line.busy = False  # some are on their way: it will be told when they came
+                self._later(line, _RETRY_SECONDS)
+            else:
+                self._stepped(line, found if isinstance(found, WireError) else None)
+
+        delays.cancel(ids, done)
 
     def _mean(self, line: Line, schedule: Schedule, delays: Delays) -> None:
         """Choose the next time, and write it down before anything is put."""
@@ -415,6 +444,8 @@ class Scheduling:
 
         if line.partition.volatile:
             noted(None)
+        elif self._noting is not None:
+            self._noting.append(noted)
         else:
             self._book.save(noted)
 
@@ -439,14 +470,15 @@ class Scheduling:
         """End a step, and take the next one."""
         line.busy = False
         if error is not None:
-            self._failed(line, str(error))
+            self._failed(line, error)
             return
         line.error, line.failures = "", 0
         if line.place in self._lines:
             self._turn(line)
 
-    def _failed(self, line: Line, why: str) -> None:
-        if line.error != why:
+    def _failed(self, line: Line, error: Exception) -> None:
+        why = str(error)
+        if line.error != why and not isinstance(error, ShuttingDown):
             self._log.error("schedule {mark}: {why}", mark=line.place[2], why=why)
         line.error = why
         line.failures += 1
@@ -468,10 +500,9 @@ class Scheduling:
 
 
 def _headers(schedule: Schedule, due_ms: int) -> Headers:
-    """The headers of a message: those of the schedule, and what it is."""
-    own = ((SCHEDULE, schedule.name.encode()), (SCHEDULED, b"%d" % due_ms))
+    """The headers of a message, but for the schedule's name: the delay log has its own."""
     given = [each for each in schedule.headers if each[0] not in (SCHEDULE, SCHEDULED)]
-    return (*given, *own)
+    return (*given, (SCHEDULED, b"%d" % due_ms))
 
 
 def _form(schedule: Schedule) -> str:
