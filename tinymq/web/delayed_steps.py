@@ -25,6 +25,14 @@ from tinymq.web.sheets import EXPECTED
 
 #: Messages of one step.
 MOST_STEP: Final = 500
+FILTERS_IN_WORDS: Final = {
+    "topic": "topic",
+    "channel": "channel",
+    "key": "key",
+    "since": "due from",
+    "until": "due before",
+    "schedule": "schedule",
+}
 #: Failures that a page lists.
 _FAILED: Final = 20
 
@@ -71,6 +79,7 @@ class DelayedSteps(DelayedPicks):
         told = await self._operate(request, "delayed.list", **asked, limit=1)
         total = max(told["total"], first["done"])
         kept = {key: form[key] for key in FILTERS if form.get(key)}
+        matches = ", ".join(f"{FILTERS_IN_WORDS[key]} {value}" for key, value in kept.items())
         home = f"/delayed?{urlencode(kept)}"
         hint = f"From 1 to {MOST_STEP}; one step a second. Empty: {MOST_STEP}."
         when: dict[str, Any] = {"delay_ms": 60_000} if act == "move" else {}
@@ -82,21 +91,28 @@ class DelayedSteps(DelayedPicks):
             crumbs=(("Delayed", home),),
             action="/delayed/apply",
             cancel=home,
+            back="Keep them" if act == "cancel" else "Cancel",
             button=f"{words.button}: {plural(total, 'message')}" if total else "",
             danger=act == "cancel",
             figures=(
                 Figure("Match now", number(total)),
-                Figure("A step", number(min(MOST_STEP, total)), "messages at most, one a second"),
+                Figure(
+                    "A step", number(min(MOST_STEP, total)), "messages at most; one step a second"
+                ),
                 Figure("Next due", _due(told["messages"], times)),
                 Figure("Undo", "never", "it can be stopped between two steps"),
             ),
-            changes=[(key, "any", value) for key, value in kept.items()],
-            notes=(*words.notes, ALREADY, "Stopping leaves the rest as it is."),
+            notes=(
+                f"It is about {matches}.",
+                *words.notes,
+                ALREADY,
+                "Stopping leaves the rest as it is.",
+            ),
             entries=(
                 *self._delayed_entries(act, form),
                 Entry("rate", "Messages a step", form.get("rate", ""), hint),
             ),
-            fields={**kept, "act": act},
+            fields={**kept, "act": act, "so.total": str(total)},
             typed=form["topic"] if act == "cancel" else "",
             call=call_of("delayed.apply", {}, {"act": act, **asked, **when}),
             cli=cli_of(f"delayed.{act}", (), flags),
@@ -105,18 +121,18 @@ class DelayedSteps(DelayedPicks):
     @DelayedPicks.app.route("/delayed/apply", methods=["POST"])
     async def delayed_apply(self, request: Request) -> bytes:
         """Carry one step out, and show how far it is."""
-        form = self._form(request, "delayed.apply")
+        given = form = self._form(request, "delayed.apply")
         act = choice(form, "act", ACTS, "now")
         kept = {key: form[key] for key in FILTERS if form.get(key)}
-        form = self._pinned_times(form, self._now(request).now_ms)
         try:
+            form = self._pinned_times(given, self._now(request).now_ms)
             if act == "cancel" and form.get("typed", "") != form.get("topic"):
                 raise BadInput("typed", f"type {form.get('topic')} to confirm; nothing was changed")
             result = await self._delayed_step(request, form, dry_run=False)
         except EXPECTED as error:
             if form.get("so.steps"):
                 raise
-            return self._sheet(request, await self._all_delayed(request, form), error)
+            return self._sheet(request, await self._all_delayed(request, given), error)
         so = {
             key: (integer(form, f"so.{key}", 0, MOST_OFFSET) or 0) + added
             for key, added in (
@@ -125,6 +141,7 @@ class DelayedSteps(DelayedPicks):
                 ("steps", 1),
             )
         }
+        so["total"] = integer(form, "so.total", 0, MOST_OFFSET) or 0
         if not result["more"] and not so["failed"] and so["steps"] == 1:
             told = {"done": act, "count": so["done"], "missing": 0}
             return redirect(request, "/delayed", {**kept, **told})
