@@ -80,6 +80,16 @@ def test_form_asks_for_what_the_kind_needs(client: Client, name: str, field: str
     assert fields == (["f-target"] if name == "alerts" else ["f-target", field])
 
 
+def test_its_topic_says_that_it_is_an_exchange(client: Client) -> None:
+    """With a way to it; other topics say nothing."""
+    client.console.flow.exchanges[0]["name"] = "orders.created"
+
+    assert 'href="/exchanges/orders.created">topic exchange' in (
+        client.get("/topics/orders.created").text
+    )
+    assert 'href="/exchanges/audit.raw"' not in client.get("/topics/audit.raw").text
+
+
 def test_many_bindings_have_pages(client: Client) -> None:
     """Fifty at a time."""
     more = [binding_row(f"{i:08x}", "alerts", f"t{i}") for i in range(60)]

@@ -201,6 +201,7 @@ class Pages(Base):
         times = self._times(request, cluster)
         drawn = _charts(topic.recent, times, charts.SPANS["10m"][0], charts.LARGE)
         delayed = await self._known(request, "delayed.histogram", topic=name)
+        exchange = await self._known(request, "exchange.info", name=name)
         return self._topic_page(
             request,
             name,
@@ -209,6 +210,7 @@ class Pages(Base):
             charts=drawn,
             few=_FEW_PARTITIONS,
             delayed=(delayed or {}).get("total", 0),
+            exchange=(exchange or {}).get("exchange"),
         )
 
     @Base.app.route("/topics/<name>/partitions", methods=["GET"])
