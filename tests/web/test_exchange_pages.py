@@ -46,6 +46,14 @@ def test_stuck_exchange_says_why() -> None:
     assert "Exchange by-region is stuck 12,480 messages wait: shipping.eu takes nothing" in overview
 
 
+def test_silence_is_told(client: Client) -> None:
+    """A page without a broker that does not answer says so, with its name."""
+    client.console.flow.silent = ["mq-2"]
+
+    assert "mq-2" in client.get("/exchanges").shown
+    assert "mq-2" in client.get("/exchanges/vip").shown
+
+
 def test_exchanges_are_filtered(client: Client) -> None:
     """By name; nothing found is a sentence."""
     assert "1 of 1" in client.get("/exchanges?name=region").shown
