@@ -21,6 +21,8 @@ MOST_LINES: Final = 240
 _NAME: Final = 22
 _WIDTH: Final = 172
 _HEIGHT: Final = 40
+#: Length of an arrow head.
+_TIP: Final = 7
 #: Between two layers.
 _LEAST_GAP: Final = 64
 _CHARACTER: Final = 6.7
@@ -173,14 +175,19 @@ def _columns(rows: Sequence[Sequence[Spot]], lines: Iterable[Line]) -> list[floa
 
 
 Point = tuple[float, float]
+Curve = tuple[Point, Point, Point, Point]
 
 
-def _curve(start: Point, end: Point) -> tuple[Point, Point, Point, Point]:
+def _curve(start: Point, end: Point) -> Curve:
     bend = (end[0] - start[0]) / 2
     return start, (start[0] + bend, start[1]), (end[0] - bend, end[1]), end
 
 
-def _at(curve: tuple[Point, Point, Point, Point], t: float) -> Point:
+def _bent(curve: Curve) -> str:
+    return " C" + " ".join(f"{x:.1f} {y:.1f}" for x, y in curve[1:])
+
+
+def _at(curve: Curve, t: float) -> Point:
     s = 1 - t
     weights = (s**3, 3 * s * s * t, 3 * s * t * t, t**3)
     x = sum(w * p[0] for w, p in zip(weights, curve, strict=True))
@@ -196,30 +203,8 @@ class _Pen:
 
     def wire(self, line: Line, hot: Collection[tuple[str, str]]) -> Wire:
         """Draw one line."""
-        first, last = line.spots[0], line.spots[-1]
-        forth = first.layer < last.layer
-        points: list[Point] = [(self.columns[first.layer] + _WIDTH, first.y)]
-        for spot in line.spots[1:-1]:
-            points += [
-                (self.columns[spot.layer], spot.y),
-                (self.columns[spot.layer] + _WIDTH, spot.y),
-            ]
-        end = (self.columns[last.layer] - 7, last.y)
-        if not forth:  # backwards, in a bow below both
-            points = [(self.columns[first.layer] + _WIDTH / 2, first.y + _HEIGHT / 2)]
-            end = (self.columns[last.layer] + _WIDTH / 2 + 12, last.y + _HEIGHT / 2 + 7)
-        points.append(end)
-        path, curve = f"M{points[0][0]:.1f} {points[0][1]:.1f}", _curve(points[0], points[1])
-        if not forth:
-            low = max(first.y, last.y) + _HEIGHT
-            curve = (points[0], (points[0][0], low), (end[0], low), end)
-        for index in range(0, len(points) - 1, 2):
-            curve = _curve(points[index], points[index + 1]) if forth else curve
-            path += " C" + " ".join(f"{x:.1f} {y:.1f}" for x, y in curve[1:])
-            if index + 2 < len(points):
-                path += f"H{points[index + 2][0]:.1f}"
-        x, y = end
-        head = f"M{x + 7:.1f} {y:.1f}l-8 -4v8z" if forth else f"M{x:.1f} {y - 7:.1f}l-4 8h8z"
+        way = self._back if _backwards(line) else self._forth
+        path, curve, head = way(line.spots)
         return Wire(
             source=line.source,
             target=line.target,
@@ -232,7 +217,31 @@ class _Pen:
             head=head,
         )
 
-    def _label(self, label: str, curve: tuple[Point, Point, Point, Point]) -> Point:
+    def _forth(self, spots: Sequence[Spot]) -> tuple[str, Curve, str]:
+        """From the right of a box to the left of another, straight past those between."""
+        x, y = self.columns[spots[0].layer] + _WIDTH, spots[0].y
+        path, curve = f"M{x:.1f} {y:.1f}", _curve((x, y), (x, y))
+        for spot in spots[1:]:
+            left = self.columns[spot.layer] - (0 if spot.passing else _TIP)
+            curve = _curve((x, y), (left, spot.y))
+            path += _bent(curve)
+            x, y = self.columns[spot.layer] + _WIDTH, spot.y
+            if spot.passing:
+                path += f"H{x:.1f}"
+        end = curve[-1]
+        return path, curve, f"M{end[0] + _TIP:.1f} {end[1]:.1f}l-8 -4v8z"
+
+    def _back(self, spots: Sequence[Spot]) -> tuple[str, Curve, str]:
+        """A bow below both boxes: there is a circle, so what sends is on the right."""
+        first, last = spots[0], spots[-1]
+        x, y = self.columns[first.layer] + _WIDTH / 2, first.y + _HEIGHT / 2
+        end = (self.columns[last.layer] + _WIDTH / 2 + 12, last.y + _HEIGHT / 2 + _TIP)
+        low = max(first.y, last.y) + _HEIGHT
+        curve = ((x, y), (x, low), (end[0], low), end)
+        head = f"M{end[0]:.1f} {end[1] - _TIP:.1f}l-4 8h8z"
+        return f"M{x:.1f} {y:.1f}{_bent(curve)}", curve, head
+
+    def _label(self, label: str, curve: Curve) -> Point:
         """Find a place on a line that no other label has."""
         half = len(label) * _CHARACTER / 2 + 2
         spots = [_at(curve, t) for t in _PLACES]
@@ -245,6 +254,10 @@ class _Pen:
     def _hits(self, point: Point, half: float) -> bool:
         x, y = point
         return any(abs(y - top) < 13 and abs(x - at) < half + wide for at, top, wide in self.taken)
+
+
+def _backwards(line: Line) -> bool:
+    return line.spots[0].layer >= line.spots[-1].layer
 
 
 def draw(
@@ -298,7 +311,7 @@ def draw(
     low = max(spot.y + spot.room / 2 for row in rows for spot in row)
     return Drawing(
         width=round(columns[-1] + _WIDTH + MARGIN),
-        height=round(low + MARGIN),
+        height=round(low + MARGIN + (_HEIGHT / 2 if any(map(_backwards, kept)) else 0)),
         boxes=tuple(boxes),
         wires=tuple(sorted(wires, key=lambda wire: wire.hot)),
         more=len(kinds) - len(names),
