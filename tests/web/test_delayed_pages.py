@@ -224,8 +224,21 @@ def test_one_step_that_does_all_leads_back(client: Client) -> None:
     done = client.post("/delayed/apply", act="move", topic="mail.outbound", when="10m")
 
     assert done.headers["location"].startswith("/delayed?topic=mail.outbound&done=move&count=44")
-    (call,) = client.console.flow.calls
-    assert call[4:] == (NOW + 600_000, None)
+    assert {call[4:] for call in client.console.flow.calls} == {(NOW + 600_000, None)}
+
+
+@pytest.mark.parametrize("when", ["1s", "10m", "2d", "300d"])
+def test_nothing_is_moved_twice(client: Client, when: str) -> None:
+    """Moved messages still match: they are not met again, neither before nor behind."""
+    form = {"act": "move", "topic": "mail.outbound", "when": when, "rate": "7"}
+    reply = client.post("/delayed/apply", **form)
+    while "Going on" in reply.shown:
+        form = dict(re.findall(r'type="hidden" name="([a-z.]+)" value="([^"]*)"', reply.text))
+        reply = client.post("/delayed/apply", **form)
+
+    assert "Done 44 " in words(reply.shown)
+    due = {row["due_ms"] for row in client.console.flow.waiting if row["topic"] == "mail.outbound"}
+    assert len(due) == 1
 
 
 @pytest.mark.parametrize(("when", "part"), [("", "say when"), ("soon", "must be a time")])
