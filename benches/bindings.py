@@ -27,15 +27,27 @@ def matches(bench: Bench) -> Runs:
 
 def _matched(kind: Kind, make: Callable[[int], Terms], count: int) -> Figures:
     many = MANY if kind != "rule" else _RULES
-    few = _timed(_table(kind, make, FEW), max(10, count // 10), FEW)
+    few = _timed(table(_exchange(kind, make, FEW)), max(10, count // 10), FEW)
+    exchange = _exchange(kind, make, many)
     began = time.perf_counter()
-    found = _table(kind, make, many)
+    found = table(exchange)
     built = time.perf_counter() - began
+    held = dict(exchange.bindings)
+    held.popitem()
+    began = time.perf_counter()
+    table(exchange, held.values(), before=found)
+    table(exchange, before=found)
+    changed = (time.perf_counter() - began) / 2
     each = _timed(found, max(10, count // (100 if kind in {"rule", "fanout"} else 1)), many)
-    return {"build_ms": built * 1000, "few_us": few * 1e6, "match_us": each * 1e6}
+    return {
+        "build_ms": built * 1000,
+        "change_ms": changed * 1000,
+        "few_us": few * 1e6,
+        "match_us": each * 1e6,
+    }
 
 
-def _table(kind: Kind, make: Callable[[int], Terms], many: int) -> Table:
+def _exchange(kind: Kind, make: Callable[[int], Terms], many: int) -> Exchange:
     bindings = {}
     for number in range(many):
         target, terms = f"target{number % _TARGETS}", make(number)
@@ -43,7 +55,7 @@ def _table(kind: Kind, make: Callable[[int], Terms], many: int) -> Table:
             target = f"target{number}"
         key = binding_id(target, terms)
         bindings[key] = Binding(id=key, target=target, terms=terms, created_ms=1)
-    return table(Exchange(kind=kind, dead_letter="none", created_ms=1, bindings=bindings))
+    return Exchange(kind=kind, dead_letter="none", created_ms=1, bindings=bindings)
 
 
 def _timed(found: Table, count: int, many: int) -> float:

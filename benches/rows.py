@@ -8,7 +8,7 @@ from functools import partial
 
 from attrs import frozen
 
-from benches import bindings, clusters, idle, queues, routing, trials
+from benches import bindings, clusters, delays, idle, queues, routing, trials
 from benches.bench import BLOCKING, DEFERRED, PEERS, SIZES, TINYMQ, Bench, Run, Runs, Subject
 from benches.tasks import Figures
 
@@ -289,12 +289,35 @@ ROWS = (
         once=True,
     ),
     Row(
+        "delayed",
+        "Publish messages that come later, in batches",
+        delays.produce,
+        _RATES,
+        "In 60 s: in the wheel. In an hour: in the log, and in the index soon.",
+    ),
+    Row(
+        "delayed-late",
+        f"{delays.LATE} messages that are due at any moment of {delays.SECONDS} s",
+        delays.lateness,
+        ("p50_us", "p99_us", "max_us", "early"),
+        "How late a reader has them, by the wall clock here. early: 1 if one came early.",
+    ),
+    Row(
+        "delayed-far",
+        f"{delays.FAR} messages that are due within a year",
+        delays.far,
+        ("per_s", "indexed_per_s", "grown_mib", "start_s", "started_mib", "killed_start_s"),
+        "indexed: until all are listed. grown: memory of the broker. start: until it listens.",
+        once=True,
+    ),
+    Row(
         "matches",
         "Find the targets of a message among 10 000 bindings",
         bindings.matches,
-        ("build_ms", "few_us", "match_us"),
-        "Without a broker. few: among 10 bindings. build: making the table anew, as after a "
-        "change. A fanout copies to all of its 10 000 targets; the 1000 rules are all tried.",
+        ("build_ms", "change_ms", "few_us", "match_us"),
+        "Without a broker. few: among 10 bindings. build: making the table; "
+        "change: one binding more or less. A fanout copies to all of its 10 000 targets; the "
+        "1000 rules are all tried.",
     ),
     Row(
         "frame",

@@ -12,7 +12,6 @@ from twisted.python.failure import Failure
 
 from tests.fakes.broker import BEGIN_MS, BrokerFixture, HeldSyncer, refused
 from tests.fakes.channels import FakeChannels
-from tinymq.catalog.delayed import LATEST_MS
 from tinymq.client.core.partitioners import key_partition
 from tinymq.console import BrokerConsole
 from tinymq.errors import (
@@ -27,6 +26,7 @@ from tinymq.errors import (
     UnknownTopic,
     ValueTooLarge,
 )
+from tinymq.limits import LATEST_MS
 from tinymq.node import turns
 from tinymq.web.port import (
     At,

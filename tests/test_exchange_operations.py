@@ -261,3 +261,13 @@ def test_rules_that_would_do_harm(fixture: BrokerFixture, rule: str) -> None:
         add(fixture, "r", "t", rule=rule)
     assert fixture.operate("binding.list")["total"] == 0
     assert fixture.operate("broker.info")["ready"]
+
+
+def test_figures(fixture: BrokerFixture) -> None:
+    """What brokers tell of their exchanges is summed up in lists and of single ones."""
+    add(fixture, "x", "t", key="eu.#")
+    row = fixture.operate("exchange.list")["exchanges"][0]
+    assert (row["unroutable"], row["failed"], row["lag"], row["stuck"]) == (0, 0, 0, [])
+    assert (row["in_s"], row["out_s"]) == (0, 0)
+    found = fixture.operate("exchange.info", name="x")["exchange"]
+    assert (found["lag"], found["silent"]) == (0, [])

@@ -15,7 +15,8 @@ from tinymq.broker.hosted import Hosted
 from tinymq.broker.subscription import MOST_HELD, Subscription, row_of, unpacked
 from tinymq.caller import Caller
 from tinymq.connection import Connection, Shared
-from tinymq.errors import InvalidRequest, Overloaded, UnknownSubscription, WireError
+from tinymq.errors import InvalidDelay, InvalidRequest, Overloaded, UnknownSubscription, WireError
+from tinymq.limits import LATEST_MS
 from tinymq.wire.frames import Bytes, Frame, encode_frame
 from tinymq.wire.header import MessageType
 from tinymq.wire.messages import (
@@ -40,8 +41,6 @@ from tinymq.wire.messages import (
 
 #: Subscriptions that one connection may have.
 MOST_SUBSCRIPTIONS: Final = 1000
-#: Longest delay of a requeue: a year.
-_LONGEST_MS: Final = 365 * 24 * 3600 * 1000
 
 #: Carries out one verb: subscribers, subscription, leases, the time, facts.
 _Verb = Callable[[Subscribers, Subscription, list[Lease], int, dict[str, Any]], Settled]
@@ -265,8 +264,10 @@ def _requeue(
         if type(at) is not int or delay is not None:
             raise InvalidRequest("a is a time in ms, and goes without d", field="a")
         delay = max(0, at - now)
-    if delay is not None and (type(delay) is not int or not 0 <= delay <= _LONGEST_MS):
-        raise InvalidRequest(f"a delay is 0 to {_LONGEST_MS} ms", field="d" if at is None else "a")
+    if delay is not None and (type(delay) is not int or delay < 0):
+        raise InvalidRequest("a delay is a number of ms from 0", field="d")
+    if delay is not None and now + delay > LATEST_MS:
+        raise InvalidDelay(f"it would come beyond the end of the year 9999 ({LATEST_MS} ms)")
     failure = facts.get("f", True)
     if type(failure) is not bool:
         raise InvalidRequest("f is true or false", field="f")

@@ -21,6 +21,10 @@ MAX_VALUE_CEILING: Final = 128 * MIB
 #: Deepest nesting of a msgpack value that is decoded from a peer.
 MAX_NESTING: Final = 8
 
+#: The last moment for which a message can be kept, in milliseconds since 1970: the end of the
+#: year 9999.
+LATEST_MS: Final = 253_402_300_799_999
+
 
 def _size(default: int, most: int) -> int:
     return field(default=default, validator=[ge(1), le(most)], metadata={"most": most})

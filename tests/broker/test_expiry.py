@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import pytest
 from twisted.internet.defer import Deferred
 
@@ -13,7 +14,7 @@ from tests.fakes.taking import Taker
 from tinymq.broker.hosted import Hosted
 from tinymq.broker.letters import facts_of
 from tinymq.errors import CorruptBatch, InvalidDelay
-from tinymq.wire.batch import HAS_EXPIRY, split
+from tinymq.wire.batch import HAS_EXPIRY, PAYLOAD, Column, build, read_header, split
 from tinymq.wire.records import RecordBatch
 
 HOUR = 3_600_000
@@ -122,6 +123,17 @@ class TestWithoutConsumers:
         assert values(broker) == [b"1", b"2"]
         assert (info(broker)["lag"], info(broker)["given_up"]) == (0, 0)
         assert broker.values() == [b"1", b"2"], "who reads the log sees them still"
+
+    def test_it_is_told(self, broker: BrokerFixture) -> None:
+        """It is counted, and stands in the life of the message."""
+        publish(broker, b"1", b"2", ttls=[1000, None])
+        wait(broker, 1)
+        found = info(broker)
+        story = broker.operate("message.life", topic="t", partition=0, offset=0)
+        what = [(each["what"], each["text"]) for each in story["events"]]
+
+        assert (found["totals"]["expired"], found["totals"]["given_up"]) == (1, 1)
+        assert what == [("expired", "its time to live was over"), ("dead_lettered", "")]
 
     def test_of_single_messages(self, broker: BrokerFixture) -> None:
         """A long time to live keeps no short one behind it waiting, and none is no end."""
@@ -403,10 +415,27 @@ class TestPublish:
 
         assert isinstance(error, InvalidDelay)
 
+    def test_of_what_comes_later(self, broker: BrokerFixture) -> None:
+        """A time to live begins when a message comes, and is looked at before it waits."""
+        error = refused(send(broker, batch(b"1", dues=[-5000], ttls=[0])))
+        only(send(broker, batch(b"2", dues=[-5000], ttls=[2000])))
+        wait(broker, 5)
+        there = broker.values()
+        wait(broker, 1.9)
+        early = values(broker)
+        wait(broker, 0.2)
+
+        assert isinstance(error, InvalidDelay)
+        assert there == [b"2"]
+        assert early == []
+        assert values(broker) == [b"2"]
+
     def test_too_few(self, broker: BrokerFixture) -> None:
         """Each record has its place in the column."""
-        two, three = batch(b"1", b"2", ttls=[5, 5]), batch(b"1", b"2", b"3", ttls=[5, 5, 5])
-        spliced = two[: len(two) - 5] + three[len(three) - 6 :]
-        error = refused(send(broker, spliced))
+        whole = batch(b"1", b"2", ttls=[5, 5])
+        columns = msgpack.unpackb(whole[PAYLOAD:])
+        columns[Column.EXPIRY] = msgpack.packb([5])
+        short = build(msgpack.packb(columns), 2, read_header(whole).attributes)
+        error = refused(send(broker, short))
 
         assert isinstance(error, CorruptBatch)

@@ -176,6 +176,15 @@ def test_all_is_tried_first(broker: MemoryBroker, run: Run) -> None:
     assert [asked["dry_run"] for asked in calls(broker, "delayed.apply")] == [True, True]
 
 
+def test_nothing_fits(broker: MemoryBroker, run: Run) -> None:
+    """Where there is nothing to do nobody is asked, and nothing is done."""
+    broker.answers["delayed.apply"] = [step(0)]
+    result = run("delayed", "cancel", "-t", "orders", "--all")
+
+    assert (result.exit_code, result.stdout) == (0, "nothing of orders fits\n")
+    assert [asked["dry_run"] for asked in calls(broker, "delayed.apply")] == [True]
+
+
 def test_ctrl_c_tells_how_far_it_came(broker: MemoryBroker, run: Run) -> None:
     """When somebody stops it, it says what was done and how to go on."""
     broker.answers["delayed.apply"] = [step(100, more=True, after="a")]

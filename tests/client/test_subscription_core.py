@@ -248,7 +248,7 @@ class TestSettling:
         wrong: list[tuple[dict[str, Any], type[TinyMQError], str]] = [
             ({"delay_s": -2}, InvalidDelay, "negative"),
             ({"delay_s": float("nan")}, InvalidDelay, "nan"),
-            ({"delay_s": 366 * 86_400}, InvalidDelay, "within a year"),
+            ({"delay_s": 10**12}, InvalidDelay, "year 9999"),
             ({"delay_s": "5m"}, UsageError, "seconds"),
             ({"delay_s": 1, "at": 1}, UsageError, "not both"),
             ({"at": 1.5}, UsageError, "whole number"),

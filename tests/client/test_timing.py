@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tinymq.client.core.timing import (
-    LAST_MS,
     Timing,
     Timings,
     later,
@@ -19,6 +18,7 @@ from tinymq.client.core.timing import (
     wall_ms,
 )
 from tinymq.errors import InvalidDelay, TinyMQError, UsageError
+from tinymq.limits import LATEST_MS
 
 EAST = timezone(timedelta(hours=1))
 
@@ -36,7 +36,7 @@ EAST = timezone(timedelta(hours=1))
         (timedelta(microseconds=1001), None, None, (-2, None)),
         (None, 0, None, (1, None)),
         (None, 1_900_000_000_000, None, (1_900_000_000_000, None)),
-        (None, LAST_MS, None, (LAST_MS, None)),
+        (None, LATEST_MS, None, (LATEST_MS, None)),
         (None, datetime(2027, 1, 1, 9, tzinfo=EAST), None, (1_798_790_400_000, None)),
         (None, datetime(2027, 1, 1, 8, 0, 0, 1, tzinfo=UTC), None, (1_798_790_400_001, None)),
     ],
@@ -67,7 +67,7 @@ def test_times_are_read(delay: Any, at: Any, ttl: Any, expected: Any) -> None:
         ({"delay": timedelta.max}, InvalidDelay, "year 9999"),
         ({"at": -1}, InvalidDelay, "before 1970"),
         ({"at": datetime(1969, 1, 1, tzinfo=UTC)}, InvalidDelay, "before 1970"),
-        ({"at": LAST_MS + 1}, InvalidDelay, "year 9999 .253402300799999 ms"),
+        ({"at": LATEST_MS + 1}, InvalidDelay, "year 9999 .253402300799999 ms"),
         ({"at": datetime(2027, 1, 1, tzinfo=None)}, UsageError, "without a time zone"),  # noqa: DTZ001
         ({"at": 1.5}, UsageError, "whole number"),
         ({"at": True}, UsageError, "whole number"),
@@ -93,7 +93,7 @@ def test_nonsense_is_refused(given: dict[str, Any], kind: type[TinyMQError], wor
 
 def test_the_longest_delay() -> None:
     """A delay may end in the last hour of the year 9999."""
-    assert timing_of((LAST_MS - wall_ms()) // 1000 - 3600, None, None, 0.0) is not None
+    assert timing_of((LATEST_MS - wall_ms()) // 1000 - 3600, None, None, 0.0) is not None
 
 
 def test_many_times() -> None:

@@ -83,7 +83,14 @@ def test_what_is_not_known_is_not_zero() -> None:
 
 @pytest.mark.parametrize(
     ("lag", "trend", "expected"),
-    [(0, 5.0, 0), (100, -10.0, 10_000), (100, 0.0, None), (100, None, None), (100, 3.0, None)],
+    [
+        (0, 5.0, 0),
+        (100, -10.0, 10_000),
+        (100, 0.0, None),
+        (100, None, None),
+        (100, 3.0, None),
+        (3, -5.6e-17, None),
+    ],
 )
 def test_clear(lag: int, trend: float | None, expected: int | None) -> None:
     """The time until nothing is left is known only while the lag shrinks."""

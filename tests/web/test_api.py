@@ -182,6 +182,15 @@ def test_publish_later(
     assert client.console.calls == [("publish at", Times(due, ttl))] * 2
 
 
+def test_publish_to_nowhere(client: Client) -> None:
+    """A message that no binding takes is stored, and the answer says both."""
+    told = json.loads(client.send("POST", MESSAGES, b'{"payload":"x","key":"nowhere"}').body)
+    page = client.post("/topics/orders.created/publish", value="x", key="nowhere")
+
+    assert (told["unroutable"], told["offset"] >= 0) == (True, True)
+    assert "no binding of this exchange" in client.get(page.headers["location"]).shown
+
+
 def test_publish_with_a_time_to_live(client: Client) -> None:
     """No delay is an ordinary message, answered as one."""
     body = b'{"payload":"x","delay_ms":0,"ttl_ms":60000}'

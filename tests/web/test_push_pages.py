@@ -8,9 +8,6 @@ import pytest
 
 from tests.web.client import Client
 from tests.web.content import lively
-from tinymq.catalog import PUBLIC
-
-pytestmark = pytest.mark.skipif("push.list" not in PUBLIC, reason="no such operations yet")
 
 SMTP = "/topics/mail.outbound/channels/smtp/push"
 BILLING = "/topics/orders.created/channels/billing/push"

@@ -89,6 +89,16 @@ def test_no_boxes_overlap_and_all_lies_inside() -> None:
         assert 0 < wire.at[1] < found.height
 
 
+def test_picture_is_as_high_as_its_fullest_layer() -> None:
+    """Layers do not drift apart, however their lines pull."""
+    edges = [edge(f"x{i}", f"x{i + 1}", "k") for i in range(7)]
+    edges += [edge(f"x{i}", f"t{i * 3 + j}", "k") for i in range(8) for j in range(3)]
+    edges += [edge(f"x{i}", f"t{(i * 11 + 5) % 24}", "k") for i in range(8)]
+    nodes = [node(f"x{i}", "direct") for i in range(8)] + [node(f"t{i}") for i in range(24)]
+
+    assert drawn(nodes, edges).height < 700
+
+
 def test_long_line_passes_beside_the_boxes_between() -> None:
     """From the first layer to the third it keeps away from the box of the second."""
     found = drawn(CHAIN[:3], WAYS[:3])

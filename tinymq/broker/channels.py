@@ -138,7 +138,7 @@ class Channels:
         gone: list[Subscription] = []
         for partition in self.broker.partitions_of(topic):
             hosted = self._hosted.get(partition.key)
-            if hosted is None and (infos or routed):
+            if hosted is None and (infos or routed or self.broker.store.routes(partition)):
                 hosted = self._open(partition)
             if hosted is not None:
                 here.append(hosted)

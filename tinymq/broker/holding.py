@@ -173,6 +173,16 @@ class Holding:
 
     def _refusal(self, channel: str, offset: int) -> Overloaded:
         topic, index = self._hosted.partition.topic, self._hosted.partition.index
+        if channel == ROUTER:
+            return Overloaded(
+                f"copies of {topic.name}/{index} from offset {offset} on are not at their targets, "
+                "and the exchange holds as much back for them as it may; publish again when they "
+                f"are: `tinymq exchange info {topic.name}` says what is stuck and why; else raise "
+                "hold.max.ms or hold.max.bytes, or set hold.then to dead_letter or drop",
+                channel=channel,
+                partition=index,
+                offset=offset,
+            )
         return Overloaded(
             f"channel {channel} of {topic.name}/{index} has not settled offset {offset}, and the "
             f"topic holds as much back for it as it may; publish again when it has gone on: "

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 #: Up to so many producers of a partition are stored with every checkpoint, more
 #: when it began a new segment: packing them takes time.
 OFTEN: Final = 100
+#: A file beside the logs: the ledger may hold copies that are planned and not brought.
+_ROUTES: Final = "routes"
 
 
 class PartitionStore:
@@ -164,6 +166,38 @@ class PartitionStore:
         if self._index is not None:
             self._index.close()
             self._index = None
+
+    def routes(self, partition: Partition) -> bool:
+        """
+        Say whether copies may be planned for a partition, though its topic is no exchange.
+
+        Args:
+            partition: Any.
+        """
+        return not partition.volatile and self.folder.disk.exists(self._mark(partition))
+
+    def mark_routes(self, partition: Partition, *, there: bool) -> None:
+        """
+        Remember that copies may be planned for a partition, or that none are any more.
+
+        Args:
+            partition: One with a log on the disk.
+            there: Whether there may be some.
+        """
+        path = self._mark(partition)
+        try:
+            if there:
+                for parent in self.folder.disk.make_folders(_parent(path)):
+                    self.folder.disk.fsync_dir(parent)  # the logs will lie there, too
+                self.folder.disk.write_file(path, b"", durable=False)
+            elif self.folder.disk.exists(path):
+                self.folder.disk.unlink(path)
+        except (OSError, TinyMQError) as error:
+            # It matters only to a topic that is no exchange any more, after a restart.
+            self._log.warn("{path} could not be marked: {error}", path=path, error=error)
+
+    def _mark(self, partition: Partition) -> str:
+        return f"{_parent(self.folder.partition_path(*partition.key, 'ledger'))}/{_ROUTES}"
 
     def _recall_producers(
         self, partition: Partition, log: Log, epochs: EpochFile, seen: list[BatchHeader]
@@ -396,4 +430,8 @@ def _close(partition: Partition) -> None:
 
 def _home(log: Log) -> str:
     """The partition's folder, in which its logs lie."""
-    return str(Path(log.path).parent)
+    return _parent(log.path)
+
+
+def _parent(path: str) -> str:
+    return str(Path(path).parent)

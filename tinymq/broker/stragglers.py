@@ -24,7 +24,7 @@ from tinymq.broker.window import ColdPiece, Stored
 from tinymq.errors import TinyMQError, WireError
 from tinymq.limits import MIB
 from tinymq.storage.facts import Due
-from tinymq.wire.batch import checked_header, read_header, stamp
+from tinymq.wire.batch import HAS_EXPIRY, checked_header, read_header, stamp
 from tinymq.wire.records import RecordBatch, encode_batch
 
 if TYPE_CHECKING:
@@ -257,7 +257,10 @@ class Stragglers:
         try:
             for kind, offset, data in msgpack.unpackb(value)[2]:
                 if kind == KEEP:
-                    self.kept[offset] = checked_header(data), memoryview(data)
+                    header = checked_header(data)
+                    self.kept[offset] = header, memoryview(data)
+                    if header.attributes & HAS_EXPIRY:
+                        self._hosted.partition.mortal.add(offset, offset + 1)
         except (msgpack.UnpackException, LookupError, TypeError, ValueError, WireError) as error:
             self._log.error(
                 "{hosted}: a message in the ledger cannot be read: {error}",

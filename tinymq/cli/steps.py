@@ -191,6 +191,8 @@ def carry_on(session: Session, work: Work, *, dry_run: bool, yes: bool, output: 
             what += f"; {plan.loops} of them came back or went in circles before"
         if dry_run:
             return _tell(work, plan, output, what.replace("will be", "would be"), dry_run=True)
+        if not (plan.done or plan.failed):
+            return _tell(work, plan, output, f"nothing of {work.name} fits", dry_run=False)
         confirm(work.name, what, yes=False)
     found = Sum(after=begin)
     try:

@@ -14,10 +14,8 @@ import click
 from attrs import frozen
 from typing_extensions import override
 
+from tinymq.limits import LATEST_MS
 from tinymq.settings import DURATION_TEXT, parse_duration, parse_size
-
-#: The last millisecond of the year 9999; nothing is due later.
-LAST_MS: Final = 253_402_300_799_999
 
 
 def parse_time(text: str, now_ms: int) -> int:
@@ -82,8 +80,8 @@ def parse_moment(text: str) -> int:
 
 
 def _not_too_late(ms: int, text: str) -> int:
-    if ms > LAST_MS:
-        raise ValueError(f"{text} lies beyond the end of the year 9999 ({LAST_MS} ms)")
+    if ms > LATEST_MS:
+        raise ValueError(f"{text} lies beyond the end of the year 9999 ({LATEST_MS} ms)")
     return ms
 
 
@@ -119,8 +117,8 @@ def parse_delay(text: str) -> float:
     if text.startswith("-"):
         raise ValueError(f"a delay cannot be negative: {text}; 0 is at once")
     seconds = parse_duration(text)
-    if seconds * 1000 > LAST_MS - now_ms():
-        raise ValueError(f"{text} from now is beyond the end of the year 9999 ({LAST_MS} ms)")
+    if seconds * 1000 > LATEST_MS - now_ms():
+        raise ValueError(f"{text} from now is beyond the end of the year 9999 ({LATEST_MS} ms)")
     return seconds
 
 
@@ -135,8 +133,8 @@ def parse_life(text: str) -> float:
         ValueError: It is none, zero, or too long.
     """
     seconds = 0.0 if text.startswith("-") else parse_duration(text)
-    if not 0 < seconds * 1000 <= LAST_MS:
-        raise ValueError(f"a time to live is above zero and at most {LAST_MS} ms, not {text}")
+    if not 0 < seconds * 1000 <= LATEST_MS:
+        raise ValueError(f"a time to live is above zero and at most {LATEST_MS} ms, not {text}")
     return seconds
 
 

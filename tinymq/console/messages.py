@@ -14,7 +14,6 @@ from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.defer import TimeoutError as DeferredTimeout
 
 from tinymq.client.core.partitioners import key_partition
-from tinymq.client.core.timing import LAST_MS
 from tinymq.console.base import Base
 from tinymq.errors import (
     BrokerSilent,
@@ -24,7 +23,7 @@ from tinymq.errors import (
     ValueTooLarge,
     WireError,
 )
-from tinymq.limits import MIB
+from tinymq.limits import LATEST_MS, MIB
 from tinymq.maps import from_map
 from tinymq.node.partitions import check_partition
 from tinymq.node.records import MOST_PIECE
@@ -138,9 +137,9 @@ class Messages(Base):
     ) -> Position:
         """Append one record, durable as the topic's policy says, or have it wait."""
         due = times.due
-        if -due > LAST_MS - self._broker.wall():
+        if -due > LATEST_MS - self._broker.wall():
             raise InvalidDelay(
-                f"the delay ends beyond the end of the year 9999 ({LAST_MS} ms)", field="delay_ms"
+                f"the delay ends beyond the end of the year 9999 ({LATEST_MS} ms)", field="delay_ms"
             )
         found = self._operations.find(topic)
         self._check_sizes(found, value, key, headers)
@@ -161,6 +160,7 @@ class Messages(Base):
             time_ms=result["time_ms"],
             durable=not result["volatile"] and found.config.sync == "always",
             delayed=result["offset"] if due else None,
+            unroutable=result["unroutable"],
             due_ms=(result["time_ms"] - due if due < 0 else due) if due else None,
         )
 

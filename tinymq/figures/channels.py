@@ -121,6 +121,10 @@ def merge(signs: Facts, more: Mapping[str, Any]) -> None:
     signs["next_due"] = min(due, default=None)
 
 
+#: A lag that shrinks by less in a second stands still.
+_STILL: Final = 1e-6
+
+
 def clear_ms(lag: int, trend: float | None) -> int | None:
     """
     Say when nothing will be left.
@@ -131,7 +135,8 @@ def clear_ms(lag: int, trend: float | None) -> int | None:
     """
     if not lag:
         return 0
-    return round(lag * 1000 / -trend) if trend is not None and trend < 0 else None
+    # What rates of several partitions leave of nothing is no trend, and its inverse no time.
+    return round(lag * 1000 / -trend) if trend is not None and trend < -_STILL else None
 
 
 def standing(

@@ -95,6 +95,11 @@ class DeadLetters(Records):
                     row = found.setdefault((target, topic, name), [0, ""])
                     row[0] += count
                     row[1] = row[1] or "; ".join(hosted.burying.kept.values())
+            if hosted.router is not None:
+                for target, count, why in hosted.router.kept():
+                    row = found.setdefault((target, hosted.partition.topic.name, ""), [0, ""])
+                    row[0] += count
+                    row[1] = row[1] or why
         return {
             "kept": [
                 {"target": target, "topic": topic, "channel": name, "kept": count, "why": why}

@@ -164,6 +164,7 @@ class Records:
             "offset": result.base_offset,
             "time_ms": result.timestamp,
             "volatile": result.volatile,
+            "unroutable": bool(result.unroutable),
         }
 
     def _piece(self, number: int, piece: bytes, *, more: bool) -> bytes | None:

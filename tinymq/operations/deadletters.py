@@ -140,9 +140,18 @@ class DeadLetters(Leaders):
         }
 
     def _sources(self) -> dict[str, set[tuple[str, str]]]:
-        """Say which channels give up to which topics, parking places included."""
+        """
+        Say which channels give up to which topics, parking places included.
+
+        An exchange does so for what no binding takes; it has no name as a channel.
+        """
         registry = self._registry
         found: dict[str, set[tuple[str, str]]] = defaultdict(set)
+        for topic_id, exchange in registry.exchanges.items():
+            topic = registry.topics.get(topic_id)
+            if topic is not None:
+                for target in (exchange.dead_letter, parking_topic(topic.name)):
+                    found[target].add((topic.name, ""))
         for topic_id, channels in registry.channels.items():
             topic = registry.topics.get(topic_id)
             if topic is None:
@@ -170,7 +179,7 @@ class DeadLetters(Leaders):
         return {
             "target": name,
             "topics": sorted({source for source, _ in sources[name]}),
-            "channel": channels.pop() if len(channels) == 1 else None,
+            "channel": channels.pop() or None if len(channels) == 1 else None,
             "messages": sum(row["messages"] for row in known),
             "oldest_ms": min((at for row in known if (at := row["oldest_ms"])), default=None),
             "newest_ms": max((at for row in known if (at := row["newest_ms"])), default=None),

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Any, Final, Protocol
 
-from attrs import frozen
+from attrs import define, frozen
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.interfaces import IStreamClientEndpoint
 from twisted.internet.task import deferLater
@@ -32,6 +32,8 @@ CLIENT_ID: Final = "tinymq-push"
 TEST_S: Final = 2.5
 #: Bytes of an answer to one that are told.
 _TOLD: Final = 1024
+#: Endpoints of one client: whatever it does, it looks at all its subscriptions.
+_MOST_OF_CLIENT: Final = 8
 #: Seconds until the MetaServer is told again what it did not take.
 _AGAIN_S: Final = 5.0
 
@@ -76,6 +78,20 @@ class World:
     requests: int
 
 
+@define(eq=False)
+class _Line:
+    """
+    A client of this broker.
+
+    Attributes:
+        client: The client.
+        count: How many endpoints take messages with it.
+    """
+
+    client: Client
+    count: int = 0
+
+
 @frozen
 class _Live:
     """
@@ -85,11 +101,13 @@ class _Live:
         endpoint: The endpoint.
         led: The partitions that this broker leads.
         pusher: Sends.
+        line: The client that it takes messages with.
     """
 
     endpoint: Endpoint
     led: tuple[int, ...]
     pusher: Pusher
+    line: _Line
 
 
 class Pushes:
@@ -111,8 +129,7 @@ class Pushes:
         self._meta = meta
         self._turnstile = Turnstile(world.requests)
         self._inside = InsideEndpoint(world.reactor, factory)
-        self._client: Client | None = None
-        self._means: Means | None = None
+        self._lines: list[_Line] = []
         self._live: dict[_Place, _Live] = {}
         self._tallies: dict[_Place, Tally] = {}
         #: Those that send no more but are not at their end.
@@ -127,25 +144,39 @@ class Pushes:
         self._unwatch = self._meta.watch(self._changed)
         self._follow(self._meta.registry)
 
-    def _make_means(self) -> Means:
-        """Make what all share, when the first endpoint wants it."""
-        world = self._world
+    def _join(self) -> _Line:
+        """Find a client that has few endpoints, or make one."""
+        line = next((each for each in self._lines if each.count < _MOST_OF_CLIENT), None)
+        if line is None:
 
-        def within(*_: object) -> IStreamClientEndpoint:
-            return self._inside
+            def within(*_: object) -> IStreamClientEndpoint:
+                return self._inside
 
-        client = self._client = Client(
-            world.reactor,
-            "tinymq://127.0.0.1",  # where the endpoint leads is not asked
-            ClientConfig(client_id=CLIENT_ID),
-            endpoint_for=within,
-            environment={},
-        )
+            client = Client(
+                self._world.reactor,
+                "tinymq://127.0.0.1",  # where the endpoint leads is not asked
+                ClientConfig(client_id=CLIENT_ID),
+                endpoint_for=within,
+                environment={},
+            )
+            line = _Line(client)
+            self._lines.append(line)
+        line.count += 1
+        return line
+
+    def _part(self, line: _Line) -> None:
+        """Close a client that nobody needs any more."""
+        line.count -= 1
+        if not line.count and not self._stopped:
+            self._lines.remove(line)
+            line.client.close()
+
+    def _means(self, line: _Line) -> Means:
         return Means(
-            reactor=world.reactor,
-            wall=world.wall,
+            reactor=self._world.reactor,
+            wall=self._world.wall,
             broker=self._broker.id,
-            subscribe=client.subscription,
+            subscribe=line.client.subscription,
             sender=self._sender,
             turnstile=self._turnstile,
         )
@@ -167,8 +198,7 @@ class Pushes:
         pushers = [*(each.pusher for each in live.values()), *self._ending]
         ends = [pusher.stop(within_s) for pusher in pushers]
         await DeferredList(ends, consumeErrors=True)
-        if self._client is not None:
-            await self._client.close()
+        await DeferredList([line.client.close() for line in self._lines], consumeErrors=True)
 
     # --- following --------------------------------------------------------------
 
@@ -184,7 +214,7 @@ class Pushes:
         for place, live in tuple(self._live.items()):
             if wanted.get(place) != (live.endpoint, live.led):
                 del self._live[place]
-                self._end(live.pusher)
+                self._end(live)
         for place in self._tallies.keys() - registry.endpoints.keys():
             del self._tallies[place]
         for place, (endpoint, led) in wanted.items():
@@ -206,19 +236,20 @@ class Pushes:
         return found
 
     def _begin(self, place: _Place, topic: str, endpoint: Endpoint, led: tuple[int, ...]) -> None:
-        if self._means is None:
-            self._means = self._make_means()
+        line = self._join()
         tally = self._tallies.setdefault(place, Tally())
         give_up = partial(self._gave_up, place, endpoint)
-        pusher = Pusher(topic, endpoint, self._means, tally, give_up)
-        self._live[place] = _Live(endpoint, led, pusher)
+        pusher = Pusher(topic, endpoint, self._means(line), tally, give_up)
+        self._live[place] = _Live(endpoint, led, pusher, line)
         pusher.begin()
 
-    def _end(self, pusher: Pusher) -> None:
+    def _end(self, live: _Live) -> None:
+        pusher = live.pusher
         ending = self._ending[pusher] = pusher.stop()
 
         def ended(_: object) -> None:
             self._ending.pop(pusher, None)
+            self._part(live.line)
 
         ending.addBoth(ended)
 

@@ -45,6 +45,11 @@ MOST_DEPTH: Final = 64
 #: Most of elements times characters of a rule with macros: what one message may cost.
 MOST_WORK: Final = 5_000_000
 
+#: Likewise, of all rules of an exchange together.
+MOST_SPENT: Final = 50_000_000
+#: Bytes that a regular expression, or a search, goes through while a character is carried out.
+_STEPS: Final = 20
+
 _TYPES: Final = {"int", "uint", "double", "bool", "string", "list", "map", "null_type", "type"}
 _FUNCTIONS: Final = {
     *("size", "startsWith", "endsWith", "contains", "matches", "has", "type"),
@@ -219,6 +224,9 @@ class Input:
         self._headers = headers
         self._value = value or b""
         self._wanted = wanted
+        #: What rules have cost so far. It is counted, not measured, so that the same
+        #: message goes the same ways on a slow machine, and after a crash.
+        self._spent = 0
 
     def check(self, rule: Rule) -> None:
         """
@@ -232,8 +240,20 @@ class Input:
             raise RuleFailedError(f"the value has more than {facts.most_value} bytes")
         if facts.searches and (len(self._key) > MOST_SEARCHED or self._longest > MOST_SEARCHED):
             raise RuleFailedError(f"key or headers have more than {MOST_SEARCHED} bytes")
-        if facts.macros and facts.work(self._elements) > MOST_WORK:
-            raise RuleFailedError("the message has too many elements for the macros of the rule")
+        work = facts.length
+        if facts.macros:
+            work = facts.work(self._elements)
+            if work > MOST_WORK:
+                raise RuleFailedError(
+                    "the message has too many elements for the macros of the rule"
+                )
+        if facts.searches:
+            work += facts.search_cost * (len(self._key) + len(self._value)) // _STEPS
+        elif "value" in rule.looks_at:
+            work += len(self._value) // _STEPS
+        if self._spent + work > MOST_SPENT:
+            raise RuleFailedError("all rules of the exchange together take too long on the message")
+        self._spent += work
 
     @cached_property
     def _longest(self) -> int:

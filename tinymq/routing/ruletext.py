@@ -66,6 +66,7 @@ class RuleText:
         pluses: How many additions it has.
         large: How often it mentions what may be large.
         searches: How many regular expressions it has.
+        search_cost: How large they are, see `regex_cost`.
         commas: How many commas.
         bound: What macros call the elements.
         private: Names of functions that begin as no function does.
@@ -79,6 +80,7 @@ class RuleText:
     pluses: int
     large: int
     searches: int
+    search_cost: int
     commas: int
     bound: frozenset[str]
     private: frozenset[str]
@@ -102,6 +104,7 @@ class RuleText:
             pluses=reader.pluses,
             large=reader.large,
             searches=reader.searches,
+            search_cost=reader.cost,
             commas=reader.commas,
             bound=frozenset(reader.bound),
             private=frozenset(reader.private),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Protocol, TypeAlias
 
+from attrs import define, field
 from typing_extensions import override
 
 from tinymq.conditions import Condition, matches
@@ -15,7 +15,12 @@ from tinymq.routing.trie import Trie
 from tinymq.routing.values import Binding, Exchange, Kind
 
 Headers: TypeAlias = Sequence[tuple[str, bytes]]
+#: Names of topics, each once, in order.
+Names: TypeAlias = tuple[str, ...]
+#: Name and value of a header.
+Pair: TypeAlias = tuple[str, bytes]
 _NOTHING: Final[frozenset[str]] = frozenset()
+_EMPTY: Final[Mapping[tuple[str, ...], _Group]] = MappingProxyType({})
 
 
 class Table(Protocol):
@@ -32,7 +37,7 @@ class Table(Protocol):
     failed: int
     failure: str
 
-    def targets(self, key: bytes | None, headers: Headers, value: bytes | None) -> tuple[str, ...]:
+    def targets(self, key: bytes | None, headers: Headers, value: bytes | None) -> Names:
         """
         Say where a message goes.
 
@@ -56,49 +61,98 @@ class Table(Protocol):
         """
 
 
-def table(exchange: Exchange, bindings: Iterable[Binding] | None = None) -> Table:
+def table(
+    exchange: Exchange, bindings: Iterable[Binding] | None = None, *, before: Table | None = None
+) -> Table:
     """
     Arrange the bindings of an exchange.
 
     Args:
         exchange: The exchange.
         bindings: Its bindings, if those are others than it holds.
+        before: The table that the exchange had before it changed; what is new in it is
+            carried over to that table, which costs less than to make all anew.
     """
-    found = exchange.bindings.values() if bindings is None else bindings
-    return _TABLES[exchange.kind](tuple(found))
+    wanted = exchange.bindings
+    if bindings is not None:
+        wanted = {each.id: each for each in bindings}
+    made = _TABLES[exchange.kind]
+    found = before if type(before) is made else made()
+    found.change(wanted)
+    return found
 
 
 class _Base:
+    """What all tables have: the bindings that they hold, and how these change."""
+
     looks_at: frozenset[str] = _NOTHING
     failed = 0
     failure = ""
 
-    def __init__(self, bindings: Sequence[Binding]) -> None:
-        self._bindings = bindings
+    def __init__(self) -> None:
+        self._held: dict[str, Binding] = {}
+
+    def change(self, wanted: Mapping[str, Binding]) -> None:
+        """
+        Hold other bindings from now on.
+
+        Args:
+            wanted: All of them, by their ids.
+        """
+        held = self._held
+        gone = [each for key, each in held.items() if wanted.get(key) is not each]
+        new = [each for key, each in wanted.items() if held.get(key) is not each]
+        for each in gone:
+            del held[each.id]
+            self._take_out(each)
+        for each in new:
+            held[each.id] = each
+            self._put_in(each)
 
     def met(self, key: bytes | None, headers: Headers, value: bytes | None) -> Iterator[Binding]:
         """Yield the bindings that a message meets: those whose own table leads somewhere."""
-        kind, targets = type(self), {*self.targets(key, headers, value)}
+        targets = {*self.targets(key, headers, value)}
         near = sorted(
-            (each for each in self._bindings if each.target in targets),
+            (each for each in self._held.values() if each.target in targets),
             key=lambda each: (each.target, each.id),
         )
-        return (each for each in near if kind((each,)).targets(key, headers, value))
+        for each in near:
+            alone = type(self)()
+            alone.change({each.id: each})
+            if alone.targets(key, headers, value):
+                yield each
 
-    def targets(self, key: bytes | None, headers: Headers, value: bytes | None) -> tuple[str, ...]:
+    def targets(self, key: bytes | None, headers: Headers, value: bytes | None) -> Names:
+        """Say where a message goes."""
+        raise NotImplementedError
+
+    def _put_in(self, binding: Binding) -> None:
+        raise NotImplementedError
+
+    def _take_out(self, binding: Binding) -> None:
         raise NotImplementedError
 
 
 class Fanout(_Base):
     """Every binding takes every message."""
 
-    def __init__(self, bindings: Sequence[Binding]) -> None:
-        super().__init__(bindings)
-        self._targets = _names(each.target for each in bindings)
+    def __init__(self) -> None:
+        super().__init__()
+        self._targets: Names | None = ()
 
     @override
-    def targets(self, key: bytes | None, headers: Headers, value: bytes | None) -> tuple[str, ...]:
+    def targets(self, key: bytes | None, headers: Headers, value: bytes | None) -> Names:
+        if self._targets is None:
+            self._targets = _names(each.target for each in self._held.values())
         return self._targets
+
+    @override
+    def _put_in(self, binding: Binding) -> None:
+        self._targets = None
+
+    @override
+    def _take_out(self, binding: Binding) -> None:
+        self._targets = None
 
 
 class Direct(_Base):
@@ -106,16 +160,36 @@ class Direct(_Base):
 
     looks_at = frozenset({"key"})
 
-    def __init__(self, bindings: Sequence[Binding]) -> None:
-        super().__init__(bindings)
-        found: dict[bytes, set[str]] = {}
-        for each in bindings:
-            found.setdefault(_key(each), set()).add(each.target)
-        self._targets = {key: _names(targets) for key, targets in found.items()}
+    def __init__(self) -> None:
+        super().__init__()
+        self._sets: dict[bytes, set[str]] = {}
+        #: Those that were asked for, in order.
+        self._known: dict[bytes, Names] = {}
 
     @override
-    def targets(self, key: bytes | None, headers: Headers, value: bytes | None) -> tuple[str, ...]:
-        return self._targets.get(key or b"", ())
+    def targets(self, key: bytes | None, headers: Headers, value: bytes | None) -> Names:
+        found = self._known.get(key or b"")
+        if found is None:
+            bound = self._sets.get(key or b"")
+            if bound is None:
+                return ()
+            found = self._known[key or b""] = _names(bound)
+        return found
+
+    @override
+    def _put_in(self, binding: Binding) -> None:
+        key = _key(binding)
+        self._sets.setdefault(key, set()).add(binding.target)
+        self._known.pop(key, None)
+
+    @override
+    def _take_out(self, binding: Binding) -> None:
+        key = _key(binding)
+        targets = self._sets[key]
+        targets.remove(binding.target)
+        if not targets:
+            del self._sets[key]
+        self._known.pop(key, None)
 
 
 class Topic(_Base):
@@ -123,19 +197,37 @@ class Topic(_Base):
 
     looks_at = frozenset({"key"})
 
-    def __init__(self, bindings: Sequence[Binding]) -> None:
-        super().__init__(bindings)
+    def __init__(self) -> None:
+        super().__init__()
         self._trie = Trie()
-        for each in bindings:
-            self._trie.add(_key(each), each.target)
 
     @override
-    def targets(self, key: bytes | None, headers: Headers, value: bytes | None) -> tuple[str, ...]:
+    def targets(self, key: bytes | None, headers: Headers, value: bytes | None) -> Names:
         return _names(self._trie.find(key or b""))
 
+    @override
+    def _put_in(self, binding: Binding) -> None:
+        self._trie.add(_key(binding), binding.target)
 
-#: The conditions of bindings, and where those lead that have exactly these.
-_Group: TypeAlias = tuple[tuple[Condition, ...], tuple[str, ...]]
+    @override
+    def _take_out(self, binding: Binding) -> None:
+        self._trie.remove(_key(binding), binding.target)
+
+
+@define
+class _Group:
+    """
+    The bindings with the same conditions.
+
+    Attributes:
+        first: The pair of name and value by which they are found; None if there is none.
+        rest: The other conditions.
+        targets: Where they lead.
+    """
+
+    first: Pair | None
+    rest: tuple[Condition, ...]
+    targets: set[str] = field(factory=set)
 
 
 class HeaderTable(_Base):
@@ -143,79 +235,109 @@ class HeaderTable(_Base):
     A binding takes the messages that meet all its conditions.
 
     Each binding that has a condition ``name=value`` is found by one of them, the one that
-    the fewest bindings have; only those without any are looked at for every message.
+    the fewest bindings are found by; only those without any are looked at each time.
     """
 
     looks_at = frozenset({"headers"})
 
-    def __init__(self, bindings: Sequence[Binding]) -> None:
-        super().__init__(bindings)
-        same: dict[tuple[str, ...], set[str]] = {}
-        for each in bindings:
-            same.setdefault(each.terms.headers, set()).add(each.target)
-        groups = [(tuple(map(Condition.parse, texts)), _names(same[texts])) for texts in same]
-        often = Counter(pair for conditions, _ in groups for pair in _pairs(conditions))
-        self._by_pair: dict[tuple[str, bytes], list[_Group]] = {}
-        self._others: list[_Group] = []
-        for conditions, targets in groups:
-            pairs = _pairs(conditions)
-            if not pairs:
-                self._others.append((conditions, targets))
-                continue
-            first = min(pairs, key=lambda pair: (often[pair], pair))
-            rest = tuple(each for each in conditions if _pair(each) != first)
-            self._by_pair.setdefault(first, []).append((rest, targets))
+    def __init__(self) -> None:
+        super().__init__()
+        #: By the texts of their conditions.
+        self._groups: dict[tuple[str, ...], _Group] = {}
+        self._by_pair: dict[Pair | None, dict[tuple[str, ...], _Group]] = {}
 
     @override
-    def targets(self, key: bytes | None, headers: Headers, value: bytes | None) -> tuple[str, ...]:
+    def targets(self, key: bytes | None, headers: Headers, value: bytes | None) -> Names:
         found: set[str] = set()
-        for conditions, targets in self._others:
-            if matches(conditions, headers):
-                found.update(targets)
-        for pair in headers:
-            for conditions, targets in self._by_pair.get(tuple(pair), ()):  # type: ignore[arg-type]
-                if not conditions or matches(conditions, headers):
-                    found.update(targets)
+        for pair in (None, *headers):
+            for group in self._by_pair.get(pair, _EMPTY).values():
+                if not group.rest or matches(group.rest, headers):
+                    found |= group.targets
         return _names(found)
 
+    @override
+    def _put_in(self, binding: Binding) -> None:
+        texts = binding.terms.headers
+        group = self._groups.get(texts)
+        if group is None:
+            group = self._groups[texts] = self._group(texts)
+            self._by_pair.setdefault(group.first, {})[texts] = group
+        group.targets.add(binding.target)
 
-def _pair(condition: Condition) -> tuple[str, bytes] | None:
+    def _group(self, texts: tuple[str, ...]) -> _Group:
+        conditions = [Condition.parse(text) for text in texts]
+        pairs = [pair for each in conditions if (pair := _pair(each)) is not None]
+        if not pairs:
+            return _Group(None, tuple(conditions))
+        first = min(pairs, key=lambda pair: (len(self._by_pair.get(pair, ())), pair))
+        return _Group(first, tuple(each for each in conditions if _pair(each) != first))
+
+    @override
+    def _take_out(self, binding: Binding) -> None:
+        texts = binding.terms.headers
+        group = self._groups[texts]
+        group.targets.remove(binding.target)
+        if not group.targets:
+            del self._groups[texts]
+            found = self._by_pair[group.first]
+            del found[texts]
+            if not found:
+                del self._by_pair[group.first]
+
+
+def _pair(condition: Condition) -> Pair | None:
     return (condition.name, condition.value) if condition.test == "equal" else None
-
-
-def _pairs(conditions: Iterable[Condition]) -> list[tuple[str, bytes]]:
-    return [pair for each in conditions if (pair := _pair(each)) is not None]
 
 
 class RuleTable(_Base):
     """A binding takes the messages that its rule is true of."""
 
-    def __init__(self, bindings: Sequence[Binding]) -> None:
-        super().__init__(bindings)
-        same: dict[str, set[str]] = {}
-        for each in bindings:
-            same.setdefault(each.terms.rule or "", set()).add(each.target)
-        self._rules: list[tuple[Rule, tuple[str, ...]]] = []
-        for text, targets in same.items():
-            try:
-                self._rules.append((compiled(text), _names(targets)))
-            except ValueError as error:  # it was made by another version
-                self._note(text, error)
-        self._variables = frozenset(name for rule, _ in self._rules for name in rule.looks_at)
-        wanted = {"size": "value", "json": "value"}
-        self.looks_at = frozenset(wanted.get(name, name) for name in self._variables)
+    def __init__(self) -> None:
+        super().__init__()
+        #: Rules by their texts, and where each leads; None is what cannot be compiled.
+        self._rules: dict[str, tuple[Rule | None, set[str]]] = {}
+        #: The variables that some rule mentions.
+        self._variables: frozenset[str] = _NOTHING
 
     @override
-    def targets(self, key: bytes | None, headers: Headers, value: bytes | None) -> tuple[str, ...]:
+    def change(self, wanted: Mapping[str, Binding]) -> None:
+        super().change(wanted)
+        rules = [rule for rule, _ in self._rules.values() if rule is not None]
+        self._variables = frozenset(name for rule in rules for name in rule.looks_at)
+        needs = {"size": "value", "json": "value"}
+        self.looks_at = frozenset(needs.get(name, name) for name in self._variables)
+
+    @override
+    def targets(self, key: bytes | None, headers: Headers, value: bytes | None) -> Names:
         given = Input(key, headers, value, self._variables)
         found: set[str] = set()
-        for rule, targets in self._rules:
+        for rule, targets in self._rules.values():
             try:
-                if rule.matches(given):
-                    found.update(targets)
+                if rule is not None and rule.matches(given):
+                    found |= targets
             except RuleFailedError as error:
-                self._note(rule.text, error)
+                self._note(rule.text if rule else "", error)
         return _names(found)
+
+    @override
+    def _put_in(self, binding: Binding) -> None:
+        text = binding.terms.rule or ""
+        if text not in self._rules:
+            rule = None
+            try:
+                rule = compiled(text)
+            except ValueError as error:  # it was made by another version
+                self._note(text, error)
+            self._rules[text] = rule, set()
+        self._rules[text][1].add(binding.target)
+
+    @override
+    def _take_out(self, binding: Binding) -> None:
+        text = binding.terms.rule or ""
+        targets = self._rules[text][1]
+        targets.remove(binding.target)
+        if not targets:
+            del self._rules[text]
 
     def _note(self, text: str, error: Exception) -> None:
         self.failed += 1
@@ -226,11 +348,11 @@ def _key(binding: Binding) -> bytes:
     return (binding.terms.key or "").encode("utf-8", "surrogatepass")
 
 
-def _names(found: Iterable[str]) -> tuple[str, ...]:
+def _names(found: Iterable[str]) -> Names:
     return tuple(sorted(set(found)))
 
 
-_TABLES: Final[Mapping[Kind, Callable[[Sequence[Binding]], Table]]] = MappingProxyType(
+_TABLES: Final[Mapping[Kind, type[_Base]]] = MappingProxyType(
     {
         "direct": Direct,
         "topic": Topic,

@@ -29,14 +29,19 @@ class _Node:
         one: What follows ``*``.
         any: What follows ``#``.
         loops: Whether it follows ``#``: any word leads back to it.
-        targets: Of the patterns that end here.
+        targets: Of the patterns that end here, and how many lead to each.
     """
 
     words: dict[bytes, _Node] = field(factory=dict)
     one: _Node | None = None
     any: _Node | None = None
     loops: bool = False
-    targets: set[str] = field(factory=set)
+    targets: dict[str, int] = field(factory=dict)
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether nothing ends here or follows."""
+        return not (self.targets or self.words or self.one or self.any)
 
 
 class Trie:
@@ -56,7 +61,33 @@ class Trie:
         node = self._root
         for word in words_of(pattern):
             node = _follow(node, word)
-        node.targets.add(target)
+        node.targets[target] = node.targets.get(target, 0) + 1
+
+    def remove(self, pattern: bytes, target: str) -> None:
+        """
+        Remove a pattern that was added.
+
+        Args:
+            pattern: The pattern.
+            target: Where it leads.
+        """
+        way = [self._root]
+        words = words_of(pattern)
+        for word in words:
+            way.append(_follow(way[-1], word))
+        last = way[-1]
+        last.targets[target] -= 1
+        if not last.targets[target]:
+            del last.targets[target]
+        for node, word, follower in zip(way[-2::-1], reversed(words), way[:0:-1], strict=True):
+            if not follower.is_bare or follower is node:
+                continue
+            if word == _ANY:
+                node.any = None
+            elif word == _ONE:
+                node.one = None
+            else:
+                del node.words[word]
 
     def find(self, key: bytes) -> set[str]:
         """
@@ -72,7 +103,7 @@ class Trie:
                 return set()
         found: set[str] = set()
         for node in here:
-            found |= node.targets
+            found.update(node.targets)
         return found
 
 

@@ -114,6 +114,8 @@ class Actions(Base):
                 request, "topic_publish.html", name, error, tab="publish", values=form, note=""
             )
         done = {"done": "published", "partition": at.partition, "offset": at.offset}
+        if at.unroutable:
+            done["done"] = "unroutable"
         if at.delayed is not None:
             done = {"done": "delayed", "partition": at.partition, "id": at.delayed}
 

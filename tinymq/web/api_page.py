@@ -16,7 +16,6 @@ from tinymq.web.routes import ROUTES, Route
 _TITLES: Final = {
     "topic": "Topics",
     "channel": "Channels",
-    "push": "Push endpoints",
     "inflight": "In flight",
     "delayed": "Delayed",
     "schedule": "Schedules",
@@ -25,6 +24,7 @@ _TITLES: Final = {
     "messages": "Messages",
     "message": "Messages",
     "dlq": "Dead letters",
+    "push": "Push endpoints",
     "broker": "Brokers",
     "client": "Clients",
     "cluster": "Cluster",

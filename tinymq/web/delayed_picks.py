@@ -133,7 +133,7 @@ class DelayedPicks(DelayedPages):
                 Figure("Partitions", number(len(groups))),
                 Figure("Undo", "never", "there is none: what is done stays"),
             ),
-            heads=("Message", "Channel" if retries else ""),
+            heads=("Message", "Channel") if retries else ("Message",),
             rows=rows if retries else [row[:1] for row in rows],
             notes=(*words.notes, ALREADY),
             warnings=warnings,

@@ -323,4 +323,5 @@ def position(topic: str, one: Position) -> Json:
         "offset_text": str(one.offset),
         "time": time(one.time_ms),
         "durable": one.durable,
+        **({"unroutable": True} if one.unroutable else {}),
     }

@@ -111,7 +111,7 @@ class ExchangePages(Flow):
             puzzled = Answer(wrong)
             request.setResponseCode(puzzled.status)
         drawing, edges = await self._route_picture(request, name, answer)
-        wrong_form = self._wrong(request, error)
+        wrong_form = self._wrong(request, error, "target")
         if wrong_form is not None:  # the other form of the page has fields of these names
             wrong_form.field = _FIELDS.get(wrong_form.field, wrong_form.field)
         exchange = info.get("exchange", info)

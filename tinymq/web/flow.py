@@ -10,6 +10,7 @@ from typing import Any
 from twisted.web.http import Request
 
 from tinymq.catalog import PUBLIC
+from tinymq.errors import UnknownTopic
 from tinymq.web.base import Answer
 from tinymq.web.input import BadInput, moment, query_of, text
 from tinymq.web.render import segment, shell_quoted
@@ -158,10 +159,19 @@ class Flow(Sheets):
             **values,
         )
 
-    def _wrong(self, request: Request, error: Exception | None) -> Answer | None:
-        """Say what is wrong with a form that is shown again."""
+    def _wrong(self, request: Request, error: Exception | None, topic: str = "") -> Answer | None:
+        """
+        Say what is wrong with a form that is shown again.
+
+        Args:
+            request: What is answered.
+            error: What is wrong; None if nothing is.
+            topic: The field that names a topic.
+        """
         if error is None:
             return None
         answer = Answer(error)
+        if isinstance(error, UnknownTopic):
+            answer.field = answer.field or topic
         request.setResponseCode(answer.status)
         return answer

@@ -75,6 +75,8 @@ def window(bucket: Mapping[str, Any], now_ms: int) -> str:
     begin, end = bucket["from_ms"] - now_ms, bucket["to_ms"] - now_ms
     if end <= 0:
         return "overdue"
+    if begin < 1000:  # brokers look a moment earlier or later than the page
+        return f"within {duration(round(end, -3))}"
     return f"in {duration(max(0, begin))} to {duration(end)}"
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from tinymq.catalog.delayed import LATEST_MS
+from tinymq.limits import LATEST_MS
 from tinymq.settings import parse_duration
 from tinymq.web.input import BadInput, choice, integer, moment, text, truth
 from tinymq.web.json_lines import json_member

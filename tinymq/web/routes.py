@@ -14,8 +14,8 @@ from typing import Any, Final, Literal
 from attrs import field, frozen
 
 from tinymq.catalog import PUBLIC
-from tinymq.catalog.delayed import LATEST_MS
 from tinymq.catalog.shapes import shape
+from tinymq.limits import LATEST_MS
 from tinymq.operation import DRY, Operation, Parameter, Role
 from tinymq.web.brokers import BROKER_SORTS
 from tinymq.web.browsing import MOST_RECORDS, WHERES
@@ -190,6 +190,10 @@ _PUBLISHED: Final[JsonSchema] = {
             "description": "Of a record that waits: its place, as TOPIC/PARTITION~ID.",
         },
         "due_ms": {"type": "integer", "description": "Of a record that waits: until when."},
+        "unroutable": {
+            "type": "boolean",
+            "description": "True if it is stored, but no binding of the exchange takes it.",
+        },
     },
     "required": list(_STORED),
 }

@@ -116,7 +116,7 @@ class SchedulePages(Flow):
             "schedules",
             query={},
             values=values,
-            error=self._wrong(request, error),
+            error=self._wrong(request, error, "topic"),
             catch_ups=CATCH_UPS,
         )
 
@@ -244,7 +244,8 @@ class SchedulePages(Flow):
 
 def _next(row: Mapping[str, Any], times: Times) -> tuple[str, str]:
     """Say when the next run is, and below that, how far off."""
-    at = row.get("next_ms")
-    if at is None:
+    # A schedule that is not made yet has nothing planned, but times all the same.
+    at = row.get("next_ms") or next(iter(row.get("upcoming") or ()), None)
+    if at is None or row.get("paused"):
         return "none", "it is paused" if row.get("paused") else "it never comes"
     return times.clock(at), due_in(at - times.now_ms)

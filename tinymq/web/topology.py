@@ -293,15 +293,28 @@ def _stack(row: list[_Spot]) -> None:
         y += spot.room
 
 
-def _settle(row: list[_Spot], wanted: Sequence[float]) -> None:
-    """Move a layer near to where it wants to be, keeping its order and its distances."""
-    least = float("-inf")
+def _settle(row: list[_Spot], wanted: Sequence[float], height: float) -> None:
+    """
+    Move a layer near to where it wants to be, keeping its order and its distances.
+
+    Args:
+        row: The layer, from top to bottom.
+        wanted: The heights that it wants.
+        height: Of the highest layer; none gets higher, or pictures would drift apart.
+    """
+    least = 0.0
     for spot, y in zip(row, wanted, strict=True):
         spot.y = max(y, least + spot.room / 2)
         least = spot.y + spot.room / 2
     shift = sum(y - spot.y for spot, y in zip(row, wanted, strict=True)) / max(1, len(row))
+    most = height
+    for spot in row[::-1]:
+        spot.y = min(spot.y + shift, most - spot.room / 2)
+        most = spot.y - spot.room / 2
+    least = 0.0
     for spot in row:
-        spot.y += shift
+        spot.y = max(spot.y, least + spot.room / 2)
+        least = spot.y + spot.room / 2
 
 
 def _place(rows: list[list[_Spot]]) -> None:
@@ -314,10 +327,13 @@ def _place(rows: list[list[_Spot]]) -> None:
             order = {id(s): _mean(s.left if left else s.right, s.y) for s in row}
             row.sort(key=lambda spot: order[id(spot)])
             _stack(row)
+    height = max(sum(spot.room for spot in row) for row in rows)
     for sweep in range(_SWEEPS):
         left = sweep % 2 == 0
         for row in rows if left else rows[::-1]:
-            _settle(row, [_mean(s.left if left else s.right, s.y) for s in row])
+            _settle(row, [_mean(s.left if left else s.right, s.y) for s in row], height)
+    for row in rows:  # the last word has what is on both sides
+        _settle(row, [_mean([*s.left, *s.right], s.y) for s in row], height)
     top = min((s.y - s.room / 2 for row in rows for s in row), default=0)
     for row in rows:
         for spot in row:

@@ -182,6 +182,7 @@ class Position:
         durable: Whether it is on disk (the topic's sync policy decides).
         delayed: Its delay id, if it waits.
         due_ms: When it comes, if it waits.
+        unroutable: Whether no binding of the exchange takes it.
     """
 
     partition: int
@@ -190,6 +191,7 @@ class Position:
     durable: bool = True
     delayed: int | None = None
     due_ms: int | None = None
+    unroutable: bool = False
 
 
 # --- changes -----------------------------------------------------------------

@@ -483,6 +483,29 @@ class ChannelMachine(RuleBasedStateMachine):
         self.said("expired", len(offsets))
 
     @rule(
+        first=FRACTION,
+        length=st.integers(1, 12),
+        ms=st.sampled_from([0, 1, 500, 5000]),
+        dry_run=st.booleans(),
+    )
+    def reschedule(self, first: int, length: int, ms: int, dry_run: bool) -> None:
+        """Let what waits come at another time."""
+        every = [m.offset for m in self.model.messages if m.state == "waiting"]
+        if not every:
+            self.usual()
+            return
+        start = max(0, every[self.within(first, 0, len(every) - 1)] - length // 2)
+        some = self.model.messages[start : start + length]
+        waiting = [m for m in some if m.state == "waiting" and m.due > self.now]
+        found = self.steering.reschedule(
+            [m.offset for m in some], self.now + ms, self.now, dry_run=dry_run
+        )
+        assert found == [m.offset for m in waiting]
+        for message in [] if dry_run else waiting:
+            message.due = self.now + ms
+        self.said("rescheduled", 0 if dry_run else len(waiting))
+
+    @rule(
         really=RARELY,
         order=st.sampled_from(["none", "key", "strict"]),
         attempts=st.sampled_from([2, 3, 5]),

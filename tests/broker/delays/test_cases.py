@@ -36,7 +36,7 @@ def test_it_comes_when_it_is_due(stage: Stage) -> None:
     assert stage.values == [b"a"]
     stage.wait(0.01)
     assert stage.values == [b"a", b"b"]
-    assert stage.delays.waiting.count == 0
+    assert stage.delays.memory.count == 0
 
 
 def test_at_once(stage: Stage) -> None:
@@ -66,7 +66,7 @@ def test_beyond_what_can_be_kept(stage: Stage, due: int) -> None:
     assert str(LATEST_MS) in error.text
     assert error.data["limit"] == LATEST_MS
     stage.publish([LATEST_MS], b"last")
-    assert stage.delays.waiting.count == 1
+    assert stage.delays.memory.count == 1
 
 
 def test_due_while_the_broker_was_down(stage: Stage) -> None:
@@ -98,7 +98,7 @@ def test_many_days(stage: Stage) -> None:
         count += 2
         stage.wait(1800, step=900)
     assert len(stage.values) == count
-    assert stage.delays.waiting.count == 0
+    assert stage.delays.memory.count == 0
     assert count == len({*stage.values})
 
 

@@ -81,7 +81,9 @@ def test_producers_are_refused_meanwhile(tmp_path: Path) -> None:
     broker = stuck(tmp_path, hold_max_ms=60_000, hold_then="refuse")
     age(broker)
 
-    assert "tinymq.router" in refused(publish(broker, b"k")).text
+    refusal = refused(publish(broker, b"k"))
+    assert "exchange info x" in refusal.text
+    assert refusal.data["channel"] == "tinymq.router"
     free(broker)
     age(broker)
     assert len(broker.values("a")) == 10

@@ -234,6 +234,30 @@ def test_it_goes_on_where_it_was(fixture: BrokerFixture, clean: bool) -> None:
     assert again.values("a") == [b"1", b"2", b"3"]
 
 
+def test_what_is_planned_is_brought_though_it_is_no_exchange(fixture: BrokerFixture) -> None:
+    """Even after a restart; nothing is planned any more, and then it is a topic like any other."""
+    topic = exchange_of(fixture, "fanout", "a")
+    fixture.partition("a").refusals["test"] = Overloaded("it is full")
+    publish(fixture, b"1")
+    settle(fixture)
+    drop_exchange(fixture.meta, topic)
+    settle(fixture)
+    fixture.kill()
+    again = fixture.again()
+    publish(again, b"2")
+    settle(again)
+    first = again.values("a")
+    router = router_of(again)
+    again.kill()
+    last = again.again()
+    settle(last)
+
+    assert first == [b"1"]
+    assert router.routes.pending == 0
+    assert last.values("a") == [b"1"]
+    assert last.broker.channels.hosted(topic.id, 0) is None
+
+
 def test_memory_topics_are_exchanges_too(fixture: BrokerFixture) -> None:
     """Their copies are made in the same way, without a ledger."""
     exchange_of(fixture, "direct", "a", storage="memory")
@@ -243,3 +267,20 @@ def test_memory_topics_are_exchanges_too(fixture: BrokerFixture) -> None:
     assert unroutable(answers) == b"\x02"
     assert fixture.values("a") == [b"a"]
     assert len(records(fixture, "x.unroutable")) == 1
+
+
+def test_what_is_not_due_yet_is_routed_when_it_is(fixture: BrokerFixture) -> None:
+    """By the bindings of then; its publisher is not told of what no binding takes."""
+    exchange_of(fixture, "direct", "a")
+    answers = publish(fixture, b"a", b"b", values=[b"1", b"2"], dues=[-1000, -1000])
+    settle(fixture)
+    before = fixture.values("a")
+    bind(fixture.meta, "x", "a", "b")
+    for _ in range(3):
+        fixture.wall.now_ms += 1000
+        fixture.clock.advance(1)
+        settle(fixture)
+
+    assert before == []
+    assert unroutable(answers) is None
+    assert fixture.values("a") == [b"1", b"2"]

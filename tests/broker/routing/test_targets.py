@@ -138,6 +138,18 @@ def test_what_a_target_will_never_take_is_a_dead_letter(fixture: BrokerFixture) 
     assert "max.value.bytes of a" in facts.text
 
 
+def test_dead_letters_that_are_kept_are_told(fixture: BrokerFixture) -> None:
+    """When their topic does not take them, the list of dead letters says how many, and why."""
+    exchange_of(fixture, "direct", "a")
+    fixture.topic("x.unroutable")
+    jam(fixture, "x.unroutable")
+    publish(fixture, b"b", b"c")
+    settle(fixture)
+
+    (queue,) = fixture.operate("dlq.list")["queues"]
+    assert (queue["target"], queue["kept"], queue["kept_why"]) == ("x.unroutable", 2, "it is full")
+
+
 def test_records_without_a_key_go_round_a_stuck_partition(fixture: BrokerFixture) -> None:
     """They come to the partitions that take them."""
     topic = fixture.topic("a", 2)
@@ -196,6 +208,7 @@ def test_sent_back_letters_are_routed_anew(fixture: BrokerFixture) -> None:
     fixture.clock.advance(1)
     (queue,) = fixture.operate("dlq.list")["queues"]
     assert (queue["target"], queue["messages"]) == ("x.unroutable", 2)
+    assert (queue["topics"], queue["channel"], queue["kept"]) == (["x"], None, 0)
     bind(fixture.meta, "x", "a", "b")
 
     begun = fixture.operations.run("dlq.redrive", {"target": "x.unroutable", "limit": 100})

@@ -191,9 +191,12 @@ class Delaying:
         Args:
             delays: What waits in a partition.
         """
-        packed = msgpack.packb(delays.producers.snapshot())
+        known = delays.follower.upto
+        # What is beyond may be cut, and its offsets given again.
+        table = self.producers(delays.partition, msgpack.packb(delays.producers.snapshot()))
+        table.take_back(known)
         index = self._index(volatile=not delays.stored)
-        index.keep_producers(delays.follower.home, delays.follower.upto, packed)
+        index.keep_producers(delays.follower.home, known, msgpack.packb(table.snapshot()))
 
     def drop(self, partition: Partition) -> None:
         """

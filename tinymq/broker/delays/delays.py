@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
@@ -24,6 +25,7 @@ from tinymq.broker.delays.releasing import Leaving, Releasing
 from tinymq.broker.delays.shelf import SCHEDULE_HEADER, StoredBatch
 from tinymq.broker.delays.taking import checked_dues, with_dues
 from tinymq.broker.delays.waiting import Waiting
+from tinymq.broker.mortal import check_ttls
 from tinymq.broker.partition import Answer, Appended
 from tinymq.broker.producers import SCHEDULES, ProducerTable, refuse_own
 from tinymq.broker.sidelog import SideLog
@@ -32,6 +34,7 @@ from tinymq.limits import MIB
 from tinymq.storage.facts import LogConfig
 from tinymq.storage.log import Log
 from tinymq.wire.batch import (
+    HAS_EXPIRY,
     PAYLOAD,
     BatchHeader,
     check_produced,
@@ -64,6 +67,10 @@ _TURN_SECONDS: Final = 0.004
 _RIPEN: Final = 2000
 #: Milliseconds before a full disk is tried again.
 _AGAIN_MS: Final = 500
+#: Time enough for everything that is done now and then.
+_SOON_MS: Final = 10_000
+#: So many producers are kept with every checkpoint at most.
+OFTEN: Final = 100
 #: Bytes of the data log after which it is worth noting how far it was looked at.
 _NOTE_BYTES: Final = 16 * MIB
 
@@ -101,12 +108,14 @@ class _Staged:
         found: What its producer is told.
         answer: Tells it.
         dues: When its messages are due; None for one that was there before.
+        size: Its bytes.
     """
 
     end: int
     found: Appended
     answer: Answer
     dues: list[int] | None
+    size: int = field(default=0)
 
 
 class Delays(SideLog):
@@ -120,7 +129,7 @@ class Delays(SideLog):
         index: The view of what waits.
 
     Attributes:
-        waiting: What memory knows of it.
+        memory: What is in memory of it.
         follower: Lets the index follow the log.
         releasing: Appends what is due.
     """
@@ -134,13 +143,13 @@ class Delays(SideLog):
         self.host = host
         self._delay_log = log
         self._index = index
-        self.waiting = Waiting(host.now())
+        self.memory = Waiting(host.now())
         self.follower = Follower(
             f"{partition.topic.name}/{partition.index}",
             log,
             index,
             partition.key,
-            self.waiting,
+            self.memory,
             host.shelf,
         )
         self.releasing = Releasing(self)
@@ -217,7 +226,7 @@ class Delays(SideLog):
         self._append(batch[PAYLOAD:], checked_header(batch), base)
         self._acts = []
         self._written.append((log.end_offset, acts))
-        ghosts, indexed = self.waiting.ghosts, self.follower.upto
+        ghosts, indexed = self.memory.ghosts, self.follower.upto
         for offset, each in enumerate(acts, base):
             ids = each.act.ids
             if each.act.kind == RELEASED:
@@ -290,7 +299,8 @@ class Delays(SideLog):
         assert each.dues is not None, "it is new"
         self._widen(now)
         base = each.found.base_offset
-        if self.waiting.put_all(range(base, base + len(each.dues)), each.dues):
+        self.memory.stored += each.size
+        if self.memory.put_all(range(base, base + len(each.dues)), each.dues):
             self._far_end = each.end
         self.follower.saw(each.end, now)
 
@@ -325,6 +335,8 @@ class Delays(SideLog):
         try:
             header = check_produced(batch, self.partition.limits)
             refuse_own(header)
+            if header.attributes & HAS_EXPIRY:
+                check_ttls(batch, header, self.host.now())
             known = self.producers.duplicate_of(header)
             failure = self.partition.failure or self.failure
             if known is not None and known + header.records <= self.visible:
@@ -352,12 +364,20 @@ class Delays(SideLog):
         """
         most = self.topic.config.memory_bytes
         if not self.stored and self._delay_log.size_bytes + size > most:
-            self.freeing.turn()
+            self._make_room()
             if self._delay_log.size_bytes + size > most:
                 raise StorageFull(
                     f"what waits in {self.topic.name}/{self.partition.index} fills its memory; "
                     f"memory.bytes is {most}"
                 )
+
+    def _make_room(self) -> None:
+        """Let go of what came of a topic in memory; nothing waits for a disk there."""
+        now = self.host.now()
+        for _ in self.follower.catch_up():
+            pass
+        while self.freeing.turn(now + _SOON_MS):
+            pass
 
     def _found(self, base: int, time: int, *, duplicate: bool) -> Appended:
         return Appended(
@@ -369,7 +389,7 @@ class Delays(SideLog):
         now = self._append(payload, header, base)
         self.producers.record(header, base, now)
         found = self._found(base, now, duplicate=False)
-        self._staged.append(_Staged(base + header.records, found, answer, dues))
+        self._staged.append(_Staged(base + header.records, found, answer, dues, header.size))
 
     def _wait_with_first(self, header: BatchHeader, base: int, answer: Answer) -> None:
         """Answer a duplicate together with the first one, which is on its way to the disk."""
@@ -380,6 +400,36 @@ class Delays(SideLog):
         self._staged.insert(
             place, _Staged(end, self._found(base, -1, duplicate=True), answer, None)
         )
+
+    def copy(self, batch: bytes, answer: Answer) -> None:
+        """
+        Stage messages that wait already and lie further in front.
+
+        Args:
+            batch: They, with their ids.
+            answer: Called once, when they are as safe as the topic promises.
+        """
+        header, base = read_header(batch), self._delay_log.end_offset
+        now = self._append(batch[PAYLOAD:], header, base)
+        found = self._found(base, now, duplicate=True)
+        self._staged.append(_Staged(base + header.records, found, answer, None))
+        self.host.broker.committer.staged(self)
+
+    @property
+    def stored_bytes(self) -> int:
+        """About how many bytes of the log wait."""
+        return max(0, self.memory.stored)
+
+    def lying_in(self, low: int, high: int, limit: int) -> list[Row]:
+        """
+        Find what waits in a part of the log; the index must have followed it.
+
+        Args:
+            low: Where the part begins.
+            high: Where it ends.
+            limit: Most rows.
+        """
+        return self._index.lying_in(self.follower.home, low, high, limit)
 
     def put(self, records: Sequence[Wanted], schedule: str | None, done: Done) -> None:
         """
@@ -452,19 +502,23 @@ class Delays(SideLog):
         if failure is not None or not found:
             done([] if failure is None else failure)
             return
-        waiting = self.waiting
+        waiting = self.memory
         held = {number: waiting.take(number) is not None for number in found}
         waiting.ghosts.update(dict.fromkeys(found, -1))
+        stored = waiting.stored * len(found) // max(1, waiting.count)
         waiting.count -= len(found)
+        waiting.stored -= stored
 
         def safe(end: int) -> None:
             if kind == MOVED:
                 waiting.count += len(found)
+                waiting.stored += stored
                 self._place(found, due, end)
             done([*found])
 
         def failed(error: WireError) -> None:
             waiting.count += len(found)
+            waiting.stored += stored
             for number, before in found.items():
                 waiting.ghosts.pop(number, None)
                 if held[number] or (before, number) <= waiting.reach:
@@ -476,8 +530,8 @@ class Delays(SideLog):
     def _place(self, ids: dict[int, int], due: int, end: int) -> None:
         """Let messages that were moved wait in their new place."""
         for number in ids:
-            if (due, number) <= self.waiting.reach:
-                self.waiting.put(number, due)
+            if (due, number) <= self.memory.reach:
+                self.memory.put(number, due)
             else:
                 # The index has it there once it has followed so far.
                 self._far_end = max(self._far_end, end)
@@ -488,7 +542,7 @@ class Delays(SideLog):
 
     def _pick(self, ids: Sequence[int]) -> dict[int, int]:
         """Find those messages that wait, and when they are due."""
-        waiting = self.waiting
+        waiting = self.memory
         found: dict[int, int] = {}
         others: list[int] = []
         for number in dict.fromkeys(ids):
@@ -501,6 +555,7 @@ class Delays(SideLog):
             for number, row in self._rows_of(others).items():
                 if not waiting.knows(number):
                     found[number] = row.due
+                    waiting.lies(number, row.offset)
         return found
 
     def _rows_of(self, ids: Sequence[int]) -> dict[int, Row]:
@@ -536,17 +591,16 @@ class Delays(SideLog):
         """
         return self.host.shelf.batch(self.follower.home, self._delay_log, offset)
 
-    def released(self, leaving: Leaving) -> None:
+    def went(self, leaving: Leaving) -> None:
         """
         Write down that messages are in the data log, for they are safe there.
 
         Args:
             leaving: The messages.
         """
-        self.waiting.count -= len(leaving.dues)
         self._noted = max(self._noted, leaving.end)
         for number in leaving.dues:
-            self.waiting.elsewhere.pop(number, None)
+            self.memory.elsewhere.pop(number, None)
         act = Act(RELEASED, self.host.now(), sorted(leaving.dues), leaving.end)
         self._write(_Pending(act))
         if leaving.schedules:
@@ -561,12 +615,12 @@ class Delays(SideLog):
         Args:
             ids: Which ones.
         """
-        self.waiting.count -= len(ids)
+        self.memory.count -= len(ids)
         self._write(_Pending(Act(CANCELLED, self.host.now(), ids)))
 
     @property
     def hook(self) -> Released | None:
-        """Told when the release of a scheduled message is safe, whenever that was found."""
+        """Told when the release of scheduled messages is safe, whenever that was found."""
         return self._hook
 
     @hook.setter
@@ -587,8 +641,11 @@ class Delays(SideLog):
         self.releasing.data_moved()
 
     def note(self) -> None:
-        """Write down how far the data log was looked at, if a start would have much to read."""
+        """Note what a start would have to read otherwise."""
         log = self.partition.log
+        if self.stored and self.failure is None and len(self.producers) <= OFTEN:
+            with suppress(TinyMQError, Rebuilt):
+                self.keep_producers()
         if self._can_note and log.bytes_between(self._noted, log.synced_offset) > _NOTE_BYTES:
             self._note()
 
@@ -625,13 +682,13 @@ class Delays(SideLog):
 
     def _slice(self, now: int) -> bool:
         """Do a piece of all there is to do, and say whether there is more."""
-        self.waiting.ripen(now, _RIPEN)
+        self.memory.ripen(now, _RIPEN)
         more = self.releasing.turn(now)
         if now >= self._held_until:
             try:
                 more = self._load(now) or more
                 more = self.follower.follow(now) or more
-                more = self.freeing.turn() or more
+                more = self.freeing.turn(now) or more
             except Rebuilt:
                 more = True
             except (OSError, TinyMQError) as error:
@@ -639,11 +696,11 @@ class Delays(SideLog):
                 self._log.warn("{delays}: {error}", delays=self, error=error)
             if self._acts:
                 self.host.broker.committer.staged(self)
-        soon = self.waiting.wheel.next_ms()
+        soon = self.memory.wheel.next_ms()
         return more or (soon is not None and soon <= now)
 
     def _arm(self, now: int) -> None:
-        waiting = self.waiting
+        waiting = self.memory
         times = [waiting.wheel.next_ms()]
         follow = self.follower.next_time()
         if follow is not None:
@@ -672,13 +729,13 @@ class Delays(SideLog):
     @property
     def _margin(self) -> tuple[int, int]:
         """When the reach moves, before it is needed, and how far: less if there is much."""
-        many = len(self.waiting.wheel) + len(self.waiting.ready) > _MANY
+        many = len(self.memory.wheel) + len(self.memory.ready) > _MANY
         far = _NARROW_MS if many else HORIZON_MS
         return far // 2, far
 
     def _widen(self, now: int) -> bool:
         """Let memory reach further where nothing lies beyond; say whether it reaches."""
-        waiting = self.waiting
+        waiting = self.memory
         if waiting.reach[0] > now + self._margin[0]:
             return True
         if self.follower.rows or self._far_end > self.follower.upto:
@@ -689,7 +746,7 @@ class Delays(SideLog):
 
     def _load(self, now: int) -> bool:
         """Take some of what comes soon from the index; say whether there is more."""
-        waiting = self.waiting
+        waiting = self.memory
         if self._widen(now):
             return False
         if self._far_end > self.follower.upto:
@@ -700,8 +757,7 @@ class Delays(SideLog):
             if waiting.knows(row.id):
                 continue
             waiting.put(row.id, row.due)
-            if row.offset != row.id:
-                waiting.elsewhere[row.id] = row.offset
+            waiting.lies(row.id, row.offset)
         more = len(rows) == _LOAD
         waiting.reach = (rows[-1].due, rows[-1].id) if more else (target, -1)
         self.follower.reached()
@@ -725,7 +781,7 @@ class Delays(SideLog):
             until: Only those that are due before.
             limit: Most rows.
         """
-        ghosts, found = self.waiting.ghosts, list[Row]()
+        ghosts, found = self.memory.ghosts, list[Row]()
         while len(found) < limit:
             try:
                 rows = self._index.rows(self.follower.home, after, since, until, limit)
@@ -748,7 +804,7 @@ class Delays(SideLog):
         """
         try:
             found = self._index.count(self.follower.home, since, until)
-            ghosts = self._index.find(self.follower.home, [*self.waiting.ghosts])
+            ghosts = self._index.find(self.follower.home, [*self.memory.ghosts])
         except Rebuilt:
             self._rows_of(())
             return self.count(since, until)
@@ -768,7 +824,7 @@ class Delays(SideLog):
         Args:
             ids: Which ones.
         """
-        ghosts = self.waiting.ghosts
+        ghosts = self.memory.ghosts
         return {each: row for each, row in self._rows_of(ids).items() if each not in ghosts}
 
     def scheduled(self, schedule: str) -> list[tuple[int, int]]:
@@ -786,7 +842,7 @@ class Delays(SideLog):
             rows = self._index.of_schedule(self.follower.home, schedule)
         except Rebuilt:
             return self.scheduled(schedule)
-        return [(row.id, row.due) for row in rows if row.id not in self.waiting.ghosts]
+        return [(row.id, row.due) for row in rows if row.id not in self.memory.ghosts]
 
     def record(self, row: Row) -> Record:
         """
@@ -808,34 +864,35 @@ class Delays(SideLog):
 
     # --- life -----------------------------------------------------------------------------------
 
-    def recover(self, released: Callable[[int], list[int]]) -> None:
+    def recover(self, read: Callable[[int], list[int]]) -> None:
         """
         Take over what waited before this start.
 
         Args:
-            released: Reads which messages are in the data log, from an offset on.
+            read: Reads which messages are in the data log, from an offset on.
         """
         follower, log = self.follower, self._delay_log
         follower.recover()
         self._recall_producers()
-        self.waiting.count = follower.rows
+        self.memory.count, self.memory.stored = follower.rows, follower.stored
         self._noted = follower.noted
         if self.partition.volatile or self.failure is not None:
             return
         data_end = self.partition.log.written_offset
         if data_end <= self._noted:
             return
-        ids = released(self._noted)
+        # All of them, for the index may be made anew; but none that a cut took back.
+        end = log.end_offset
+        ids = sorted({number for number in read(self._noted) if number < end})
         there = self._index.find(follower.home, ids) if ids else {}
-        if log.written_offset or there:
+        if log.written_offset:
             # At once, before an id that a cut took back is given again.
             self._noted = data_end
-            act = Act(RELEASED, self.host.now(), sorted(there), data_end)
+            act = Act(RELEASED, self.host.now(), ids, data_end)
             self._acts.append(_Pending(act))
-            self.waiting.ghosts.update(dict.fromkeys(there, -1))
             self._stage_acts()
             self.host.broker.committer.staged(self)
-        self.waiting.count -= len(there)
+        self.memory.count -= len(there)
         self._unheard += (
             (row.id, row.due, row.schedule) for row in there.values() if row.schedule is not None
         )
@@ -844,10 +901,12 @@ class Delays(SideLog):
         known, packed = self._index.producers(self.follower.home)
         self.producers = self.host.producers(self.partition, packed)
         log = self._delay_log
+        if known > log.written_offset:
+            known, self.producers = 0, self.host.producers(self.partition, None)
         for header in log.headers(max(known, log.start_offset)):
             if header.base_offset >= known:
                 self.producers.record(header, header.base_offset, header.max_timestamp)
-        self._producers_kept = log.end_offset
+        self._producers_kept = known
 
     def stop(self) -> None:
         """Do nothing by the clock any more."""

@@ -36,6 +36,8 @@ _READ_BYTES: Final = MIB // 8
 #: As `_READ_BYTES`, while the broker starts.
 _START_BYTES: Final = 4 * MIB
 _EVERYTHING: Final = 1 << 40
+#: More rows than there can be: they are counted when the index has caught up.
+_UNCOUNTED: Final = 1 << 60
 #: The index is so much behind, in milliseconds, if nobody asks it; and a little more,
 _LAG_MS: Final = 11_000
 #: for what comes within this time is followed together.
@@ -96,6 +98,7 @@ class Follower:
         log = self._stored
         self._open_home()
         self.seen = log.written_offset
+        self.rows = _UNCOUNTED
         while self.upto < self.seen:
             before = self.upto
             self._step(_EVERYTHING, _START_BYTES)
@@ -136,7 +139,7 @@ class Follower:
         self.upto = log.start_offset
         reach = self._waiting.reach
         self._marks = [(0, NOWHERE), (self.seen, reach)]
-        self.rows = 0
+        self.rows = _UNCOUNTED
 
     # --- the reach -------------------------------------------------------------------
 
@@ -316,6 +319,8 @@ class Follower:
         except Rebuilt:
             return
         self.upto, self.noted = part.upto, noted
+        if self.rows > _UNCOUNTED // 2 and not self.behind:
+            self._count()
         while len(self._marks) > 1 and self._marks[1][0] <= self.upto:
             del self._marks[0]
         waiting = self._waiting

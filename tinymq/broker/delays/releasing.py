@@ -74,7 +74,7 @@ class Releasing:
 
     def __init__(self, delays: Delays) -> None:
         self._delays = delays
-        self._waiting = delays.waiting
+        self._waiting = delays.memory
         self._leaving: deque[Leaving] = deque()
         self._under_way = 0
         #: Until when nothing is tried, for something was refused.
@@ -158,6 +158,8 @@ class Releasing:
             self.held_until = delays.host.now() + _AGAIN_MS
         else:
             leaving.visible = True
+            self._waiting.count -= len(leaving.dues)
+            self._waiting.stored -= leaving.stored
             self.lateness.note(delays.host.now(), [*leaving.dues.values()])
             self.data_moved()
         delays.mark()
@@ -190,14 +192,14 @@ class Releasing:
         """Look what of the data log is on the disk."""
         synced = self._delays.partition.log.synced_offset
         while self._leaving and self._leaving[0].visible and self._leaving[0].end <= synced:
-            self._delays.released(self._leaving.popleft())
+            self._delays.went(self._leaving.popleft())
 
 
 class _Gathered:
     """The next messages that are due, as one batch."""
 
     def __init__(self, delays: Delays) -> None:
-        waiting = delays.waiting
+        waiting = delays.memory
         self.dues: dict[int, int] = {}
         self.schedules: dict[int, str] = {}
         self.lost: list[int] = []

@@ -34,9 +34,10 @@ class Waiting:
         elsewhere: Where messages lie that were copied forward, as far as they are in memory.
         reach: Up to here everything is in memory.
         count: How many wait.
+        stored: About how many bytes they take in the delay log.
     """
 
-    __slots__ = ("count", "elsewhere", "ghosts", "reach", "ready", "wheel")
+    __slots__ = ("count", "elsewhere", "ghosts", "reach", "ready", "stored", "wheel")
 
     def __init__(self, now: int) -> None:
         self.wheel = Wheel(now)
@@ -44,7 +45,7 @@ class Waiting:
         self.ghosts: dict[int, int] = {}
         self.elsewhere: dict[int, int] = {}
         self.reach = NOWHERE
-        self.count = 0
+        self.count = self.stored = 0
 
     def due(self, number: int) -> int | None:
         """
@@ -111,6 +112,17 @@ class Waiting:
             return self.ready.pop(number, None)
         self.wheel.cancel(number)
         return due
+
+    def lies(self, number: int, offset: int) -> None:
+        """
+        Note where a message lies.
+
+        Args:
+            number: Its id.
+            offset: In the delay log.
+        """
+        if offset != number:
+            self.elsewhere[number] = offset
 
     def offset(self, number: int) -> int:
         """

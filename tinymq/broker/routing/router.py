@@ -7,6 +7,7 @@ as what channels do. Retention waits for it as for a channel.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from twisted.logger import Logger
@@ -71,6 +72,8 @@ class Router:
         self._warm = -1
         self._fetching = False
         self._stopped = False
+        #: Whether a mark says that there may be something to bring, exchange or not.
+        self._marked = True
         #: Whether so much is pending that nothing more is planned.
         self.waiting = False
 
@@ -120,6 +123,9 @@ class Router:
         if exchange is None or exchange.created_ms == self.routes.since:
             self._hosted.mark()
             return
+        if not partition.volatile:
+            self._broker.store.mark_routes(partition, there=True)
+        self._marked = True
         start = partition.log.start_offset
         if partition.topic.created_ms < exchange.created_ms:
             start = max(start, partition.offset_at(exchange.created_ms)[0])
@@ -147,6 +153,10 @@ class Router:
         self._trim()
         self._plan(now)
         self.carrier.turn(now)
+        if self._marked and not self._active and not self.routes.pending:
+            self._marked = False
+            if not self._hosted.partition.volatile:
+                self._broker.store.mark_routes(self._hosted.partition, there=False)
 
     @property
     def _active(self) -> bool:
@@ -284,6 +294,13 @@ class Router:
             "out_s": round(rates[1], 3),
             "stuck": self._stuck(),
         }
+
+    def kept(self) -> Iterator[tuple[str, int, str]]:
+        """Yield the topics for which dead letters are kept: name, how many, and why."""
+        for place, lane in self.routes.lanes.items():
+            if isinstance(place[0], str) and lane.pending:
+                stuck = self.carrier.stuck.get(place)
+                yield place[0], lane.pending, "" if stuck is None else stuck.why
 
     def _stuck(self) -> list[dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {}

@@ -156,7 +156,7 @@ class QueueBatch:
 
         Raises:
             LeaseLost: Nothing is yours any more.
-            InvalidDelay: The delay is negative or no number, or a year is not enough.
+            InvalidDelay: It is negative, no number, or beyond the year 9999.
             UsageError: It was settled before, or delay and time are both given.
         """
         self._settle(REQUEUE, facts_of(delay_s, reason, failure=failure, at=at))

@@ -9,15 +9,13 @@ from typing import Any, Final, Protocol
 from typing_extensions import override
 
 from tinymq.client.core.fate import Confirmed, Fate
-from tinymq.client.core.timing import Moment, Span, at_ms, delay_ms, shown
-from tinymq.errors import InvalidDelay, LeaseLost, TinyMQError, UsageError
+from tinymq.client.core.timing import Moment, Span, at_ms, delay_ms
+from tinymq.errors import LeaseLost, TinyMQError, UsageError
 from tinymq.wire.messages import FINISH, GIVE_BACK, REJECT, REQUEUE
 from tinymq.wire.records import Headers, Record
 
 #: Stands for the delay that the channel's back-off has, as None does.
 DEFAULT_DELAY: Final = -1
-#: Longest delay until a message comes again: a year.
-LONGEST_MS: Final = 365 * 24 * 3600 * 1000
 #: Most characters of a reason that travels.
 _REASON: Final = 1000
 
@@ -227,7 +225,7 @@ class QueueMessage:
 
         Raises:
             LeaseLost: It is not yours any more.
-            InvalidDelay: The delay is negative or no number, or a year is not enough.
+            InvalidDelay: It is negative, no number, or beyond the year 9999.
             UsageError: It was settled before, or delay and time are both given.
         """
         self.settle(REQUEUE, facts_of(delay_s, reason, failure=failure, at=at))
@@ -381,7 +379,7 @@ def facts_of(
         at: When it comes again instead.
 
     Raises:
-        InvalidDelay: The delay is negative or no number, or longer than a year.
+        InvalidDelay: It is negative, no number, or beyond the year 9999.
         UsageError: Delay and time are both given, or of another type.
     """
     facts: dict[str, Any] = {}
@@ -391,10 +389,6 @@ def facts_of(
         facts["a"] = at_ms(at)
     elif delay_s is not None and delay_s != DEFAULT_DELAY:
         facts["d"] = delay_ms(delay_s)
-        if facts["d"] > LONGEST_MS:
-            raise InvalidDelay(
-                f"a message comes again within a year ({LONGEST_MS} ms), not {shown(delay_s)}"
-            )
     if reason:
         facts["x"] = reason[:_REASON]
     if not failure:

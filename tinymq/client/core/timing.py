@@ -16,20 +16,19 @@ from math import ceil, floor, isfinite
 from typing import Any, Final, NamedTuple
 
 from tinymq.errors import InvalidDelay, UsageError
+from tinymq.limits import LATEST_MS
 
 #: A span of time: seconds, or a timedelta.
 Span = float | timedelta
 #: A point in time: milliseconds since the epoch, or a datetime with its zone.
 Moment = int | datetime
 
-#: The last millisecond of the year 9999; nothing is due later.
-LAST_MS: Final = 253_402_300_799_999
 #: Bytes that a due time and a time to live need at most.
 TIMES_OVERHEAD: Final = 18
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
-_BEYOND: Final = f"the end of the year 9999 ({LAST_MS} ms since the epoch)"
+_BEYOND: Final = f"the end of the year 9999 ({LATEST_MS} ms since the epoch)"
 
 
 def wall_ms() -> int:
@@ -166,7 +165,7 @@ def delay_ms(delay: Any) -> int:
     found = span_ms("delay", delay)
     if found < 0:
         raise InvalidDelay(f"a delay cannot be negative: {shown(delay)}; 0 is at once")
-    if found > LAST_MS - wall_ms():
+    if found > LATEST_MS - wall_ms():
         raise InvalidDelay(f"a delay of {shown(delay)} ends beyond {_BEYOND}")
     return found
 
@@ -198,7 +197,7 @@ def at_ms(at: Any) -> int:
         )
     if found < 0:
         raise InvalidDelay(f"at cannot lie before 1970: {shown(at)}")
-    if found > LAST_MS:
+    if found > LATEST_MS:
         raise InvalidDelay(f"at lies beyond {_BEYOND}: {shown(at)}")
     return max(1, found)
 
@@ -217,8 +216,8 @@ def ttl_ms(ttl: Any) -> int:
     found = span_ms("ttl", ttl)
     if found <= 0:
         raise InvalidDelay(f"a time to live is above zero, not {shown(ttl)}")
-    if found > LAST_MS:
-        raise InvalidDelay(f"a time to live is at most {LAST_MS} ms, not {shown(ttl)}")
+    if found > LATEST_MS:
+        raise InvalidDelay(f"a time to live is at most {LATEST_MS} ms, not {shown(ttl)}")
     return found
 
 
