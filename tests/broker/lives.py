@@ -235,7 +235,7 @@ class Lives:
     def requeue(self) -> None:
         """Let some messages come again."""
         taker, some = self._some()
-        number = taker.post(REQUEUE, *some.values(), d=self.rng.choice((0, 0, 3000)))
+        number = taker.post(REQUEUE, *some.values(), d=self.rng.choice((0, 3000, 9000)))
         self._promise(taker, number, self.failures.update, some)
 
     def give_back(self) -> None:
@@ -265,6 +265,20 @@ class Lives:
                 finished.update(some[offset] for offset in result["done"])
 
         Deferred.fromCoroutine(told).addCallback(promised)
+
+    def reschedule(self) -> None:
+        """Let people give another time to what waits."""
+        index = self.rng.randrange(PARTITIONS)
+        hosted = self.broker.broker.channels.hosted(self.broker.meta.describe("t").id, index)
+        assert hosted is not None
+        waiting = hosted.queue.channels["c"].channel.places.waiting
+        offsets = [base for _, base, _, _ in waiting if self.rng.randrange(2)]
+        if offsets:
+            given = {"topic": "t", "name": "c", "partition": index, "offsets": offsets}
+            delay = self.rng.choice((0, 500, 20_000))
+            told = self.broker.operations.run("channel.delay", {**given, "delay_ms": delay})
+            Deferred.fromCoroutine(told)
+            self.done["rescheduled"] += len(offsets)
 
     def touch(self) -> None:
         """Go on with all that is held."""
@@ -329,6 +343,7 @@ class Lives:
             *[self.requeue] * 2,
             *[self.listen] * 6,
             self.act,
+            *[self.reschedule] * 2,
             *[self.sync] * 4,
             *(self.reject, self.give_back, self.touch, self.wait),
             *(self.checkpoint, self.fold, self.pause, self.reconnect),
