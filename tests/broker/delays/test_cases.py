@@ -9,10 +9,12 @@ import pytest
 
 from tests.broker.delays.stage import Stage
 from tests.fakes.broker import LogKeeper, only, refused
+from tests.fakes.taking import Taker
 from tinymq.broker.delays.index import INDEX_FILE
 from tinymq.broker.delays.taking import LATEST_MS
 from tinymq.broker.partition import Appended
 from tinymq.errors import InvalidDelay, WireError
+from tinymq.wire.messages import FINISH
 
 DAY = 24 * 3600
 
@@ -244,6 +246,22 @@ def test_move(stage: Stage) -> None:
     assert stage.values == [b"c", b"b"]
     stage.wait(2 * 10**3, step=1)
     assert stage.values == [b"c", b"b", b"a"]
+
+
+def test_longer_than_a_lease(stage: Stage) -> None:
+    """A delay of two minutes and leases of five seconds: one delivery, after two minutes."""
+    stage.broker.meta.create_channel("t", "c", {"lease.ms": 5000})
+    taker = Taker(stage.broker)
+    taker.subscribe()
+    stage.publish([-120_000], b"a")
+    seen = []
+    for second in range(130):
+        stage.wait(1, step=1)
+        taken = taker.take()
+        seen += [(second, each.value) for each in taken]
+        taker.settle(FINISH, *taken)
+    assert len(seen) == 1
+    assert seen[0][0] in (119, 120, 121)
 
 
 def test_operations(stage: Stage) -> None:
