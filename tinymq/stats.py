@@ -129,6 +129,10 @@ class PartitionReport(NamedTuple):
         undo_records: How many records would come back.
         gaps: Damaged ranges, lowest first.
         counters: Since that broker started: they begin anew when it does.
+        delayed: Messages that are not due yet.
+        overdue: Messages that are due and not out.
+        late_ms: How late 99 of 100 that came were at most; None if none did since that
+            broker started.
     """
 
     start: int
@@ -142,6 +146,9 @@ class PartitionReport(NamedTuple):
     undo_records: int = 0
     gaps: tuple[Gap, ...] = ()
     counters: Counters = Counters()
+    delayed: int = 0
+    overdue: int = 0
+    late_ms: int | None = None
 
     @property
     def messages(self) -> int:
@@ -169,6 +176,9 @@ class PartitionSnapshot:
             does not answer. Its figures are then the last known.
         gaps: Damaged ranges, lowest first.
         leader_id: Id of the broker that holds it; -1 when there is none.
+        delayed: Messages that are not due yet.
+        overdue: Messages that are due and not out.
+        late_ms: How late 99 of 100 that came were at most; None if none did.
     """
 
     index: int
@@ -184,6 +194,9 @@ class PartitionSnapshot:
     reason: str = ""
     gaps: tuple[Gap, ...] = ()
     leader_id: int = -1
+    delayed: int = 0
+    overdue: int = 0
+    late_ms: int | None = None
 
     @property
     def messages(self) -> int:
@@ -253,6 +266,21 @@ class TopicSnapshot:
     def bytes(self) -> int:
         """Bytes of all partitions."""
         return sum(one.bytes for one in self.partitions)
+
+    @property
+    def delayed(self) -> int:
+        """How many messages are not due yet."""
+        return sum(one.delayed for one in self.partitions)
+
+    @property
+    def overdue(self) -> int:
+        """How many messages are due and not out."""
+        return sum(one.overdue for one in self.partitions)
+
+    @property
+    def late_ms(self) -> int | None:
+        """How late 99 of 100 messages that came were at most, in the worst partition."""
+        return max((p.late_ms for p in self.partitions if p.late_ms is not None), default=None)
 
     @property
     def oldest_ms(self) -> int | None:

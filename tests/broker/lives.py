@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,12 +17,17 @@ from typing_extensions import override
 from tests.broker.replaying import check_ledger
 from tests.fakes.broker import Answers, BrokerFixture, HeldSyncer, Wall, batch
 from tests.fakes.taking import Taken, Taker
+from tinymq.broker.letters import facts_of
+from tinymq.broker.mortal import TOLERANCE_MS
 from tinymq.broker.partition import Appended
 from tinymq.storage.disk import Disk, RecordingDisk
 from tinymq.storage.powerloss import replay
 from tinymq.storage.sync import sync_group
+from tinymq.wire.batch import BatchHeader, split
+from tinymq.wire.frames import Bytes
 from tinymq.wire.header import REPLY
 from tinymq.wire.messages import FINISH, GIVE_BACK, REJECT, REQUEUE, TOUCH, SettleReply
+from tinymq.wire.records import Headers, RecordBatch
 
 PARTITIONS = 2
 KEYS = 3
@@ -30,6 +35,8 @@ KEYS = 3
 ONCE = "once"
 #: More than anybody is given.
 CREDIT = 100_000
+#: No test takes so long.
+FAR_MS = 1 << 60
 
 
 class LateSyncer(HeldSyncer):
@@ -93,6 +100,11 @@ class Lives:
         #: The time to live of the topic, and when messages expire at the latest.
         self.ttl = rng.choice((None, None, 20_000))
         self.expires: dict[bytes, int] = {}
+        self.ttls: dict[bytes, int] = {}
+        #: When they may expire at the earliest, over all lives.
+        self.soonest: dict[bytes, int] = {}
+        #: How much the wall clock is ahead by being set.
+        self.stepped = 0
         #: When all was read that had come.
         self.heard = 0
         self.last: dict[tuple[int, int], int] = {}
@@ -158,7 +170,7 @@ class Lives:
             self.held.append((taker, taken))
         # These may have waited for the disk since they were given out.
         self.once.update(taken.value or b"" for taken in self.takers[2].take())
-        self.heard = self.wall()
+        self.heard = self.now
         for (taker, number), promised in tuple(self.waiting.items()):
             frame = taker.replies.pop(number, None)
             if frame is not None:
@@ -173,7 +185,9 @@ class Lives:
         assert taken.failures >= self.failures[value]
         assert taken.attempt > self.failures[value]
         self.done["deliveries"] += 1
-        if value in self.seen or self.order == "none":
+        # What expired, and was not known to have by a start with another clock, comes late.
+        late = self.done["clock steps"] and value in self.ttls
+        if value in self.seen or self.order == "none" or late:
             return
         self.seen.add(value)
         line = (taken.partition, int(value) % KEYS if self.order == "key" else 0)
@@ -183,7 +197,10 @@ class Lives:
     def _check_age(self, taken: Taken) -> None:
         """See that it had not expired when all was read before."""
         over = self.expires.get(taken.value or b"")
-        assert over is None or over > self.heard, f"{taken} expired at {over}, now {self.wall()}"
+        slack = TOLERANCE_MS if self.stepped else 0
+        assert over is None or over + slack > self.heard, (
+            f"{taken} expired at {over}, now {self.now}"
+        )
 
     # --- what may happen ---------------------------------------------------------------
 
@@ -197,7 +214,9 @@ class Lives:
             for value, ttl in zip(values, ttls or [None] * len(values), strict=True):
                 times = [each for each in (ttl, self.ttl) if each is not None]
                 if times:
-                    self.expires[value] = self.wall() + min(times)
+                    self.expires[value] = self.now + min(times)
+                    self.ttls[value] = min(times)
+                    self.soonest[value] = self.expires[value]
             keys = [b"%d" % (number % KEYS) for number in numbers]
             data = batch(*values, keys=keys, ttls=ttls)
             answers: Answers = []
@@ -235,7 +254,7 @@ class Lives:
     def requeue(self) -> None:
         """Let some messages come again."""
         taker, some = self._some()
-        number = taker.post(REQUEUE, *some.values(), d=self.rng.choice((0, 0, 3000)))
+        number = taker.post(REQUEUE, *some.values(), d=self.rng.choice((0, 3000, 9000)))
         self._promise(taker, number, self.failures.update, some)
 
     def give_back(self) -> None:
@@ -266,6 +285,20 @@ class Lives:
 
         Deferred.fromCoroutine(told).addCallback(promised)
 
+    def reschedule(self) -> None:
+        """Let people give another time to what waits."""
+        index = self.rng.randrange(PARTITIONS)
+        hosted = self.broker.broker.channels.hosted(self.broker.meta.describe("t").id, index)
+        assert hosted is not None
+        waiting = hosted.queue.channels["c"].channel.places.waiting
+        offsets = [base for _, base, _, _ in waiting if self.rng.randrange(2)]
+        if offsets:
+            given = {"topic": "t", "name": "c", "partition": index, "offsets": offsets}
+            delay = self.rng.choice((0, 500, 20_000))
+            told = self.broker.operations.run("channel.delay", {**given, "delay_ms": delay})
+            Deferred.fromCoroutine(told)
+            self.done["rescheduled"] += len(offsets)
+
     def touch(self) -> None:
         """Go on with all that is held."""
         for taker in self.takers[:2]:
@@ -294,6 +327,32 @@ class Lives:
             self.done["settles confirmed"] += reply.done
 
         self.waiting[taker, number] = promised
+
+    def set_clock(self) -> None:
+        """Set the wall clock, which moves nothing while the broker runs."""
+        step = self.rng.choice((-3_600_000, -7000, 7000, 3_600_000))
+        self.stepped += step
+        self.done["clock steps"] += 1
+        self.wall.now_ms += step
+
+    def _set_right(self) -> None:
+        """Set the wall clock right; a start knows only append times, which may be wrong."""
+        self.wall.now_ms -= self.stepped
+        self.stepped = 0
+        for value, ttl in self.ttls.items():
+            answers = self.published[value]
+            known = answers[0] if answers else None
+            if isinstance(known, Appended):
+                self.expires[value] = known.timestamp + ttl
+                self.soonest[value] = min(self.soonest[value], self.expires[value])
+            else:  # nobody said when it was appended
+                self.expires[value] = FAR_MS
+                self.soonest[value] *= not self.done["clock steps"]
+
+    @property
+    def now(self) -> int:
+        """The channels' time."""
+        return self.broker.broker.channels.now()
 
     def reconnect(self) -> None:
         """Lose all links."""
@@ -329,9 +388,10 @@ class Lives:
             *[self.requeue] * 2,
             *[self.listen] * 6,
             self.act,
+            *[self.reschedule] * 2,
             *[self.sync] * 4,
             *(self.reject, self.give_back, self.touch, self.wait),
-            *(self.checkpoint, self.fold, self.pause, self.reconnect),
+            *(self.checkpoint, self.fold, self.pause, self.reconnect, self.set_clock),
         )
         for _ in range(self.rng.randint(5, most)):
             self.rng.choice(acts)()
@@ -357,6 +417,7 @@ class Lives:
             taker.read()
         self._hear()
         self.broker.kill()
+        self._set_right()
         path = self.path
         self.done["power cuts" if power else "kills"] += 1
         if power:
@@ -415,9 +476,33 @@ class Lives:
         target = f"t.{channel}.dead"
         if target not in self.broker.meta.registry.by_name:
             return []
-        partitions = self.broker.meta.describe(target).partitions
-        found = (self.broker.values(target, index) for index in range(partitions))
-        return [value or b"" for values in found for value in values]
+        found: list[bytes] = []
+        for index in range(self.broker.meta.describe(target).partitions):
+            log = self.broker.partition(target, index).log
+            at = log.start_offset
+            while at < log.written_offset:
+                chunk = log.read(at, 1 << 20, log.written_offset)
+                assert chunk is not None
+                records = (each for header, data in split(chunk.data) for each in of(data, header))
+                found += (self._in_time(value or b"", headers) for value, headers in records)
+                at = chunk.next_offset
+        return found
+
+    def _in_time(self, value: bytes, headers: Headers) -> bytes:
+        """See that a message did not expire before its time."""
+        facts = facts_of(headers)
+        if facts.reason == "expired":
+            slack = TOLERANCE_MS if self.done["clock steps"] else 0
+            assert facts.last_ms is not None
+            assert facts.last_ms + slack >= self.soonest[value], (
+                f"{value!r} expired at {facts.last_ms}, before {self.soonest[value]}"
+            )
+        return value
+
+
+def of(data: Bytes, header: BatchHeader) -> Iterator[tuple[bytes | None, Headers]]:
+    """Yield values and headers of a batch."""
+    return ((each.value, each.headers) for each in RecordBatch(data, header))
 
 
 def play(seed: int, *, order: str, power: bool, crashes: int = 2, most: int = 40) -> Counter[str]:

@@ -22,7 +22,7 @@ from tests.broker.test_expiry import (
 )
 from tests.fakes.broker import BrokerDisk, BrokerFixture, HeldBackground, LogKeeper, batch, only
 from tests.fakes.taking import Taker
-from tinymq.broker import expiry, stragglers
+from tinymq.broker import blocks, expiry, stragglers
 from tinymq.broker import window as windows
 from tinymq.broker.mortal import Mortal, Steps
 from tinymq.wire.batch import read_header
@@ -53,15 +53,15 @@ class TestMemory:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """However long messages would live, memory holds what is not settled; a seek reads it."""
-        monkeypatch.setattr(expiry, "_STALE", 5)
-        monkeypatch.setattr(expiry, "_TOGETHER", 1)
+        monkeypatch.setattr(blocks, "STALE", 5)
+        monkeypatch.setattr(blocks, "TOGETHER", 1)
         broker = make(tmp_path)
         taker = takes(broker)
         for number in range(40):
             publish(broker, b"%d" % number, ttl=HOUR + number)
             taker.run()
             taker.finish(*taker.take())
-        blocks = len(hosted_of(broker).expiry._heap)
+        held = len(hosted_of(broker).expiry._blocks)
         ask(broker, "channel.seek", topic="t", name="c", to="earliest")
         taker.unsubscribe()
         again = info(broker)["lag"]
@@ -69,7 +69,7 @@ class TestMemory:
         half = len(values(broker))
         wait(broker, 0.02)
 
-        assert blocks <= 20
+        assert held <= 20
         assert again == 40
         assert half == 21
         assert values(broker) == [b"%d" % number for number in range(40)]
@@ -80,7 +80,7 @@ class TestMemory:
         publish(broker, b"1", ttl=2000)
         broker.meta.delete_channel("t", "c")
         publish(broker, b"2", ttl=2000)
-        noted = len(hosted_of(broker).expiry._heap)
+        noted = len(hosted_of(broker).expiry._blocks)
         wait(broker, 1)
         broker.meta.create_channel("t", "d", {})
         wait(broker, 1)
@@ -96,7 +96,7 @@ class TestMemory:
 
         assert not broker.partition().mortal
         assert found.next_time() is None
-        assert (found._heap, found._done, found._scans) == ([], {}, {})
+        assert (len(found._blocks), found._done, found._scans) == (0, {}, {})
 
     def test_for_nearly_ever(self, tmp_path: Path) -> None:
         """A time to live may be longer than there are times."""
@@ -113,7 +113,7 @@ class TestSlices:
     def _short(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Let each slice be over at once."""
         monkeypatch.setattr(expiry, "_SLICE_SECONDS", -1)
-        monkeypatch.setattr(expiry, "_TOGETHER", 1)
+        monkeypatch.setattr(blocks, "TOGETHER", 1)
 
     def test_much_at_once(self, tmp_path: Path) -> None:
         """Others have their turns, and nobody gets what is not given up yet."""
@@ -182,7 +182,7 @@ class TestDisk:
         """It is told once a second, and done when the disk is well."""
         disk = BrokerDisk()
         broker = make(tmp_path, disk=disk)
-        publish(broker, b"1", ttl=1000)
+        publish(broker, b"1", b"2", ttl=1000)
         hosted_of(broker).window._pieces.clear()
         disk.failing |= {"pread_cached": 5, "pread": 5}
         wait(broker, 1)
@@ -191,7 +191,7 @@ class TestDisk:
         wait(broker, 1)
 
         assert before == 0
-        assert values(broker) == [b"1"]
+        assert values(broker) == [b"1", b"2"]
         assert len([text for text in logged.texts if "what expires cannot be read" in text]) == 1
 
     def test_a_batch_that_says_nonsense(self, tmp_path: Path, logged: LogKeeper) -> None:

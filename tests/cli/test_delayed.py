@@ -67,7 +67,7 @@ def test_list(broker: MemoryBroker, run: Run) -> None:
     heading, *lines = (line.split() for line in result.stdout.splitlines())
 
     assert heading == ["MESSAGE", "DUE", "DUE-IN", "WHY", "ATTEMPT", "SCHEDULE", "KEY", "SIZE"]
-    assert [line[0] for line in lines] == ["orders/0~17", "orders/0~3", "orders/0@9"]
+    assert [line[0] for line in lines] == ["orders/0~17", "orders/0~3", "orders/work/0@9"]
     assert lines[0][1] == "2096-10-02T07:06:40.000Z"
     assert "b2 does not answer" in result.stderr
     assert run("delayed", "ls", "-o", "name").stdout.split()[1] == "orders/0~3"
@@ -204,7 +204,8 @@ def test_ctrl_c_tells_how_far_it_came(broker: MemoryBroker, run: Run) -> None:
         (("cancel", "--all"), "--topic"),
         (("now", "orders/0~17", "--all"), "not both"),
         (("now", "orders/0~17", "--key", "k"), "not both"),
-        (("now", "orders/0@17"), "write TOPIC/PARTITION~ID"),
+        (("now", "orders/work/0@17"), "`channel wake`"),
+        (("now", "orders/0/17"), "write TOPIC/PARTITION~ID"),
         (("show", "17"), "write TOPIC/PARTITION~ID"),
         (("move", "orders/0~17"), "give --delay or --at"),
         (("move", "orders/0~17", "--delay", "1s", "--at", str(DUE)), "give --delay or --at"),

@@ -58,6 +58,14 @@ def test_set(broker: MemoryBroker, run: Run) -> None:
     result = run("push", "set", "orders", "mail", url, "--secret-file", "-", stdin="whsec_x\n")
     assert broker.calls[1][1]["secret"] == "whsec_x"
     assert "secret" not in result.stdout
+    assert "headers" not in broker.calls[1][1]
+
+
+def test_no_headers(broker: MemoryBroker, run: Run) -> None:
+    """Headers that are not said stay, unless there are to be none."""
+    broker.answers["push.set"] = [{**ONE, "secret": None}]
+    run("push", "set", "orders", "mail", "http://x/", "--no-headers")
+    assert broker.calls[0][1]["headers"] == {}
 
 
 def test_wrong_header(run: Run) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import tinymq
 from tests.conftest import LONG
+from tests.fakes.redis import RedisServer, needs_redis
 from tinymq.verify.process import BrokerProcess
 
 pytestmark = pytest.mark.process
@@ -304,4 +305,21 @@ def test_webhook() -> None:
         "orders/0@1: milk",
         "orders/0@2: sugar",
         "3 requests failed, the last with: 503 Service Unavailable: out of order",
+    ]
+
+
+@needs_redis()
+def test_redis_delay(url: str, tmp_path: Path) -> None:
+    """Orders wait on Redis; the one that is paid does not come."""
+    server = RedisServer(tmp_path / "redis")
+    server.start()
+    try:
+        told = example("redis_delay.py", server.url, url).splitlines()
+    finally:
+        server.kill()
+    assert told == [
+        "order 2 is paid: True",
+        "nobody paid order 1",
+        "nobody paid order 3",
+        "left on Redis: 0",
     ]

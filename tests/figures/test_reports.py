@@ -215,8 +215,15 @@ class TestWire:
         wire["new"] = 1
         wire["broker"]["new"] = 1
         wire["rows"][0][-1].append(99)
-        wire["rows"][0][-2][0].append("more")
+        wire["rows"][0][-2].append(99)
+        wire["rows"][0][-3][0].append("more")
         wire["rows"][0].append("more")
+        assert from_wire(wire) == (self.TAKEN, snapshot(1))
+
+    def test_an_older_broker(self) -> None:
+        """It does not tell of messages that are not due yet: then there are none."""
+        wire = to_wire(self.TAKEN, snapshot(1))
+        del wire["rows"][0][-1]
         assert from_wire(wire) == (self.TAKEN, snapshot(1))
 
     @pytest.mark.parametrize(

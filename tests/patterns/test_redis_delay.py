@@ -403,7 +403,7 @@ class TestTrouble:
         async def scene(stage: Stage) -> None:
             slow = FakeProducer()
             slow.hold = asyncio.Event()
-            asleep = stage.worker(WorkerConfig(lease_s=60.0, poll_s=0.05), slow)
+            asleep = stage.worker(WorkerConfig(lease_s=10.0, poll_s=0.05), slow)
             which = await stage.delays.add("t", b"x", delay_s=0)
             shard = stage.delays.shard(shard_of(which, 2))
             await stage.until(lambda: len(asleep.shards) == 2)

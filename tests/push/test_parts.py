@@ -28,24 +28,33 @@ class TestTurnstile:
     def test_fair(self) -> None:
         """The next turn goes to who has the fewest open, not to who waits longest."""
         gate = Turnstile(2)
-        for _ in range(2):
-            gate.enter("slow")
+        for who in ("slow", "slow", "quick"):
+            assert gate.enter(who).called
         slow, quick = gate.enter("slow"), gate.enter("quick")
         gate.leave("slow")
+        assert (slow.called, quick.called) == (False, False)
+        gate.leave("quick")
         assert (slow.called, quick.called) == (False, True)
-        gate.leave("slow")
+        gate.leave("quick")
         assert slow.called
+
+    def test_the_first_never_waits(self) -> None:
+        """However much the others have open, each has one."""
+        gate = Turnstile(1)
+        assert gate.enter("slow").called
+        assert gate.enter("quick").called
+        assert not gate.enter("quick").called
 
     def test_given_up(self) -> None:
         """A turn that is waited for no more goes to another."""
         gate = Turnstile(1)
         gate.enter("a")
-        one, two = gate.enter("b"), gate.enter("b")
+        one, two = gate.enter("a"), gate.enter("a")
         one.addErrback(lambda _: None)
         one.cancel()
         gate.leave("a")
         assert two.called
-        gate.leave("b")
+        gate.leave("a")
         assert gate.total == 0
 
 

@@ -95,6 +95,16 @@ def test_hostile_servers_take_nothing(town: Town, behaviour: Behaviour) -> None:
     assert town.lag == 0
 
 
+def test_at_most_once(town: Town) -> None:
+    """What is settled when it is delivered is sent once, also to an endpoint that fails."""
+    town.prepare(config={"delivery": "at_most_once"}, concurrency=3)
+    town.behave(always(answer("500 Oops")))
+    town.publish(*(b"%d" % number for number in range(9)))
+    town.cluster.advance(60)
+    assert len(town.bodies) == len(set(town.bodies)) == 9
+    assert town.lag == 0
+
+
 class TestWaiting:
     """An endpoint that asks to be left alone is."""
 
@@ -253,7 +263,7 @@ class TestLife:
 
     def test_stop_gives_the_others_back(self, town: Town) -> None:
         """A request that takes longer than a stop is cut; its message comes again, not failed."""
-        town.prepare(timeout_ms=60_000)
+        town.prepare(timeout_ms=60_000, config={"attempts": 1})
         town.behave(never)
         town.publish(b"1")
         leader = town.cluster[
@@ -312,8 +322,8 @@ class TestLife:
         assert town.operate("push.list")["endpoints"] == []
 
     def test_set_anew(self, town: Town) -> None:
-        """A new URL is used from then on, with the secret of before; a pause ends."""
-        secret = town.prepare()
+        """A new URL is used from then on, with secret and headers of before; a pause ends."""
+        secret = town.prepare(headers={"X-Key": "abc"})
         town.operate("push.pause", topic="t", name="c")
         told = town.operate("push.set", topic="t", name="c", url=f"{HOOK}/2")
         assert told["secret"] is None
@@ -321,6 +331,9 @@ class TestLife:
         town.cluster.advance(5)
         (request,) = town.requests
         assert request.line == "POST /in/2 HTTP/1.1"
+        assert request.headers["x-key"] == "abc"
+        told = town.operate("push.set", topic="t", name="c", url=HOOK, headers={})
+        assert told["endpoint"]["headers"] == []
         stamp = int(request.headers["webhook-timestamp"])
         verify(request.headers, request.body, secret, now=lambda: stamp)
 

@@ -238,6 +238,52 @@ def test_packed_answer() -> None:
     assert found.body == bomb[:3000]
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"HTTP/1.1 503 \xff\xfe\r\nRetry-After: \xff\r\nContent-Length: 2\r\n\r\n\xff\xfe",
+        b"HTTP/1.1 307 x\r\nLocation: \xff\xfe://\x80\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 307 x\r\nLocation: http://[\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 99999999999999999999 x\r\n\r\n",
+        b"HTTP/1.1 500 x\r\nContent-Length: -5\r\n\r\n",
+        b"HTTP/1.1 500 x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n12345",
+        b"HTTP/1.1 500 x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 500 x\r\nTransfer-Encoding: rot13\r\n\r\nzz\r\n",
+        b"HTTP/1.1 500 x\r\nno colon here\r\n\r\n",
+        b"HTTP/9.9 500 x\r\n\r\n",
+        b"HTTP/1.1 101 Switching\r\n\r\n" * 3,
+        b"\x16\x03\x01" + bytes(200),
+        b"\r\n\r\n",
+    ],
+)
+def test_hostile_bytes(said: bytes) -> None:
+    """Whatever bytes a server says, the end is a failure, and the connection is closed."""
+    net = Net(servers={PUBLIC: always(said)})
+    sending = sender(net)
+    found = post(net, sending)
+    assert not found.ok
+    assert found.error
+    sending.close()
+    net.clock.pump([0.1] * 20)
+    assert net.open == 0
+    assert net.clock.getDelayedCalls() == []
+
+
+def test_what_nobody_asked_for() -> None:
+    """A server that goes on talking behind its answer loses the connection, and nothing else."""
+
+    def chatter(request: Request, wire: Wire) -> None:
+        wire.say(OK)
+        net.callLater(0.5, wire.say, OK + b"more")
+
+    net = Net(servers={PUBLIC: chatter})
+    sending = sender(net)
+    assert post(net, sending, 2).ok
+    assert net.open == 0
+    assert post(net, sending, 2).ok
+    sending.close()
+
+
 class TestRedirects:
     """307 and 308 are followed, a few times, and never to where nothing may be sent."""
 
@@ -335,6 +381,13 @@ class TestAddresses:
         """Where one address does not answer the next is tried."""
         net = Net(names={"hook.example": [[OTHER, PUBLIC]]}, servers={PUBLIC: always(OK)})
         assert post(net, sender(net)).ok
+
+    def test_both_kinds(self) -> None:
+        """Where all addresses of one kind lead nowhere, one of the other kind is tried."""
+        far = [f"2606:4700::{number}" for number in range(1, 9)]
+        net = Net(names={"hook.example": [[*far, PUBLIC]]}, servers={PUBLIC: always(OK)})
+        assert post(net, sender(net)).ok
+        assert len(net.dialed) == 2
 
     def test_unknown_name(self) -> None:
         """A name without an address is a failure like others."""

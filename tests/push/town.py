@@ -46,7 +46,7 @@ class Town:
 
     def start(self, name: str) -> None:
         """Start a process that does not run."""
-        self.cluster[name].start()
+        self.cluster[name].start(settle=False)
         self.join(self.cluster[name])
         self.cluster.settle()
 

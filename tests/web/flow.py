@@ -293,16 +293,22 @@ class FakeFlow:
     ) -> Json:
         """One step over all that match."""
         due_ms, delay_ms = asked.pop("due_ms", None), asked.pop("delay_ms", None)
-        rows = self._waiting(topic=topic, **asked)
+        at = int(after or 0)  # like a broker: behind the due time of the step before
+        rows = [row for row in self._waiting(topic=topic, **asked) if row["due_ms"] > at]
         step = rows[:limit]
+        last = step[-1]["due_ms"] if step else 0
         if self._did(dry_run, "apply", act, topic, len(step), due_ms, delay_ms):
-            self.waiting = [row for row in self.waiting if row not in step]
+            for row in step:
+                if act == "move":
+                    row["due_ms"] = due_ms or NOW + (delay_ms or 0)
+                else:
+                    self.waiting.remove(row)
         more = len(rows) > limit
         return {
             "done": len(step),
             "failed": [],
             "more": more,
-            "after": "on" if more else None,
+            "after": str(last) if more else None,
             "dry_run": dry_run,
         }
 

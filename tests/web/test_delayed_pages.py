@@ -204,16 +204,18 @@ def test_all_that_match_goes_step_by_step(client: Client) -> None:
     """The plan counts exactly; each step is bounded and says how far it is; it can be stopped."""
     plan = client.post("/delayed/plan", act="now", all="yes", back="topic=orders.created")
     assert "Run now: 85 messages" in plan.shown
+    assert "It is about topic orders.created." in plan.shown
     assert "it can be stopped between two steps" in plan.shown
     assert client.console.flow.calls == []
 
-    first = client.post("/delayed/apply", act="now", topic="orders.created", rate="40")
+    fields = {"act": "now", "topic": "orders.created", "rate": "40", "so.total": "85"}
+    first = client.post("/delayed/apply", **fields)
     shown = words(first.shown)
-    assert "Done 40 due now, in 1 step" in shown
+    assert "Done 40 of 85 due now, in 1 step" in shown
     assert "Stop" in shown
     fields = dict(re.findall(r'type="hidden" name="([a-z.]+)" value="([^"]*)"', first.text))
     second = client.post("/delayed/apply", **{k: v for k, v in fields.items() if k != "token"})
-    assert "Done 80 due now, in 2 steps" in words(second.shown)
+    assert "Done 80 of 85 due now, in 2 steps" in words(second.shown)
     assert [call[3] for call in client.console.flow.calls] == [40, 40]
 
 
@@ -222,8 +224,34 @@ def test_one_step_that_does_all_leads_back(client: Client) -> None:
     done = client.post("/delayed/apply", act="move", topic="mail.outbound", when="10m")
 
     assert done.headers["location"].startswith("/delayed?topic=mail.outbound&done=move&count=44")
-    (call,) = client.console.flow.calls
-    assert call[4:] == (NOW + 600_000, None)
+    assert {call[4:] for call in client.console.flow.calls} == {(NOW + 600_000, None)}
+
+
+@pytest.mark.parametrize("when", ["1s", "10m", "2d", "300d"])
+def test_nothing_is_moved_twice(client: Client, when: str) -> None:
+    """Moved messages still match: they are not met again, neither before nor behind."""
+    form = {"act": "move", "topic": "mail.outbound", "when": when, "rate": "7"}
+    reply = client.post("/delayed/apply", **form)
+    while "Going on" in reply.shown:
+        form = dict(re.findall(r'type="hidden" name="([a-z.]+)" value="([^"]*)"', reply.text))
+        reply = client.post("/delayed/apply", **form)
+
+    assert "Done 44 " in words(reply.shown)
+    due = {row["due_ms"] for row in client.console.flow.waiting if row["topic"] == "mail.outbound"}
+    assert len(due) == 1
+
+
+@pytest.mark.parametrize(("when", "part"), [("", "say when"), ("soon", "must be a time")])
+def test_odd_time_for_all_shows_the_plan_again(client: Client, when: str, part: str) -> None:
+    """As it was filled in; nothing is moved."""
+    form = {"act": "move", "topic": "mail.outbound", "since": "1h", "when": when}
+    reply = client.post("/delayed/apply", **form)
+
+    assert reply.status == 400
+    assert part in reply.shown
+    assert f'value="{when}"' in reply.text
+    assert "due from 1h" in reply.shown
+    assert client.console.flow.calls == []
 
 
 def test_cancelling_all_asks_for_the_name(client: Client) -> None:
@@ -251,15 +279,17 @@ def test_deciding_needs_the_token(client: Client, path: str) -> None:
     assert client.console.flow.calls == []
 
 
-def test_topic_and_channel_lead_here(client: Client) -> None:
-    """Each says how many are delayed; the overview does, too."""
-    assert 'href="/delayed?topic=orders.created">85 delayed' in (
-        client.get("/topics/orders.created").text
-    )
-    assert "?topic=orders.created&amp;channel=billing" in (
-        client.get("/topics/orders.created/channels/billing").text
-    )
-    assert "129 delayed" in client.get("/").text
+@pytest.mark.parametrize(
+    ("path", "part"),
+    [
+        ("/topics/orders.created", 'href="/delayed?topic=orders.created">85 delayed'),
+        ("/topics/orders.created/channels/billing", "?topic=orders.created&amp;channel=billing"),
+        ("/", "129 delayed"),
+    ],
+)
+def test_other_pages_lead_here(client: Client, path: str, part: str) -> None:
+    """Topics, channels and the overview say how many are delayed."""
+    assert part in client.get(path).text
 
 
 def test_search_finds_a_delay_id(client: Client) -> None:

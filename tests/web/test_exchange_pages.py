@@ -46,6 +46,14 @@ def test_stuck_exchange_says_why() -> None:
     assert "Exchange by-region is stuck 12,480 messages wait: shipping.eu takes nothing" in overview
 
 
+def test_silence_is_told(client: Client) -> None:
+    """A page without a broker that does not answer says so, with its name."""
+    client.console.flow.silent = ["mq-2"]
+
+    assert "mq-2" in client.get("/exchanges").shown
+    assert "mq-2" in client.get("/exchanges/vip").shown
+
+
 def test_exchanges_are_filtered(client: Client) -> None:
     """By name; nothing found is a sentence."""
     assert "1 of 1" in client.get("/exchanges?name=region").shown
@@ -78,6 +86,16 @@ def test_form_asks_for_what_the_kind_needs(client: Client, name: str, field: str
     fields = re.findall(r'id="(f-[a-z]+)"', form)
 
     assert fields == (["f-target"] if name == "alerts" else ["f-target", field])
+
+
+def test_its_topic_says_that_it_is_an_exchange(client: Client) -> None:
+    """With a way to it; other topics say nothing."""
+    client.console.flow.exchanges[0]["name"] = "orders.created"
+
+    assert 'href="/exchanges/orders.created">topic exchange' in (
+        client.get("/topics/orders.created").text
+    )
+    assert 'href="/exchanges/audit.raw"' not in client.get("/topics/audit.raw").text
 
 
 def test_many_bindings_have_pages(client: Client) -> None:

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.web.flow import NOW, endpoint_row, exchange_row
+from tests.web.client import Client
+from tests.web.content import lively
+from tests.web.flow import NOW, FakeFlow, endpoint_row, exchange_row
+from tests.web.queues import queue_of
 from tinymq.web.flow_verdict import Flowing, flow_problems
 
 
@@ -59,3 +62,20 @@ def test_three_are_named_and_the_rest_counted() -> None:
     assert found[0].detail == "It waits: t takes nothing: offline. So do 1 more targets."
     assert found[4].link == "/topics/a%2Fb/channels/c0/push"
     assert found[4].detail == "By hand. Its messages wait."
+
+
+@pytest.mark.parametrize(
+    ("names", "part"),
+    [
+        (["t.c.dead"], "Channels gave them up."),
+        (["x.unroutable"], "No binding of an exchange took them."),
+        (["t.c.dead", "x.unroutable"], "Channels gave them up, or no binding of an exchange took"),
+    ],
+)
+def test_dead_letters_say_whence_they_came(names: list[str], part: str) -> None:
+    """What an exchange could not route was given up by nobody."""
+    console = lively()
+    console.flow, console.queue.channels = FakeFlow(), []
+    console.queue.queues = [queue_of(name, "t", "c", 3) for name in names]
+
+    assert part in Client(console).get("/").shown

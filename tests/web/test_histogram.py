@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tinymq.web.histogram import NARROW, WIDE, draw_due, due_in, shown, window
+from tinymq.web.histogram import NARROW, WIDE, draw_due, due_in, far, shown, window
 
 NOW = 1_000_000_000
 MINUTE = 60_000
@@ -72,6 +72,8 @@ def test_words_for_times() -> None:
     assert due_in(-2_000) == "2.0 s ago"
     assert window(BUCKETS[0], NOW) == "overdue"
     assert window(BUCKETS[1], NOW) == "within 1 m"
+    assert far(3 * 365 * 86_400_000) == "3 y"
+    assert far(400 * 86_400_000) == "400 d"
 
 
 def test_most_buckets_have_room_for_their_times() -> None:
@@ -81,4 +83,6 @@ def test_most_buckets_have_room_for_their_times() -> None:
         found = draw_due(many, NOW, box)
         assert found
         marks = [float(x) for x, _, anchor in found.ticks if not anchor]
+        last = [float(x) for x, _, anchor in found.ticks if anchor]
+        assert all(x - marks[-1] >= 100 for x in last)
         assert all(b - a >= 60 for a, b in pairwise(marks))

@@ -52,6 +52,14 @@ def test_one_says_its_state_and_why(client: Client) -> None:
     assert client.get("/topics/orders.created/channels/none/push").status == 404
 
 
+def test_silence_is_told(client: Client) -> None:
+    """A page without a broker that does not answer says so, with its name."""
+    client.console.flow.silent = ["mq-2"]
+
+    assert "mq-2" in client.get("/push").shown
+    assert "mq-2" in client.get(SMTP).shown
+
+
 def test_channel_has_a_box(client: Client) -> None:
     """It shows the endpoint, or the way to set one."""
     assert "https://wms.example/hooks/tinymq" in (

@@ -33,6 +33,14 @@ def test_each_says_when_it_comes(client: Client) -> None:
     assert "old-sweep : mq-3 is silent" in shown
 
 
+def test_silence_is_told(client: Client) -> None:
+    """A page without a broker that does not answer says so, with its name."""
+    client.console.flow.silent = ["mq-2"]
+
+    assert "mq-2" in client.get("/schedules").shown
+    assert "mq-2" in client.get("/schedules/reindex").shown
+
+
 def test_schedules_are_filtered(client: Client) -> None:
     """By name and topic; nothing found is a sentence."""
     assert "1 of 1" in client.get("/schedules?name=index").shown

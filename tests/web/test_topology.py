@@ -7,7 +7,8 @@ import time
 from itertools import pairwise
 from typing import Any
 
-from tinymq.web.topology import MOST_LINES, MOST_NODES, Drawing, chosen, draw, shortened
+from tinymq.web.layering import shortened
+from tinymq.web.topology import MOST_LINES, MOST_NODES, Drawing, chosen, draw
 
 Json = dict[str, Any]
 

@@ -19,14 +19,13 @@ is the channels': a wall clock that is set while the broker runs moves nothing.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from functools import partial
-from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from twisted.logger import Logger
 
+from tinymq.broker.blocks import STALE, Blocks
 from tinymq.broker.channel.entries import SEEK, UNDO
 from tinymq.broker.channel.runs import Run, Runs
 from tinymq.broker.mortal import Steps
@@ -45,24 +44,10 @@ if TYPE_CHECKING:
 
 #: Seconds that the reactor is held at a time.
 _SLICE_SECONDS: Final = 0.004
-#: Messages of short batches that are known together.
-_TOGETHER: Final = 32
-#: Blocks whose messages are kept in memory, for they expire one after the other.
-_OPENED: Final = 1000
-#: Blocks are looked through when there are so many more than the last time.
-_STALE: Final = 1000
 #: Milliseconds until a time is looked at again that is not known better.
 _AGAIN_MS: Final = 1000
 #: Seconds until a partition is tried again that could not be read.
 _AGAIN_SECONDS: Final = 1.0
-
-
-class _Block(NamedTuple):
-    """Batches in a row: when their first message expires, and which offsets they are."""
-
-    due: int
-    base: int
-    end: int
 
 
 class _Scan:
@@ -103,14 +88,10 @@ class Expiry:
         self._ttl: int | None = None
         #: When the first message does that is kept in the ledger.
         self._kept_due: int | None = None
-        self._heap: list[_Block] = []
-        #: Short batches that the next one may join.
-        self._open: _Block | None = None
-        self._prune_at = _STALE
+        self._blocks = Blocks(self._read)
         #: Where the blocks are complete: what was scanned, and all from an offset on.
         self._covered = Runs()
         self._noted = self._partition.log.end_offset
-        self._lives: OrderedDict[Run, list[tuple[int, int]]] = OrderedDict()
         self._steps = self._partition.steps = Steps(hosted.clock)
         #: Channels that begin anew, and until when what expired is passed over.
         self._fresh: dict[str, int | None] = {}
@@ -175,8 +156,7 @@ class Expiry:
         """Return when something expires; None if nothing does, or it is being seen to."""
         if self.behind or self._later is not None or not self._active:
             return None
-        times = [self._front_due, self._kept_due]
-        times += (each.due for each in (*self._heap[:1], self._open) if each is not None)
+        times = (self._front_due, self._kept_due, self._blocks.next_due)
         return min((time for time in times if time is not None), default=None)
 
     @property
@@ -219,13 +199,12 @@ class Expiry:
             self._fetch(cold.offset)
         except (OSError, TinyMQError) as error:
             self._unreadable(error)
-        if len(self._heap) > self._prune_at:
+        if self._blocks.many:
             self._prune(users)
 
     def _rest(self) -> None:
         """Know nothing: there is no channel."""
-        self._heap.clear()
-        self._open = None
+        self._blocks.clear()
         self._covered = Runs()
         self._noted = self._partition.log.end_offset
         if self._partition.mortals:
@@ -263,17 +242,7 @@ class Expiry:
             partition.mortals = [each for each in noted if each[1] > high]
             for base, end, due in noted:
                 if end <= high:
-                    self._put(_Block(due + self._steps.delta(base), base, end))
-
-    def _put(self, block: _Block) -> None:
-        """Take a batch into the index, together with those before it if it is short."""
-        before = self._open
-        if before is not None:
-            if before.end == block.base and block.end - before.base <= _TOGETHER:
-                block = _Block(min(before.due, block.due), before.base, block.end)
-            else:
-                heappush(self._heap, before)
-        self._open = block
+                    self._blocks.put(due + self._steps.delta(base), base, end)
 
     def _advance(self, now: int) -> None:
         """Move the front on to where the topic's time to live is not over."""
@@ -391,7 +360,7 @@ class Expiry:
             self._add(self._held, name, one.steering.flying(passed))
             del self._passed[name]
         held_now = self._held.get(name)
-        if held_now is not None and held_now.count > 2 * one.channel.places.in_flight + _STALE:
+        if held_now is not None and held_now.count > 2 * one.channel.places.in_flight + STALE:
             self._held[name] = one.steering.flying(held_now)
 
     def _hidden(self, one: Subscribers, runs: list[Run]) -> Iterator[Run]:
@@ -404,33 +373,20 @@ class Expiry:
                     yield offset, offset + 1
 
     def _expire_blocks(self, users: list[tuple[str, Subscribers]], now: int, until: float) -> bool:
-        """Open the blocks that are due; return whether there are more."""
-        if self._open is not None and self._open.due <= now:
-            heappush(self._heap, self._open)
-            self._open = None
-        while self._heap and self._heap[0].due <= now:
-            block = self._heap[0]
-            lives = self._lives.pop(block[1:], None) or self._lives_in(block)
-            heappop(self._heap)
-            left = [each for each in lives if each[0] > now]
-            if left:
-                heappush(self._heap, block._replace(due=left[0][0]))
-                self._lives[block[1:]] = left
-                if len(self._lives) > _OPENED:
-                    self._lives.popitem(last=False)
-            over = Runs((offset, offset + 1) for due, offset in lives if due <= now)
+        """Open what is due; return whether there is more."""
+        while (over := self._blocks.expire(now)) is not None:
             for name, _ in users:
                 self._add(self._due, name, over)
             if self._broker.scheduler.seconds() > until:
-                return bool(self._heap) and self._heap[0].due <= now
+                return (self._blocks.next_due or now + 1) <= now
         return False
 
-    def _lives_in(self, block: _Block) -> list[tuple[int, int]]:
-        """Read when each message of a block expires, the first one first."""
+    def _read(self, base: int, end: int) -> list[tuple[int, int]]:
+        """Read when each message of a batch expires, the first one first."""
         found: list[tuple[int, int]] = []
-        for stored in self._hosted.window.over([(block.base, block.end)]):
+        for stored in self._hosted.window.over([(base, end)]):
             found += self._lives_of(stored)
-        return sorted(each for each in found if block.base <= each[1] < block.end)
+        return sorted(each for each in found if base <= each[1] < end)
 
     def _lives_of(self, stored: Stored) -> list[tuple[int, int]]:
         header, data = stored
@@ -487,7 +443,7 @@ class Expiry:
             self._covered.add(base, end)
             left = next((due for due, _ in lives if due > now), None)
             if left is not None:
-                self._put(_Block(left, base, end))
+                self._blocks.put(left, base, end)
         for name, scan in self._scans.items():
             if scan.at >= end:
                 continue
@@ -500,8 +456,6 @@ class Expiry:
     def _prune(self, users: list[tuple[str, Subscribers]]) -> None:
         """Forget what every channel has settled."""
         floor = min(one.channel.places.floor for _, one in users)
-        self._heap = [each for each in self._heap if each.end > floor]
-        heapify(self._heap)
+        self._blocks.prune(floor)
         self._covered.remove(0, floor)
         self._noted = max(self._noted, floor)
-        self._prune_at = 2 * len(self._heap) + _STALE

@@ -373,6 +373,8 @@ class Partition:
         if not isinstance(error, StorageFull):
             self._log.error("{partition} cannot be written: {error}", partition=self, error=error)
         self.producers.take_back(written)
+        if self.mortals:
+            self.mortals = [each for each in self.mortals if each[1] <= written]
         refused: list[Answer] = []
         while self._waiting and self._waiting[-1][0] > written:
             refused.append(self._waiting.pop()[2])

@@ -7,7 +7,7 @@ is a sealed cache and not synced: one that a power cut spoilt is not believed.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from tinymq.broker.mortal import Mortal
 from tinymq.broker.producers import ProducerTable
@@ -87,3 +87,51 @@ def load_producers(
     except (OSError, Unreadable, ValueError, TypeError):
         return 0
     return int(offset)
+
+
+#: Likewise for the producers of messages that are not due yet.
+DELAYERS_FILE: Final = "delay-producers"
+_DELAYERS_MAGIC: Final = b"TMQY"
+
+
+def save_delayers(disk: Disk, folder: str, known: int, snapshot: list[Any]) -> None:
+    """
+    Store what is known of the producers of delayed messages, and wait for the disk.
+
+    It is done before the batches go from which it could be read again.
+
+    Args:
+        disk: Where to.
+        folder: The partition's folder.
+        known: Everything of the delay log below is covered, and nothing else.
+        snapshot: Of the table.
+    """
+    content = seal(_DELAYERS_MAGIC, [_VERSION, known, snapshot])
+    disk.replace_file(f"{folder}/{DELAYERS_FILE}", content)
+
+
+def load_delayers(disk: Disk, folder: str, end: int) -> tuple[int, list[Any]]:
+    """
+    Load what `save_delayers` stored.
+
+    Args:
+        disk: Where from.
+        folder: The partition's folder.
+        end: The end of the delay log; a file that knows more of it is removed.
+
+    Returns:
+        The offset below which the snapshot is complete, and the snapshot.
+    """
+    path = f"{folder}/{DELAYERS_FILE}"
+    try:
+        content = disk.read_file(path)
+        if content is None:
+            return 0, []
+        version, known, snapshot = unseal(_DELAYERS_MAGIC, content, path)
+        if version == _VERSION and known <= end:
+            return int(known), list(snapshot)
+        # What it knows beyond the end was cut, and its offsets will be given again.
+        disk.unlink(path)
+    except (OSError, Unreadable, ValueError, TypeError):
+        pass
+    return 0, []

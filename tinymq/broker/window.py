@@ -89,6 +89,11 @@ class Window:
         finally:
             self._hasty, self._warm = before
 
+    def let_go(self) -> None:
+        """Keep nothing in memory."""
+        self._pieces = []
+        self._opened.clear()
+
     def end_of(self, offset: int) -> int:
         """
         Say how far one piece reaches.

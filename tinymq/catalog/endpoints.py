@@ -115,9 +115,10 @@ ENDPOINTS: Final[dict[str, Operation]] = table(
             ),
             Parameter(
                 "headers",
-                headers,
-                default={},
-                text="Headers that are added to each request; their values are never told again.",
+                optional(headers),
+                default=None,
+                text="Headers that are added to each request; their values are never told again. "
+                "If they are not given, the present ones stay.",
             ),
             Parameter(
                 "give_up",

@@ -62,9 +62,10 @@ _AHEAD: Final = Parsed("time", lambda text: parse_ahead(text, now_ms()))
 
 
 def place(row: Row) -> str:
-    """Name a message as the verbs take it; one that a channel retries has an offset."""
-    at = f"~{row['id']}" if row["id"] is not None else f"@{row['offset']}"
-    return f"{row['topic']}/{row['partition']}{at}"
+    """Name a message as the verbs take it; one that a channel retries as `channel wake` does."""
+    if row["id"] is None:
+        return f"{row['topic']}/{row['channel']}/{row['partition']}@{row['offset']}"
+    return f"{row['topic']}/{row['partition']}~{row['id']}"
 
 
 def _key(row: Row) -> Any:
@@ -274,9 +275,11 @@ def parse_places(texts: Sequence[str]) -> dict[tuple[str, int], list[int]]:
         name, _, number = each.rpartition("~")
         topic, _, partition = name.rpartition("/")
         if not (topic and all(one.isascii() and one.isdecimal() for one in (partition, number))):
+            retried = "@" in each
             raise click.UsageError(
                 f"{each!r} is no delayed message; "
-                "write TOPIC/PARTITION~ID, such as orders/0~17, as `delayed ls`"
+                + ("what a channel retries is for `channel wake` and `channel delay`; " * retried)
+                + "write TOPIC/PARTITION~ID, such as orders/0~17, as `delayed ls`"
             )
         found.setdefault((topic, int(partition)), []).append(int(number))
     return {home: list(dict.fromkeys(ids)) for home, ids in found.items()}

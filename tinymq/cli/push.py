@@ -103,8 +103,10 @@ def push() -> None:
     "--header",
     type=_HEADER,
     multiple=True,
-    help="Add a header to each request; values are never shown again. May be repeated.",
+    help="Add a header to each request; values are never shown again. May be repeated. Without "
+    "it the present ones stay.",
 )
+@click.option("--no-headers", is_flag=True, help="Add no headers any more.")
 @output_option
 @remote
 def set_endpoint(
@@ -123,7 +125,9 @@ def set_endpoint(
         arguments["secret"] = how["secret_file"].read().strip()
     if how["within"] is not None:
         arguments["timeout_ms"] = round(how["within"] * 1000)
-    reply = session.operate("push.set", **arguments, url=endpoint, headers=dict(how["header"]))
+    if how["header"] or how["no_headers"]:
+        arguments["headers"] = dict(how["header"])
+    reply = session.operate("push.set", **arguments, url=endpoint)
     words = "would be" if reply["dry_run"] else "is"
     sentence = f"{_named(arguments)} {words} sent to {reply['endpoint']['url']}"
     if reply["secret"]:

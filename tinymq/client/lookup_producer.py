@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 from attrs import define, evolve, frozen
 from twisted.internet.defer import Deferred, DeferredList, fail
+from typing_extensions import TypeVar
 
 from tinymq.client.core.config import ProducerConfig
 from tinymq.client.core.directory import Node
@@ -29,8 +30,12 @@ if TYPE_CHECKING:
     from tinymq.client.producer import Producer
 
 
+#: Where a copy is: mostly a `Position`, and maybe `Delayed` where a delay was given.
+P = TypeVar("P", bound=Position | Delayed, default=Position)
+
+
 @frozen
-class Stored:
+class Stored(Generic[P]):
     """
     One copy of a record.
 
@@ -40,7 +45,7 @@ class Stored:
     """
 
     node: Node
-    position: Position | Delayed
+    position: P
 
 
 @define(eq=False)
@@ -92,7 +97,43 @@ class LookupProducer:
         self._seats: dict[str, _Seat] = {}
         self._turn = int(lookup.chance() * 65_536)
         self._closed = False
-        self._open: set[Deferred[list[Stored]]] = set()
+        self._open: set[Deferred[list[Stored[Position | Delayed]]]] = set()
+
+    @overload
+    def send(
+        self,
+        topic: str,
+        value: Any,
+        key: Key | None = None,
+        headers: Any = None,
+        *,
+        ttl: Span | None = None,
+    ) -> Deferred[list[Stored]]: ...
+
+    @overload
+    def send(
+        self,
+        topic: str,
+        value: Any,
+        key: Key | None = None,
+        headers: Any = None,
+        *,
+        at: Moment,
+        ttl: Span | None = None,
+    ) -> Deferred[list[Stored[Delayed]]]: ...
+
+    @overload
+    def send(
+        self,
+        topic: str,
+        value: Any,
+        key: Key | None = None,
+        headers: Any = None,
+        *,
+        delay: Span | None,
+        at: Moment | None = None,
+        ttl: Span | None = None,
+    ) -> Deferred[list[Stored[Position | Delayed]]]: ...
 
     def send(  # noqa: PLR0913 - the fields of a record
         self,
@@ -104,7 +145,7 @@ class LookupProducer:
         delay: Span | None = None,
         at: Moment | None = None,
         ttl: Span | None = None,
-    ) -> Deferred[list[Stored]]:
+    ) -> Deferred[Any]:
         """
         Send one record.
 
@@ -172,7 +213,7 @@ class LookupProducer:
 
     # --- inside ----------------------------------------------------------------
 
-    async def _send(self, record: _Record) -> list[Stored]:
+    async def _send(self, record: _Record) -> list[Stored[Position | Delayed]]:
         if self._closed:
             raise ClosedError("the producer was closed")
         until = self._lookup.reactor.seconds() + self._config.deadline_s
@@ -182,7 +223,7 @@ class LookupProducer:
         slots = [
             Deferred.fromCoroutine(self._store(record, queue, until)) for _ in range(self._copies)
         ]
-        stored: list[Stored] = []
+        stored: list[Stored[Position | Delayed]] = []
         why: BaseException | None = None
         ended: list[tuple[bool, Any]] = await DeferredList(slots, consumeErrors=True)
         for worked, result in ended:
@@ -196,7 +237,9 @@ class LookupProducer:
             raise why
         raise self._too_few(record, stored, str(why)) from why
 
-    async def _store(self, record: _Record, queue: deque[Node], until: float) -> Stored:
+    async def _store(
+        self, record: _Record, queue: deque[Node], until: float
+    ) -> Stored[Position | Delayed]:
         """Store one copy at the first node that takes it."""
         error: TinyMQError = UnreachableError("no further node is known")
         while queue and self._lookup.reactor.seconds() < until:
@@ -206,7 +249,8 @@ class LookupProducer:
                 sending = producer.send_timed(
                     record.topic, record.value, record.key, record.headers, record.timing
                 )
-                return Stored(node, await sending)
+                place: Position | Delayed = await sending
+                return Stored(node, place)
             except UsageError:
                 raise
             except TinyMQError as wrong:
@@ -261,7 +305,9 @@ class LookupProducer:
             if seat.node.id not in named and seat.client.failing:
                 self._stand_up(seat)
 
-    def _too_few(self, record: _Record, stored: list[Stored], why: str) -> TinyMQError:
+    def _too_few(
+        self, record: _Record, stored: list[Stored[Position | Delayed]], why: str
+    ) -> TinyMQError:
         text = f"topic {record.topic}: {len(stored)} of {self._copies} copies were stored: {why}"
         return UnreachableError(text) if self._copies == 1 else TooFewCopies(text, stored)
 

@@ -133,4 +133,7 @@ class Looking(Base):
             state="offline" if place.reason else "online",
             reason=place.reason,
             gaps=report.gaps,
+            delayed=report.delayed,
+            overdue=report.overdue,
+            late_ms=report.late_ms,
         )

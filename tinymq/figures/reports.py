@@ -205,6 +205,7 @@ class Reporter:
                 for gap in log.report.damaged[:MOST_GAPS]
             ),
             Counters(counted.records_in, counted.records_out, counted.bytes_in, counted.bytes_out),
+            *_delayed(partition),
         )
 
     def _oldest_of(self, partition: Partition) -> int | None:
@@ -263,10 +264,21 @@ def from_wire(result: dict[str, Any]) -> tuple[Taken, BrokerSnapshot]:
         raise ValueError(f"this is no report of a broker: {error!r}") from error
 
 
+def _delayed(partition: Partition) -> tuple[int, int, int | None]:
+    """How many messages are not due yet, how many are due and not out, and how late they come."""
+    delays = partition.delays
+    if delays is None:
+        return 0, 0, None
+    overdue = len(delays.memory.ready)
+    late = delays.releasing.lateness.share(0.99)
+    return max(0, delays.memory.count - overdue), overdue, late
+
+
 def _row_to_list(row: Row) -> list[Any]:
-    *plain, gaps, counters = row.report
+    *plain, gaps, counters, delayed, overdue, late = row.report
     ranges = [[gap.first, gap.end, gap.reason] for gap in gaps]
-    return [row.topic_id, row.partition, *plain, ranges, list(counters)]
+    told = [delayed, overdue, late]
+    return [row.topic_id, row.partition, *plain, ranges, list(counters), told]
 
 
 _MAYBE: Final = (int, type(None))
@@ -276,11 +288,15 @@ _PLAIN: Final[tuple[Any, ...]] = (int, int, int, _MAYBE, _MAYBE, int, str, _MAYB
 
 def _row_from_list(row: list[Any]) -> Row:
     topic_id, partition, *fields = row
-    plain, (ranges, counted, *_) = fields[: len(_PLAIN)], fields[len(_PLAIN) :]
+    plain, (ranges, counted, *later) = fields[: len(_PLAIN)], fields[len(_PLAIN) :]
+    # An older broker does not tell of delayed messages.
+    delayed, overdue, late, *_ = later[0] if later else (0, 0, None)
     counters = Counters(*counted[: len(Counters._fields)])
-    numbers = (partition, *counters)
+    numbers = (partition, *counters, delayed, overdue, 0 if late is None else late)
     if not all(map(isinstance, plain, _PLAIN)) or not all(type(each) is int for each in numbers):
         raise ValueError(f"this is no report of a partition: {row!r:.200}")
     gaps = tuple(Gap(first=first, end=end, reason=reason) for first, end, reason, *_ in ranges)
-    report: PartitionReport = PartitionReport._make((*plain, gaps, counters))
+    report: PartitionReport = PartitionReport._make(
+        (*plain, gaps, counters, delayed, overdue, late)
+    )
     return Row(bytes(topic_id), partition, report)

@@ -61,8 +61,11 @@ class Endpoints(Channels):
         """Have the messages of a channel sent to a URL."""
         self._check_running()
         owner, _ = self._find_channel(topic, name)
+        before = self._registry.endpoints.get((owner.id, name))
+        if said["headers"] is None:
+            said["headers"] = {} if before is None else before.headers
         wanted, made = _wanted(name, said), ""
-        if not wanted.secret and (owner.id, name) not in self._registry.endpoints:
+        if not wanted.secret and before is None:
             made = new_secret(os.urandom(SECRET_BYTES))
             wanted = attrs.evolve(wanted, secret=made)
         if self.gate is not None:

@@ -23,15 +23,20 @@ from twisted.internet.interfaces import (
     IResolutionReceiver,
     IStreamClientEndpoint,
 )
+from twisted.internet.protocol import connectionDone
 from twisted.internet.ssl import optionsForClientTLS
+from twisted.logger import Logger
 from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
 from twisted.protocols.tls import TLSMemoryBIOFactory
+from twisted.python.failure import Failure
 from twisted.web.iweb import IAgentEndpointFactory
 from typing_extensions import override
 from zope.interface import implementer
 
 from tinymq.errors import EndpointRefused
 from tinymq.outbound import Allowed, IPAddress, Target, as_address
+
+_log = Logger()
 
 #: Finds the addresses of a name; none if it has none.
 Resolve = Callable[[str], Deferred[list[str]]]
@@ -41,6 +46,8 @@ TlsFor = Callable[[str], Any]
 #: Seconds for a name, and for one attempt to connect.
 RESOLVE_S: Final = 5.0
 CONNECT_S: Final = 5.0
+#: Seconds for a goodbye.
+GOODBYE_S: Final = 1.0
 #: Addresses of one name that are tried.
 _MOST_TRIED: Final = 3
 #: Addresses of one name that are looked at; one that has more is none.
@@ -180,15 +187,23 @@ class Guard:
 class Meter(ProtocolWrapper):
     """Cuts a connection whose other end sends more than anybody wants to read."""
 
+    factory: _Metered
     _read = 0
+    _cut: Any = None
 
     @override
     def dataReceived(self, data: bytes) -> None:
         self._read += len(data)
+        if self.disconnecting:
+            return
         if self._read > MOST_ANSWER:
             self.abortConnection()
         elif self.wrappedProtocol is not None:
-            self.wrappedProtocol.dataReceived(data)
+            try:
+                self.wrappedProtocol.dataReceived(data)
+            except Exception as error:  # noqa: BLE001 - of Twisted, at what no server should say
+                _log.debug("what an endpoint said is no HTTP: {error}", error=error)
+                self.abortConnection()
 
     @override
     def write(self, data: bytes) -> None:
@@ -202,12 +217,20 @@ class Meter(ProtocolWrapper):
 
     @override
     def loseConnection(self) -> None:
-        """Close at once: there is nothing to be polite about, and a peer could take its time."""
-        self.disconnecting = 1
-        self.abortConnection()
+        """Say goodbye, and close soon in any case: a peer could take its time."""
+        if not self.disconnecting:
+            self._cut = self.factory.reactor.callLater(GOODBYE_S, self.abortConnection)
+            super().loseConnection()
+
+    @override
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        if self._cut is not None and self._cut.active():
+            self._cut.cancel()
+        super().connectionLost(reason)
 
     def abortConnection(self) -> None:  # noqa: N802 - Twisted's name
         """Close at once."""
+        self.disconnecting = 1
         transport: Any = self.transport
         transport.abortConnection()
 
@@ -233,12 +256,14 @@ class GuardedEndpoint:
     def connect(self, factory: IProtocolFactory) -> Deferred[IProtocol]:
         """Resolve, look, and connect to one of the addresses that were looked at."""
         self._dialed()
+        pool: Any = factory
+        pool.noisy = False  # or there would be two lines in the log for each connection
         return Deferred.fromCoroutine(self._connect(factory))
 
     async def _connect(self, factory: IProtocolFactory) -> IProtocol:
         addresses = await self._guard.addresses(self._host)
         trouble: ConnectError | None = None
-        for address in addresses[:_MOST_TRIED]:
+        for address in _tried(addresses):
             kind = TCP4ClientEndpoint if address.version == 4 else TCP6ClientEndpoint
             endpoint = kind(self._guard.reactor, str(address), self._port, CONNECT_S)
             try:
@@ -255,11 +280,19 @@ class GuardedEndpoint:
 
     def _around(self, factory: IProtocolFactory) -> IProtocolFactory:
         """Put a meter around what the pool makes, and TLS around that."""
-        metered = _Metered(factory)
+        metered = _Metered(factory, self._guard.reactor)
         if self._scheme == "http":
             return metered
         tls = self._guard.tls(self._host)
         return TLSMemoryBIOFactory(tls, True, metered, self._guard.reactor)
+
+
+def _tried(addresses: Sequence[IPAddress]) -> list[IPAddress]:
+    """Pick a few addresses, of both kinds if there are: one kind may lead nowhere from here."""
+    first, *others = addresses
+    other = [each for each in others if each.version != first.version]
+    same = [each for each in others if each.version == first.version]
+    return [first, *other[:1], *same, *other[1:]][:_MOST_TRIED]
 
 
 class _Metered(WrappingFactory[Meter]):
@@ -267,6 +300,10 @@ class _Metered(WrappingFactory[Meter]):
 
     noisy = False
     protocol = Meter
+
+    def __init__(self, factory: Any, reactor: Any) -> None:
+        super().__init__(factory)
+        self.reactor = reactor
 
 
 @implementer(IAgentEndpointFactory)

@@ -269,7 +269,8 @@ class Pusher:
         self.trouble = ""
         await means.turnstile.enter(self)
         try:
-            if self._holding or (message.lease and not message.held):
+            # What has no lease was settled when it was delivered: it is sent now or never.
+            if message.lease and (self._holding or not message.held):
                 if message.held:
                     message.give_back()
                 return

@@ -204,7 +204,10 @@ class Pushes:
 
     def _changed(self, before: Registry, after: Registry) -> None:
         if before.endpoints is not after.endpoints or (after.endpoints and after.touched):
-            self._follow(after)
+            try:
+                self._follow(after)
+            except Exception:  # noqa: BLE001 - who wrote the change has no part in this
+                self._log.failure("push endpoints cannot be followed")
 
     def _follow(self, registry: Registry) -> None:
         """Begin and end sending, as the MetaServer has it."""

@@ -141,6 +141,11 @@ class Sender:
                 await self._rest(response, until)
         except _Failed as failed:
             return Answer(status=None, error=str(failed), seconds=seconds() - began)
+        except CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a message must never be stuck for it
+            self._log.failure("a request to {host} failed", host=target.host)
+            return Answer(status=None, error=why(error), seconds=seconds() - began)
         return Answer(
             status=None,
             error=f"it redirects more than {MOST_REDIRECTS} times",
@@ -156,7 +161,7 @@ class Sender:
             rest = Deferred.fromCoroutine(self._rest(response, until))
             rest.addErrback(lambda failure: self._log.failure("the rest of an answer", failure))
             return Answer(status=status, error="", seconds=took)
-        waits = response.headers.getRawHeaders("retry-after") or [""]
+        waits = _header(response, b"Retry-After")
         body = await self._rest(response, until)
         if 200 <= status < 300:
             return Answer(status=status, error="", body=body, seconds=took)
@@ -167,7 +172,7 @@ class Sender:
             status=status,
             error=f"{said}: {text}" if text else said,
             body=body,
-            wait_s=retry_after(waits[0], wall_ms),
+            wait_s=retry_after(waits, wall_ms),
             seconds=took,
         )
 
@@ -207,21 +212,29 @@ class Sender:
             unbuffered=True,
             reactor=self._guard.reactor,
         )
-        late = False
+        late = cut = False
 
         def give_up() -> None:
             nonlocal late
             late = True
             asking.cancel()
 
+        def cancel(_: Deferred[Any]) -> None:
+            nonlocal cut
+            cut = True
+            asking.cancel()
+
+        # What a cancelled request ends with does not tell who wanted that.
+        waiting: Deferred[Any] = Deferred(cancel)
+        asking.addBoth(waiting.callback)
         timer = self._guard.reactor.callLater(seconds, give_up)
         try:
-            return await asking
+            return await waiting
         except Exception as error:
             if late:
                 raise _Failed(f"no answer within {post.timeout_s:.3g} s") from error
-            if isinstance(error, CancelledError):
-                raise
+            if cut:
+                raise CancelledError from error
             text = why(error)
             if not dialing.dialed and _was_closed(error):
                 raise _Stale(text) from error
@@ -348,14 +361,19 @@ def _redirected(target: Target, response: Any) -> Target:
     Raises:
         _Failed: Nowhere.
     """
-    places = response.headers.getRawHeaders("location") or [""]
     try:
-        found = parse_target(urljoin(target.url, places[0][:4000]))
+        found = parse_target(urljoin(target.url, _header(response, b"Location")[:4000]))
     except ValueError as error:
         raise _Failed(f"{response.code} to where nothing is sent: it must be {error}") from error
     if target.scheme == "https" and found.scheme == "http":
         raise _Failed(f"{response.code} from https to http, which is not followed")
     return found
+
+
+def _header(response: Any, name: bytes) -> str:
+    """Read a header of an answer, whatever bytes it has."""
+    found: list[bytes] = response.headers.getRawHeaders(name) or [b""]
+    return found[0].decode("latin-1")
 
 
 def _was_closed(error: Exception) -> bool:

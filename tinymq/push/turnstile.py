@@ -1,8 +1,9 @@
 """
 How many requests one broker has open at once, shared out fairly.
 
-While there is room nobody waits. When there is none, the next turn goes to the endpoint
-that has the fewest requests open: one that is slow cannot take the room of the others.
+While there is room nobody waits, and who has no request open never does: slow endpoints
+cannot take the room of the others. When there is none, the next turn goes to the endpoint
+that has the fewest open.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Turnstile:
         Args:
             who: An endpoint.
         """
-        if self._total < self._most:
+        if self._total < self._most or who not in self._open:
             self._count(who)
             return succeed(None)
         turn: Deferred[None] = Deferred(lambda turn: self._forget(who, turn))

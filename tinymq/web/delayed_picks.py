@@ -62,10 +62,10 @@ class DelayedPicks(DelayedPages):
         self, request: Request, form: Mapping[str, str], *, trying: bool
     ) -> dict[str, int]:
         """Read to when messages are moved: by a length, or to a time."""
+        if trying:  # what is typed may be wrong; the plan counts in any case
+            return {"delay_ms": 60_000}
         given = text(form, "when").strip()
         if not given:
-            if trying:
-                return {"delay_ms": 60_000}
             raise BadInput("when", "say when: such as 30m, or 2026-12-01T09:00Z")
         if given[-1:].lower() in {*"smhd"}:
             return {"delay_ms": length_of({"when": given.removeprefix("+")}, "when") or 0}
@@ -125,6 +125,7 @@ class DelayedPicks(DelayedPages):
             crumbs=(("Delayed", home),),
             action="/delayed/settle",
             cancel=home,
+            back="Keep them" if act == "cancel" else "Cancel",
             button=f"{words.button}: {plural(len(done), 'message')}" if done else "",
             danger=act == "cancel",
             figures=(

@@ -25,8 +25,33 @@ from tinymq.web.sheets import EXPECTED
 
 #: Messages of one step.
 MOST_STEP: Final = 500
+FILTERS_IN_WORDS: Final = {
+    "topic": "topic",
+    "channel": "channel",
+    "key": "key",
+    "since": "due from",
+    "until": "due before",
+    "schedule": "schedule",
+}
 #: Failures that a page lists.
 _FAILED: Final = 20
+
+
+def one_side(asked: Mapping[str, Any], to_ms: int, side: str) -> dict[str, Any]:
+    """
+    Say which messages are still to be moved.
+
+    One that was moved matches as before, but for its time: so those due before the new
+    time and those behind it are dealt with apart, and none is met twice.
+
+    Args:
+        asked: All that match.
+        to_ms: The new time.
+        side: ``before`` or ``behind``.
+    """
+    if side == "behind":
+        return {**asked, "since_ms": max(asked.get("since_ms", 0), to_ms + 1)}
+    return {**asked, "until_ms": min(asked.get("until_ms", to_ms), to_ms)}
 
 
 class DelayedSteps(DelayedPicks):
@@ -45,24 +70,33 @@ class DelayedSteps(DelayedPicks):
     async def _delayed_step(
         self, request: Request, form: Mapping[str, str], *, dry_run: bool
     ) -> dict[str, Any]:
-        """Carry one step out, or try it."""
+        """Carry one step out, or try it; tell also on which side of a move the next one is."""
         act = choice(form, "act", ACTS, "now")
         asked = self._wanted_delayed(form, self._now(request).now_ms)
         if "topic" not in asked:
             raise BadInput("topic", "filter by one topic first: all that match is of one topic")
         how = self._when_due(request, form, trying=dry_run) if act == "move" else {}
-        rate = integer(form, "rate", 1, MOST_STEP) or MOST_STEP
+        rate = MOST_STEP if dry_run else integer(form, "rate", 1, MOST_STEP) or MOST_STEP
+        to, side = how.get("due_ms"), form.get("side") or "before"
         after = {"after": form["after"]} if form.get("after") else {}
-        return await self._operate(
-            request,
-            "delayed.apply",
-            act=act,
-            **asked,
-            **how,
-            limit=MOST_STEP if dry_run else rate,
-            **after,
-            dry_run=dry_run,
+        whole = {"act": act, **how, "dry_run": dry_run}
+        chosen = asked if to is None else one_side(asked, to, side)
+        result = await self._operate(
+            request, "delayed.apply", **whole, **chosen, limit=rate, **after
         )
+        if to is None or side == "behind" or result["more"]:
+            return {**result, "side": side}
+        left = rate - result["done"] - len(result["failed"])
+        if left <= 0:
+            return {**result, "more": True, "after": None, "side": "behind"}
+        chosen = one_side(asked, to, "behind")
+        more = await self._operate(request, "delayed.apply", **whole, **chosen, limit=left)
+        return {
+            **more,
+            "done": result["done"] + more["done"],
+            "failed": [*result["failed"], *more["failed"]],
+            "side": "behind",
+        }
 
     async def _all_delayed(self, request: Request, form: Mapping[str, str]) -> Sheet:
         act, times = choice(form, "act", ACTS, "now"), self._now(request)
@@ -71,6 +105,7 @@ class DelayedSteps(DelayedPicks):
         told = await self._operate(request, "delayed.list", **asked, limit=1)
         total = max(told["total"], first["done"])
         kept = {key: form[key] for key in FILTERS if form.get(key)}
+        matches = ", ".join(f"{FILTERS_IN_WORDS[key]} {value}" for key, value in kept.items())
         home = f"/delayed?{urlencode(kept)}"
         hint = f"From 1 to {MOST_STEP}; one step a second. Empty: {MOST_STEP}."
         when: dict[str, Any] = {"delay_ms": 60_000} if act == "move" else {}
@@ -82,21 +117,28 @@ class DelayedSteps(DelayedPicks):
             crumbs=(("Delayed", home),),
             action="/delayed/apply",
             cancel=home,
+            back="Keep them" if act == "cancel" else "Cancel",
             button=f"{words.button}: {plural(total, 'message')}" if total else "",
             danger=act == "cancel",
             figures=(
                 Figure("Match now", number(total)),
-                Figure("A step", number(min(MOST_STEP, total)), "messages at most, one a second"),
+                Figure(
+                    "A step", number(min(MOST_STEP, total)), "messages at most; one step a second"
+                ),
                 Figure("Next due", _due(told["messages"], times)),
                 Figure("Undo", "never", "it can be stopped between two steps"),
             ),
-            changes=[(key, "any", value) for key, value in kept.items()],
-            notes=(*words.notes, ALREADY, "Stopping leaves the rest as it is."),
+            notes=(
+                f"It is about {matches}.",
+                *words.notes,
+                ALREADY,
+                "Stopping leaves the rest as it is.",
+            ),
             entries=(
                 *self._delayed_entries(act, form),
                 Entry("rate", "Messages a step", form.get("rate", ""), hint),
             ),
-            fields={**kept, "act": act},
+            fields={**kept, "act": act, "so.total": str(total)},
             typed=form["topic"] if act == "cancel" else "",
             call=call_of("delayed.apply", {}, {"act": act, **asked, **when}),
             cli=cli_of(f"delayed.{act}", (), flags),
@@ -105,18 +147,18 @@ class DelayedSteps(DelayedPicks):
     @DelayedPicks.app.route("/delayed/apply", methods=["POST"])
     async def delayed_apply(self, request: Request) -> bytes:
         """Carry one step out, and show how far it is."""
-        form = self._form(request, "delayed.apply")
+        given = form = self._form(request, "delayed.apply")
         act = choice(form, "act", ACTS, "now")
         kept = {key: form[key] for key in FILTERS if form.get(key)}
-        form = self._pinned_times(form, self._now(request).now_ms)
         try:
+            form = self._pinned_times(given, self._now(request).now_ms)
             if act == "cancel" and form.get("typed", "") != form.get("topic"):
                 raise BadInput("typed", f"type {form.get('topic')} to confirm; nothing was changed")
             result = await self._delayed_step(request, form, dry_run=False)
         except EXPECTED as error:
             if form.get("so.steps"):
                 raise
-            return self._sheet(request, await self._all_delayed(request, form), error)
+            return self._sheet(request, await self._all_delayed(request, given), error)
         so = {
             key: (integer(form, f"so.{key}", 0, MOST_OFFSET) or 0) + added
             for key, added in (
@@ -125,6 +167,7 @@ class DelayedSteps(DelayedPicks):
                 ("steps", 1),
             )
         }
+        so["total"] = integer(form, "so.total", 0, MOST_OFFSET) or 0
         if not result["more"] and not so["failed"] and so["steps"] == 1:
             told = {"done": act, "count": so["done"], "missing": 0}
             return redirect(request, "/delayed", {**kept, **told})
@@ -145,6 +188,7 @@ class DelayedSteps(DelayedPicks):
                 **{key: value for key, value in form.items() if key in carried and value},
                 **{f"so.{key}": str(value) for key, value in so.items()},
                 "after": result["after"] or "",
+                "side": result["side"],
             },
             step=integer(form, "rate", 1, MOST_STEP) or MOST_STEP,
         )

@@ -120,7 +120,7 @@ class ExchangePages(Flow):
             "exchange.html",
             "exchanges",
             query=query,
-            silent=info.get("silent", ()),
+            silent=exchange.get("silent", ()),
             exchange=exchange,
             told=told,
             answer=answer,

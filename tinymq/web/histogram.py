@@ -21,6 +21,7 @@ NARROW: Final = Box(358, 142)
 _LEAST: Final = 1.5
 #: About how many pixels a time below needs.
 _TICK: Final = 76
+_YEAR: Final = 365 * 86_400_000
 
 
 @frozen
@@ -59,6 +60,12 @@ class Histogram:
     sentence: str
 
 
+def far(ms: float) -> str:
+    """Write how far off a time is; from two years on in years, which is exact enough."""
+    years = ms / _YEAR
+    return f"{years:,.0f} y" if years >= 2 else duration(ms)
+
+
 def due_in(ms: int) -> str:
     """Write how far off a time is: ``in 5 m``, or how long ago it was."""
     return f"in {duration(ms)}" if ms >= 0 else f"{duration(-ms)} ago"
@@ -76,8 +83,8 @@ def window(bucket: Mapping[str, Any], now_ms: int) -> str:
     if end <= 0:
         return "overdue"
     if begin < 1000:  # brokers look a moment earlier or later than the page
-        return f"within {duration(round(end, -3))}"
-    return f"in {duration(max(0, begin))} to {duration(end)}"
+        return f"within {far(round(end, -3))}"
+    return f"in {far(begin)} to {far(end)}"
 
 
 def shown(buckets: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -143,9 +150,9 @@ def _ticks(
     found = []
     for index in range(0, len(kept), every):
         begin = kept[index]["from_ms"] - now_ms
-        text = "now" if abs(begin) < 1000 else "late" if begin < 0 else duration(begin)
+        text = "now" if abs(begin) < 1000 else "late" if begin < 0 else far(begin)
         found.append((f"{box.x(index * share):.1f}", text, ""))
     end = kept[-1]["to_ms"] - now_ms
-    if (len(kept) - 1) % every + 1 >= every and len(kept) > 1:
-        found.append((f"{box.x(1):.1f}", duration(max(0, end)), "e"))
+    if box.x(1) - float(found[-1][0]) >= 1.4 * _TICK:
+        found.append((f"{box.x(1):.1f}", far(max(0, end)), "e"))
     return tuple(found)

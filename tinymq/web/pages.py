@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
+from twisted.internet.defer import Deferred, gatherResults
 from twisted.web.http import Request
 
 from tinymq.errors import ClientError, StateError, WireError
@@ -108,9 +109,14 @@ class Pages(Base):
 
     async def _flowing(self, request: Request) -> Flowing:
         """Ask what waits and goes on; a page without that is better than none."""
-        delayed = await self._known(request, "delayed.histogram")
-        exchanges = await self._known(request, "exchange.list", limit=_MOST_JUDGED)
-        endpoints = await self._known(request, "push.list", limit=_MOST_JUDGED)
+        # All at once: a broker that does not answer is waited for once.
+        delayed, exchanges, endpoints = await gatherResults(
+            [
+                Deferred.fromCoroutine(self._known(request, "delayed.histogram")),
+                Deferred.fromCoroutine(self._known(request, "exchange.list", limit=_MOST_JUDGED)),
+                Deferred.fromCoroutine(self._known(request, "push.list", limit=_MOST_JUDGED)),
+            ]
+        )
         return Flowing(
             delayed=delayed,
             exchanges=(exchanges or {}).get("exchanges", ()),
@@ -195,6 +201,7 @@ class Pages(Base):
         times = self._times(request, cluster)
         drawn = _charts(topic.recent, times, charts.SPANS["10m"][0], charts.LARGE)
         delayed = await self._known(request, "delayed.histogram", topic=name)
+        exchange = await self._known(request, "exchange.info", name=name)
         return self._topic_page(
             request,
             name,
@@ -203,6 +210,7 @@ class Pages(Base):
             charts=drawn,
             few=_FEW_PARTITIONS,
             delayed=(delayed or {}).get("total", 0),
+            exchange=(exchange or {}).get("exchange"),
         )
 
     @Base.app.route("/topics/<name>/partitions", methods=["GET"])

@@ -51,13 +51,11 @@ class PushPages(Flow):
             states=STATES,
         )
 
-    async def _endpoint(self, request: Request, topic: str, name: str) -> dict[str, Any] | None:
+    async def _endpoint(self, request: Request, topic: str, name: str) -> dict[str, Any]:
         try:
-            told = await self._operate(request, "push.info", topic=topic, name=name)
+            return await self._operate(request, "push.info", topic=topic, name=name)
         except UnknownEndpoint:
-            return None
-        found: dict[str, Any] = told.get("endpoint", told)
-        return found
+            return {"endpoint": None, "silent": []}
 
     async def _endpoint_page(
         self,
@@ -69,14 +67,15 @@ class PushPages(Flow):
         **values: Any,
     ) -> bytes:
         """Show one endpoint, or the form for one."""
-        found = await self._endpoint(request, topic, channel)
+        told = await self._endpoint(request, topic, channel)
         shown = {"secret": "", "tried": None, "values": {}, **values}
         return self._show(
             request,
             "endpoint.html",
             "push",
             names=(topic, channel),
-            endpoint=found,
+            silent=told["silent"],
+            endpoint=told["endpoint"],
             states=STATES,
             defaults=_DEFAULTS,
             error=self._wrong(request, error),

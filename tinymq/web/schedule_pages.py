@@ -75,18 +75,16 @@ class SchedulePages(Flow):
         )
 
     async def _schedule(self, request: Request, name: str) -> dict[str, Any]:
-        told = await self._operate(request, "schedule.info", name=name)
-        found: dict[str, Any] = told.get("schedule", told)
-        return found
+        return await self._operate(request, "schedule.info", name=name)
 
     @Flow.app.route(_ONE, methods=["GET"])
     async def schedule(self, request: Request, name: str) -> bytes:
         """One schedule: when it comes, and what."""
-        found = await self._schedule(request, name)
-        encoding = found.get("value_encoding") or found.get("encoding") or "string"
-        value = bytes_of(found.get("value"), encoding)
+        told = await self._schedule(request, name)
+        found = told["schedule"]
+        value = bytes_of(found["value"], found["value_encoding"])
         window = (value or b"")[:WINDOW]
-        headers = headers_of(found.get("headers"))
+        headers = headers_of(found["headers"])
         says = next((v for key, v in headers if key.lower() == "content-type"), b"")
         kind, _ = guess(
             window, len(window) == len(value or b""), says[:200].decode("utf-8", "replace")
@@ -95,9 +93,10 @@ class SchedulePages(Flow):
             request,
             "schedule.html",
             "schedules",
+            silent=told["silent"],
             schedule=found,
             value=value,
-            key=bytes_of(found.get("key"), found.get("key_encoding") or "string"),
+            key=bytes_of(found["key"]),
             headers=headers,
             shown=show(window, kind),
             names=NAMES,
@@ -198,7 +197,7 @@ class SchedulePages(Flow):
 
     async def _schedule_sheet(self, request: Request, name: str, verb: str) -> Sheet:
         words, times = _ACTS[verb], self._now(request)
-        found = await self._schedule(request, name)
+        found = (await self._schedule(request, name))["schedule"]
         await self._operate(request, f"schedule.{verb}", name=name, dry_run=True)
         base = f"/schedules/{segment(name)}"
         return Sheet(

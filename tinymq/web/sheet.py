@@ -61,6 +61,7 @@ class Sheet:
         crumbs: Words and addresses of the pages above.
         action: Where the form goes.
         cancel: Where the way back leads.
+        back: What the way back says.
         button: What the button says; empty when there is nothing to do.
         danger: Whether it cannot be taken back, or takes something away.
         figures: What it is about, in numbers.
@@ -81,6 +82,7 @@ class Sheet:
     crumbs: Sequence[tuple[str, str]] = ()
     action: str
     cancel: str
+    back: str = "Cancel"
     button: str
     danger: bool = False
     figures: Sequence[Figure] = ()

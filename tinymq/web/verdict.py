@@ -236,6 +236,16 @@ def _channels(backlog: Backlog) -> Iterator[Problem]:
         yield Problem("warn", title, "Messages wait in them.", link, "See all")
 
 
+def _whence(names: Sequence[str]) -> str:
+    """Say how messages came to topics of dead letters."""
+    # An exchange keeps what no binding takes in a topic of this name, if it is not told otherwise.
+    unroutable = sum(name.endswith(".unroutable") for name in names)
+    if not unroutable:
+        return "Channels gave them up."
+    channels = "" if unroutable == len(names) else "Channels gave them up, or no "
+    return f"{channels or 'No '}binding of an exchange took them."
+
+
 def _dead_letters(backlog: Backlog) -> Iterator[Problem]:
     """Count what was given up and waits for somebody."""
     if not backlog.dead_letters:
@@ -248,7 +258,7 @@ def _dead_letters(backlog: Backlog) -> Iterator[Problem]:
     yield Problem(
         "warn",
         title,
-        f"{where}. Channels gave them up.",
+        f"{where}. {_whence([name for name, _ in backlog.dead_queues])}",
         link,
         "See why",
     )

@@ -340,7 +340,7 @@ def play(seed: int, *, power: bool, crashes: int = 2, most: int = 40) -> Counter
 
     Args:
         seed: Decides what happens.
-        power: Whether some deaths are power cuts.
+        power: Whether the last death is a power cut.
         crashes: How often.
         most: Most acts of one life.
 
@@ -355,7 +355,7 @@ def play(seed: int, *, power: bool, crashes: int = 2, most: int = 40) -> Counter
         lives = DelayLives(home, rng, {"sync": policy})
         for left in reversed(range(crashes)):
             lives.live(most)
-            lives.crash(power=power and (left == 0 or rng.randrange(2) == 0))
+            lives.crash(power=power and left == 0)
         lives.live(most)
         lives.judge()
         lives.stage.broker.kill()

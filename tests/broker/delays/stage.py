@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.fakes.broker import Answers, BrokerFixture, batch, only
+from twisted.internet.defer import Deferred
+
+from tests.fakes.broker import Answers, BrokerFixture, batch, only, only_of
 from tinymq.broker.delays.delays import Delays
 
 
@@ -64,6 +66,14 @@ class Stage:
             self.broker.clock.advance(part)
         for _ in range(5):
             self.broker.clock.advance(0)
+
+    def operate(self, name: str, **arguments: Any) -> dict[str, Any]:
+        """Carry out an operation that waits for the end of a turn."""
+        found: list[dict[str, Any]] = []
+        running = self.broker.operations.run(name, arguments)
+        Deferred.fromCoroutine(running).addCallback(found.append)
+        self.broker.clock.advance(0)
+        return only_of(found)
 
     @property
     def values(self) -> list[bytes | None]:

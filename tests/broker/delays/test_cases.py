@@ -9,10 +9,12 @@ import pytest
 
 from tests.broker.delays.stage import Stage
 from tests.fakes.broker import BEGIN_MS, LogKeeper, only, refused
+from tests.fakes.taking import Taker
 from tinymq.broker.delays.index import INDEX_FILE
 from tinymq.broker.partition import Appended
 from tinymq.errors import InvalidDelay, WireError
 from tinymq.limits import LATEST_MS
+from tinymq.wire.messages import FINISH
 
 DAY = 24 * 3600
 
@@ -178,6 +180,21 @@ def test_a_damaged_index(stage: Stage, logged: LogKeeper, spoil: str) -> None:
     assert stage.values == [b"a", b"b", b"c"]
 
 
+def test_an_index_that_is_damaged_while_it_runs(stage: Stage, logged: LogKeeper) -> None:
+    """It is made anew from the log, and everything comes once."""
+    stage.publish([-1000, -50_000, -200_000, -(10**7)], b"a", b"b", b"c", b"d")
+    stage.wait(20, step=1)
+    stage.delays.index._connection.execute("DROP TABLE waiting")
+    stage.publish([-1000, -(10**6)], b"e", b"f")
+    assert len(stage.broker.operate("delayed.list")["messages"]) == 5
+    stage.wait(300, step=1)
+    assert stage.values == [b"a", b"e", b"b", b"c"]
+    assert len([text for text in logged.texts if "anew" in text]) == 1
+    stage.again()
+    stage.wait(10**7, step=10**5)
+    assert stage.values == [b"a", b"e", b"b", b"c", b"f", b"d"]
+
+
 def test_the_clock_is_set_back(stage: Stage) -> None:
     """Steps of the wall clock move nothing while the broker runs."""
     stage.publish([-60_000], b"late")
@@ -244,6 +261,22 @@ def test_move(stage: Stage) -> None:
     assert stage.values == [b"c", b"b"]
     stage.wait(2 * 10**3, step=1)
     assert stage.values == [b"c", b"b", b"a"]
+
+
+def test_longer_than_a_lease(stage: Stage) -> None:
+    """A delay of two minutes and leases of five seconds: one delivery, after two minutes."""
+    stage.broker.meta.create_channel("t", "c", {"lease.ms": 5000})
+    taker = Taker(stage.broker)
+    taker.subscribe()
+    stage.publish([-120_000], b"a")
+    seen = []
+    for second in range(130):
+        stage.wait(1, step=1)
+        taken = taker.take()
+        seen += [(second, each.value) for each in taken]
+        taker.settle(FINISH, *taken)
+    assert len(seen) == 1
+    assert seen[0][0] in (119, 120, 121)
 
 
 def test_operations(stage: Stage) -> None:

@@ -12,7 +12,7 @@ from tests.endless import LONG_SECONDS, aloud, endless, long_form
 
 @pytest.mark.parametrize("power", [False, True])
 @given(seed=st.integers(0, 1 << 32))
-@settings(max_examples=4)
+@settings(max_examples=3)
 def test_everything_comes_once(power: bool, seed: int) -> None:
     """Two crashes; whatever was confirmed comes, and what was cancelled does not."""
     play(seed, power=power)

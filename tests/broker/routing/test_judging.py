@@ -15,6 +15,7 @@ from tests.broker.routing.exchanging import (
     unroutable,
 )
 from tests.fakes.broker import Answers, BrokerFixture, batch, only, refused
+from tinymq.broker.routing.planning import MOST_RECORDS
 from tinymq.broker.routing.tables import Names
 from tinymq.errors import CorruptBatch
 from tinymq.routing.tables import RuleTable
@@ -130,6 +131,17 @@ def test_the_last_binding_goes_while_a_batch_is_looked_through(fixture: BrokerFi
 
     assert unroutable(answers) == b"\xfc\xff\x0f"
     assert len(records(fixture, "x.unroutable")) == 20
+
+
+def test_a_batch_that_is_planned_in_parts_is_looked_through_once(fixture: BrokerFixture) -> None:
+    """However long it is."""
+    table = slow(fixture)
+    count = MOST_RECORDS + 100
+    publish(fixture, *[b"a"] * count)
+    settle(fixture, count // 4)
+
+    assert table.asked == count
+    assert len(fixture.values("a")) == count
 
 
 def test_answers_keep_the_order_of_their_batches(fixture: BrokerFixture) -> None:

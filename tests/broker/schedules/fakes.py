@@ -47,12 +47,18 @@ class Store:
         messages: Everything that was put.
         came: Messages in the topic.
         full: Whether nothing can be written.
+        safe: So many of the messages are on the disk.
     """
 
     content: bytes | None = None
     messages: list[Message] = field(factory=list)
     came: list[Message] = field(factory=list)
     full: bool = False
+    safe: int = 0
+
+    def cut(self, random: Random) -> None:
+        """Lose the power: some of what is not on the disk is gone."""
+        del self.messages[random.randint(self.safe, len(self.messages)) :]
 
     def read_file(self, path: str) -> bytes | None:
         """Read the book."""
@@ -93,6 +99,7 @@ class Life:
 
     def __attrs_post_init__(self) -> None:
         """Start."""
+        self.store.safe = len(self.store.messages)  # what is there now was read
         self.partition = SimpleNamespace(
             key=(TOPIC.id, 0), index=0, topic=TOPIC, volatile=self.volatile
         )
@@ -175,7 +182,12 @@ class Life:
                 return
             put = Message(len(self.store.messages), mark, message)
             self.store.messages.append(put)
-            self.later(lambda: done(put.id))
+
+            def told() -> None:
+                self.store.safe = max(self.store.safe, put.id + 1)
+                done(put.id)
+
+            self.later(told)
 
         self.later(work)
 
@@ -199,7 +211,9 @@ class Life:
         due = [
             each
             for each in self.store.messages
-            if each.state == "waiting" and each.due.due_ms <= self.now()
+            if each.state == "waiting"
+            and each.id < self.store.safe
+            and each.due.due_ms <= self.now()
         ]
         for each in sorted(due, key=lambda each: (each.due.due_ms, each.id)):
             each.state = "released"
@@ -231,6 +245,10 @@ class Life:
         ):
             self.release()
             self.settle()
+
+    def put_another(self) -> None:
+        """Let a message of somebody else wait."""
+        self.store.messages.append(Message(self.next_id, "another", Due(None, b"", (), 1 << 60)))
 
     def step(self, random: Random) -> None:
         """Let the disk do one thing, or a timer that is due."""

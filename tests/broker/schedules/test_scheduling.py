@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.broker.schedules.fakes import TOPIC, Life, Store
+from tinymq.broker.letters import REDRIVEN, stripped
 from tinymq.broker.partition import Partition
 from tinymq.broker.schedules.ports import Delays
 from tinymq.broker.schedules.scheduling import SCHEDULE, SCHEDULED, Standing
@@ -92,6 +93,12 @@ class TestRuns:
         assert len(answers) == 1
         assert standing(life).runs == 1
         assert life.waiting(HOURLY.mark) == [(0, BEGIN + HOUR)]
+
+    def test_sent_back(self) -> None:
+        """A message that died and is sent back is still that of its time, and of no other."""
+        headers = ((SCHEDULED, b"5"), (SCHEDULE, b"s"))
+        again = stripped([*headers, ("tinymq-reason", b"failed")])
+        assert [each for each in again if each[0] != REDRIVEN] == [*headers]
 
     def test_many(self, life: Life) -> None:
         """Schedules do not disturb each other."""
@@ -335,7 +342,7 @@ class TestTrouble:
 )
 def test_each_time_once(seed: int, catch_up: str, cron: str) -> None:
     """
-    Whenever the broker is killed, each time comes once or was missed, as the schedule says.
+    Over kills and power cuts, each time comes once or was missed, as the schedule says.
 
     The disk does one thing after the other, and what it has not done is lost with a kill.
     """
@@ -348,7 +355,10 @@ def test_each_time_once(seed: int, catch_up: str, cron: str) -> None:
         for _ in range(random.randint(0, 40)):
             if random.random() < 0.15:
                 life.clock.advance(random.choice((1, 60, 601, 3600)))
+            if random.random() < 0.2:
+                life.put_another()
             life.step(random)
+        store.cut(random)
         now = life.now() + random.choice((0, 1000, 30_000, HOUR // 2, 5 * HOUR))
     life = Life(store, now, [schedule])
     life.advance(0)

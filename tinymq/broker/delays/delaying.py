@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import msgpack
 from twisted.logger import Logger
@@ -12,6 +13,7 @@ from tinymq.broker.delays.index import Index, Rebuilt
 from tinymq.broker.delays.releasing import released_in
 from tinymq.broker.delays.shelf import Shelf
 from tinymq.broker.producers import ProducerTable
+from tinymq.broker.snapshots import load_delayers, save_delayers
 from tinymq.errors import StateError, StorageFull, TinyMQError, WireError
 
 if TYPE_CHECKING:
@@ -168,35 +170,62 @@ class Delaying:
             delays.follower.rebuilt()
             delays.mark()
 
-    def producers(self, partition: Partition, packed: bytes | None) -> ProducerTable:
+    def table(self, snapshot: list[Any]) -> ProducerTable:
         """
-        Make the table of the producers of delayed messages.
+        Make a table of the producers of delayed messages.
 
         Args:
-            partition: The partition.
-            packed: What was kept of it.
+            snapshot: What is known of them.
         """
         config = self.broker.config.producers
         table = ProducerTable(
-            partition.limits.producer_window, config.remembered, config.forget_seconds * 1000
+            self.broker.limits.producer_window, config.remembered, config.forget_seconds * 1000
         )
-        if packed is not None:
-            table.restore(msgpack.unpackb(packed))
+        table.restore(snapshot)
         return table
 
-    def keep_producers(self, delays: Delays) -> None:
+    def recall_producers(self, delays: Delays) -> int:
+        """
+        Take over what was kept of the producers of delayed messages.
+
+        Args:
+            delays: What waits in a partition.
+
+        Returns:
+            The offset below which nothing of the delay log need be looked at for it.
+        """
+        end = delays.log.written_offset
+        known, packed = delays.index.producers(delays.follower.home)
+        snapshot = [] if packed is None or known > end else msgpack.unpackb(packed)
+        known = known if known <= end else 0
+        if delays.stored:
+            stored, other = load_delayers(self.broker.store.folder.disk, self._home(delays), end)
+            if stored > known:
+                known, snapshot = stored, other
+        delays.producers = self.table(snapshot)
+        return known
+
+    def keep_producers(self, delays: Delays, *, durable: bool = False) -> None:
         """
         Keep what is known of the producers of delayed messages.
 
         Args:
             delays: What waits in a partition.
+            durable: Whether the batches go from which it could be read again.
         """
         known = delays.follower.upto
         # What is beyond may be cut, and its offsets given again.
-        table = self.producers(delays.partition, msgpack.packb(delays.producers.snapshot()))
+        table = self.table(delays.producers.snapshot())
         table.take_back(known)
-        index = self._index(volatile=not delays.stored)
-        index.keep_producers(delays.follower.home, known, msgpack.packb(table.snapshot()))
+        snapshot = table.snapshot()
+        delays.index.keep_producers(delays.follower.home, known, msgpack.packb(snapshot))
+        if durable and delays.stored:
+            disk = self.broker.store.folder.disk
+            save_delayers(disk, self._home(delays), known, snapshot)
+
+    def _home(self, delays: Delays) -> str:
+        path = self.broker.store.folder.partition_path(*delays.partition.key)
+        return str(Path(path).parent)
 
     def drop(self, partition: Partition) -> None:
         """

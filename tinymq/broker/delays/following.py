@@ -101,7 +101,7 @@ class Follower:
         self.rows = _UNCOUNTED
         while self.upto < self.seen:
             before = self.upto
-            self._step(_EVERYTHING, _START_BYTES)
+            self._step(_EVERYTHING, _START_BYTES, self.seen)
             if self.upto == before:
                 break
         self.upto = max(self.upto, self.seen)
@@ -194,7 +194,10 @@ class Follower:
         """
         while self._times and self._times[0][1] + _LAG_MS <= now:
             self._wanted = self._times.popleft()[0]
-        return self.upto < self._wanted and self.step() and self.upto < self._wanted
+        before = self.upto
+        if self.upto < self._wanted:
+            self._step(STEP, _READ_BYTES, min(self._wanted, self.seen))
+        return before < self.upto < self._wanted
 
     def catch_up(self) -> Iterator[None]:
         """
@@ -226,11 +229,11 @@ class Follower:
         """
         before = self.upto
         if self.behind:
-            self._step(most, _READ_BYTES)
+            self._step(most, _READ_BYTES, self.seen)
         return self.behind and self.upto != before
 
-    def _step(self, most: int, size: int) -> None:
-        chunk = self._stored.read(max(self.upto, self._stored.start_offset), size, self.seen)
+    def _step(self, most: int, size: int, end: int) -> None:
+        chunk = self._stored.read(max(self.upto, self._stored.start_offset), size, end)
         if chunk is None:
             return
         part = _Part(self._waiting, self.upto)
@@ -284,8 +287,10 @@ class Follower:
         ids, dues, keys, values = batch.ids, batch.dues, batch.keys, batch.values
         taken, share, base = batch.header.max_timestamp, batch.share, batch.base
         part.work += len(chosen)
+        rows = part.copied if batch.copied else part.fresh
+        scheduled = batch.scheduled
         for place in chosen:
-            row = Row(
+            rows[ids[place]] = Row(
                 ids[place],
                 dues[place],
                 base + place,
@@ -293,12 +298,8 @@ class Follower:
                 share,
                 taken,
                 keys[place],
-                batch.schedule(place),
+                batch.schedule(place) if scheduled else None,
             )
-            if batch.copied:
-                part.copied[row.id] = row
-            else:
-                part.fresh[row.id] = row
 
     def _acts(self, part: _Part, header: BatchHeader, data: Bytes) -> None:
         batch = RecordBatch(data, header)

@@ -118,12 +118,10 @@ class Freeing:
         log = delays.log
         if log.synced_offset < max(end, self._copied_end):
             return False
-        delays.keep_producers()
+        delays.keep_producers(durable=True)
         before = log.start_offset
-        if isinstance(log, Log):
-            log.remove_below(end)
-        else:
-            log.trim(end)
+        # Where it starts is on the disk before the files go: a power cut may bring some back.
+        log.trim(end)
         self.removed += log.start_offset > before
         return log.start_offset > before
 

@@ -426,12 +426,13 @@ class Index:
             schedule: Which one, as NAME@CREATED.
         """
         with self._guarded():
+            # SQLite would rather look through all that waits in the partition.
             found = self._connection.execute(
-                f"SELECT {_COLUMNS} FROM waiting "  # noqa: S608 - constant
-                "WHERE home = ? AND schedule = ? ORDER BY due, id",
+                f"SELECT {_COLUMNS} FROM waiting INDEXED BY scheduled "  # noqa: S608 - constant
+                "WHERE home = ? AND schedule = ? AND schedule IS NOT NULL",
                 (home, schedule),
             )
-            return [Row._make(each) for each in found]
+            return sorted(map(Row._make, found), key=lambda each: (each.due, each.id))
 
     def lying_in(self, home: int, low: int, high: int, limit: int) -> list[Row]:
         """

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tinymq.broker.partition import Appended, Partition
 
 #: Records, and bytes, that are appended in one batch at most.
-_MOST_TOGETHER: Final = 1000
+_MOST_TOGETHER: Final = 500
 _MOST_BYTES: Final = MIB // 2
 #: Bytes on their way to the disk before more is appended.
 _MOST_UNDER_WAY: Final = 16 * MIB

@@ -40,9 +40,11 @@ MOST_SECONDS: Final = 30.0
 #: Places to which batches are under way at a time.
 MOST_FLYING: Final = 256
 #: Seconds for which batches are made before others have their turn.
-_CARRY_SECONDS: Final = 0.01
+_CARRY_SECONDS: Final = 0.005
 #: How often something is fetched into memory before it is waited for.
 _MOST_TRIES: Final = 8
+#: Dead letters of one batch: each gets a dozen headers.
+_MOST_LETTERS: Final = 300
 #: Bytes of a dead letter's text.
 _MOST_TEXT: Final = 500
 
@@ -204,11 +206,13 @@ class Carrier:
 
     def _gather(self, lane: Lane) -> Chunk | None:
         safe = takewhile(lambda piece: piece.plan <= self.safe, lane.pieces)
-        origin = None
+        origin, most = None, MOST_TOGETHER
         if isinstance(lane.place[0], str):
             origin = self._planner.origin(0, lane.place[0])
-        one_by_one = lane.pieces[0].first < self._apart.get(lane.place, 0)
-        return self._copier.gather(safe, origin, 1 if one_by_one else MOST_TOGETHER)
+            most = min(most, _MOST_LETTERS)
+        if lane.pieces[0].first < self._apart.get(lane.place, 0):
+            most = 1
+        return self._copier.gather(safe, origin, most)
 
     def _look(self, lane: Lane, look: Callable[[], Chunk | None]) -> Chunk | None:
         """Read the log; if the disk would have to be waited for, have it read elsewhere."""
@@ -268,6 +272,8 @@ class Carrier:
             self._planner.stuck.discard(lane.place)
         if number >= self._apart.get(lane.place, number):
             self._apart.pop(lane.place, None)
+        if not self._routes.pending:
+            self._copier.let_go()
         self._again(lane.place)
 
     def _again(self, place: Place) -> None:

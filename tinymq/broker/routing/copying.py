@@ -150,6 +150,11 @@ class Copier:
         self._window = window
         self._opened: OrderedDict[int, _Columns] = OrderedDict()
 
+    def let_go(self) -> None:
+        """Keep nothing in memory: there is nothing to copy just now."""
+        self._opened.clear()
+        self._window.let_go()
+
     def gather(
         self, pieces: Iterable[Piece], origin: Origin | None, most: int = MOST_TOGETHER
     ) -> Chunk | None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: Seconds for which batches are looked through before others have their turn.
 SLICE_SECONDS: Final = 0.002
 #: Records and names of targets that are remembered until they are copied, of one partition.
-_MOST_KNOWN: Final = 40_000
+_MOST_KNOWN: Final = 150_000
 
 
 class Judgement:
@@ -319,10 +319,11 @@ class Judge:
 
     def forget(self, below: int) -> None:
         """
-        Forget what is copied.
+        Forget what is planned.
 
         Args:
-            below: All batches that begin below this offset.
+            below: All batches that end below this offset, or there.
         """
-        for base in [each for each in self._known if each < below]:
+        known = self._known
+        for base in [each for each in known if each + len(known[each][1]) <= below]:
             self._count -= self._known.pop(base)[2]

@@ -10,16 +10,19 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from twisted.logger import Logger
 
 from tinymq.broker.letters import Origin
 from tinymq.broker.routing.routes import Piece, Place, Routes, bits_at, offsets_of
-from tinymq.broker.routing.tables import Names, Sight
+from tinymq.broker.routing.tables import Look, Names, Sight
 from tinymq.broker.window import ColdPiece, Stored, Window
 from tinymq.errors import CorruptBatch
 from tinymq.routing import UNROUTABLE
+from tinymq.wire.batch import BatchHeader
+from tinymq.wire.frames import Bytes
 from tinymq.wire.records import Headers, RecordBatch
 
 if TYPE_CHECKING:
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 MOST_RECORDS: Final = 4000
 MOST_COPIES: Final = 20_000
 #: Seconds for which is planned before others have their turn.
-PLAN_SECONDS: Final = 0.01
+PLAN_SECONDS: Final = 0.005
 
 
 class Why(NamedTuple):
@@ -88,6 +91,32 @@ def _bits(offsets: list[int]) -> int:
     return bits_at([offset - base for offset in offsets])
 
 
+class _Opened:
+    """A batch whose columns are opened once, when they are needed first."""
+
+    def __init__(self, batch: RecordBatch) -> None:
+        self.header = batch.header
+        self.offsets = batch.offsets
+        self._batch = batch
+        self._look: tuple[Sight, Look] | None = None
+
+    @cached_property
+    def keys(self) -> list[bytes | None]:
+        """The key of each record."""
+        return self._batch.keys
+
+    @cached_property
+    def headers(self) -> list[Headers]:
+        """The headers of each record."""
+        return self._batch.headers
+
+    def look(self, sight: Sight) -> Look:
+        """Open what a table looks at."""
+        if self._look is None or self._look[0] is not sight:
+            self._look = sight, sight.look(self._batch)
+        return self._look[1]
+
+
 class Planner:
     """
     Plans the copies of one partition.
@@ -108,6 +137,8 @@ class Planner:
         self._turns: dict[bytes, int] = {}
         #: Places that take nothing just now: who has no key goes elsewhere.
         self.stuck: set[Place] = set()
+        #: The batch that was looked at last: a long one is planned in several turns.
+        self._last: _Opened | None = None
 
     def plan(self, routes: Routes, sight: Sight) -> Plan:
         """
@@ -150,12 +181,12 @@ class Planner:
         """Plan the records of a batch, from the cursor on, as far as there is time."""
         header, data = stored
         try:
-            batch = RecordBatch(data, header, self._partition.limits.inflated)
+            batch = self._opened(header, data)
             offsets = batch.offsets
             low = bisect_left(offsets, plan.cursor)
             groups, high = self._grouped(plan, batch, low, sight, until)
             for names, places in groups.items():
-                self._place(plan, batch, offsets, names, places)
+                self._place(plan, batch, names, places)
         except CorruptBatch as error:
             plan.unreadable += header.next_offset - plan.cursor
             self._log.error(
@@ -168,22 +199,32 @@ class Planner:
             plan.cursor = header.next_offset
             return
         plan.records += high - low
-        plan.cursor = header.next_offset if high >= len(offsets) else offsets[high]
+        if high < len(offsets):
+            plan.cursor = offsets[high]
+        else:
+            plan.cursor, self._last = header.next_offset, None
+
+    def _opened(self, header: BatchHeader, data: Bytes) -> _Opened:
+        last = self._last
+        if last is None or last.header != header:
+            batch = RecordBatch(data, header, self._partition.limits.inflated)
+            last = self._last = _Opened(batch)
+        return last
 
     def _grouped(
-        self, plan: Plan, batch: RecordBatch, low: int, sight: Sight, until: float
+        self, plan: Plan, batch: _Opened, low: int, sight: Sight, until: float
     ) -> tuple[dict[Names, Sequence[int]], int]:
         """Put records with the same targets together; say how far it came."""
         count = batch.header.records
         most = min(count, low + max(1, MOST_RECORDS - plan.records))
         copies = max(1, MOST_COPIES - plan.count)
         if sight.constant:
-            names = sight.targets(sight.look(batch), 0)
+            names = sight.targets(batch.look(sight), 0)
             end = min(most, low + max(1, copies // max(1, len(names))))
             return {names: range(low, end)}, end
         judge = self._partition.judge
         known = None if judge is None else judge.known(batch.header.base_offset, sight)
-        look = sight.look(batch) if known is None else None
+        look = batch.look(sight) if known is None else None
         seconds = self._broker.scheduler.seconds
         groups: dict[Names, list[int]] = {}
         end = low
@@ -196,41 +237,30 @@ class Planner:
                 break
         return {**groups}, end
 
-    def _place(
-        self,
-        plan: Plan,
-        batch: RecordBatch,
-        offsets: Sequence[int],
-        names: Names,
-        places: Sequence[int],
-    ) -> None:
+    def _place(self, plan: Plan, batch: _Opened, names: Names, places: Sequence[int]) -> None:
         """Say where records with the same targets go."""
+        offsets = batch.offsets
         topics = self._broker.routing.tables.topics(names)
         if not topics:
             plan.unroutable += len(places)
             headers = batch.headers
-            for at in places:
-                self._bury(plan, offsets[at], headers[at], NO_BINDING)
+            plain = [at for at in places if not headers[at]]
+            self._bury(plan, [offsets[at] for at in plain], (), NO_BINDING)
+            if len(plain) < len(places):
+                for at in places:
+                    if headers[at]:
+                        self._bury(plan, [offsets[at]], headers[at], NO_BINDING)
             return
         plan.count += len(topics) * len(places)
-        keys: list[bytes | None] | None = None
         for topic in topics:
             if topic.partitions == 1:
                 plan.copies[topic.id, 0] += (offsets[at] for at in places)
                 continue
-            if keys is None:
-                keys = batch.keys
-            self._spread(plan, topic, keys, offsets, places)
+            self._spread(plan, topic, batch, places)
 
-    def _spread(
-        self,
-        plan: Plan,
-        topic: Topic,
-        keys: list[bytes | None],
-        offsets: Sequence[int],
-        places: Sequence[int],
-    ) -> None:
+    def _spread(self, plan: Plan, topic: Topic, batch: _Opened, places: Sequence[int]) -> None:
         """Choose among the partitions of a topic."""
+        keys, offsets = batch.keys, batch.offsets
         spots: dict[bytes | None, int] = {}
         place = self._broker.neighbours.place
         for at in places:
@@ -272,14 +302,16 @@ class Planner:
         topic = self._partition.topic
         return Origin(topic.name, topic.id, self._partition.index, offset, "", target)
 
-    def _bury(self, plan: Plan, offset: int, headers: Headers, why: Why) -> None:
-        """Plan a dead letter."""
-        target, parked = self.origin(offset, self.dead_letter).way_out(headers)
-        if not target:
-            plan.stayed += 1  # it was parked here already
+    def _bury(self, plan: Plan, offsets: list[int], headers: Headers, why: Why) -> None:
+        """Plan dead letters, which have the same headers."""
+        if not offsets:
             return
-        plan.count += 1
-        plan.letters[self.place_of(target), why, parked].append(offset)
+        target, parked = self.origin(offsets[0], self.dead_letter).way_out(headers)
+        if not target:
+            plan.stayed += len(offsets)  # they were parked here already
+            return
+        plan.count += len(offsets)
+        plan.letters[self.place_of(target), why, parked] += offsets
 
     def place_of(self, target: str) -> Place:
         """
@@ -323,5 +355,5 @@ class Planner:
                 except CorruptBatch:
                     found.unreadable += 1
                     continue
-                self._bury(found, offset, opened[2][at], why)
+                self._bury(found, [offset], opened[2][at], why)
         return found

@@ -330,6 +330,9 @@ class Scheduling:
     def _step(self, line: Line, delays: Delays) -> None:
         entry, schedule = line.entry, line.schedule
         waiting = delays.waiting(line.place[2])
+        if line.fresh and entry.floor > delays.next_id:
+            # A power cut took the end of the log, and its ids are given again.
+            entry.floor, entry.id, line.noted = delays.next_id, None, False
         if schedule is None or schedule.paused:
             self._rest(line, delays, waiting)
             return
@@ -393,10 +396,9 @@ class Scheduling:
             self._dealt(entry)
 
     def _is_put(self, line: Line, delays: Delays) -> bool:
-        entry = line.entry
-        if entry.id is None and line.unsure:
-            return delays.put_since(line.place[2], entry.floor)
-        return entry.id is not None
+        if line.unsure:  # the log knows better: a power cut may have taken what it was told of
+            return delays.put_since(line.place[2], line.entry.floor)
+        return line.entry.id is not None
 
     def _plan(self, entry: Entry, schedule: Schedule) -> tuple[int | None, int]:
         cron = Cron(schedule.cron, schedule.zone)

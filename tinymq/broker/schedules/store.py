@@ -50,6 +50,8 @@ class DelayStore:
         """Look through the end of the delay log for a message of a schedule."""
         delays = self._delays
         log = delays.log
+        if log.start_offset > first:
+            return True  # it was freed since, for what lay there was dealt with
         for header in log.headers(max(first, log.start_offset)):
             if header.producer_id in (SCHEDULES, SCHEDULE_COPIES):
                 batch = delays.batch(header.base_offset)
