@@ -14,7 +14,7 @@ from tests.broker.routing.exchanging import (
     unbind,
     unroutable,
 )
-from tests.fakes.broker import Answers, BrokerFixture, batch, only, refused
+from tests.fakes.broker import Answers, BrokerFixture, LogKeeper, batch, only, refused
 from tinymq.broker.routing.planning import MOST_RECORDS
 from tinymq.broker.routing.tables import Names
 from tinymq.errors import CorruptBatch
@@ -142,6 +142,17 @@ def test_a_batch_that_is_planned_in_parts_is_looked_through_once(fixture: Broker
 
     assert table.asked == count
     assert len(fixture.values("a")) == count
+
+
+def test_a_table_that_fails_keeps_no_answer_back(fixture: BrokerFixture, logged: LogKeeper) -> None:
+    """What was not looked at is taken for routed; it would fail again if it was sent again."""
+    table = slow(fixture)
+    table.targets = None  # type: ignore[assignment, method-assign]
+    answers = publish(fixture, b"a")
+    fixture.turn()
+
+    assert unroutable(answers) is None
+    assert only(answers).base_offset == 0
 
 
 def test_answers_keep_the_order_of_their_batches(fixture: BrokerFixture) -> None:

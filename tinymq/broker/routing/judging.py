@@ -222,23 +222,25 @@ class Judging:
             self._waiting.append(found)
         else:
             self._until = self._broker.scheduler.seconds() + SLICE_SECONDS
-            if not found.go_on(self):
+            if not self._go_on(found):
                 self._waiting.append(found)
                 self._timer = self._broker.scheduler.callLater(0, self._turn)
         return found.stored
+
+    def _go_on(self, one: Judgement) -> bool:
+        """Look at more records of a batch; who published it, and others, have their answers."""
+        try:
+            return one.go_on(self)
+        except Exception:  # noqa: BLE001 - it would fail again whenever it is sent again
+            self._log.failure("a batch could not be looked through")
+            one.give_up()
+            return True
 
     def _turn(self) -> None:
         self._timer = None
         self._until = self._broker.scheduler.seconds() + SLICE_SECONDS
         while self._waiting:
-            one = self._waiting[0]
-            try:
-                done = one.go_on(self)
-            except Exception:  # noqa: BLE001 - others must have their answers
-                self._log.failure("a batch could not be looked through")
-                one.give_up()
-                done = True
-            if done and self._waiting:
+            if self._go_on(self._waiting[0]) and self._waiting:
                 self._waiting.popleft().judge.looked()
             if self.late():
                 break
