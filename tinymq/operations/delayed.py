@@ -228,12 +228,21 @@ class DelayedMessages(Leaders):
         due_ms, delay_ms = choice.pop("due_ms"), choice.pop("delay_ms")
         if act != "move" and (due_ms is not None or delay_ms is not None):
             raise InvalidRequest("only move takes due_ms and delay_ms", field="due_ms")
+        # All steps of a move have one time, by which what was moved is known when it is met again.
+        after, at, begun = after.rpartition("@") if act == "move" else (after, "", "")
+        if at and not (begun.isascii() and begun.isdigit() and len(begun) < 20 and after):
+            raise InvalidRequest("after is what the step before said", field="after")
+        if at:
+            due_ms, delay_ms = int(begun), None
+        elif begun:
+            after = begun
         due = self._due(due_ms, delay_ms) if act == "move" else None
         answers = await self._delayed(topic, partition, limit, after, **choice)
         rows, more = _page(answers, limit)
         by_partition: dict[int, list[int]] = defaultdict(list)
         for row in rows:
-            by_partition[row["partition"]].append(row["id"])
+            if row["due_ms"] != due:
+                by_partition[row["partition"]].append(row["id"])
         done, failed, owner = 0, list[Result](), self.find(topic)
         for index, ids in sorted(by_partition.items()):
             try:
@@ -246,7 +255,7 @@ class DelayedMessages(Leaders):
             "done": done,
             "failed": failed,
             "more": more,
-            "after": _after(rows[-1]) if more else None,
+            "after": _after(rows[-1]) + ("" if due is None else f"@{due}") if more else None,
             "silent": self._silence(answers),
             "dry_run": dry_run,
         }
