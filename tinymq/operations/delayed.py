@@ -289,21 +289,24 @@ def _page(answers: Answers, limit: int) -> tuple[list[Result], bool]:
 
 def _after(row: Result, due: int | None = None) -> str:
     """Write the place behind which the next page begins, and where messages are moved to."""
-    parts = [row[key] for key in _PLACE] + ([] if due is None else [due])
-    return "/".join(map(str, parts))
+    place = "/".join(str(row[key]) for key in _PLACE)
+    return place if due is None else f"{place}@{due}"
 
 
 def _begun(after: str) -> tuple[str, int | None]:
     """
     Read where a step begins, and to which time the steps before moved messages.
 
-    All steps move to one time: else what an early step moved would come up behind its
-    place, be moved on by a later one, and so on for ever.
+    All steps move to one time, by which what was moved is known when it is met again: else
+    it would be moved on by a later step, and so on for ever.
+
+    Raises:
+        InvalidRequest: No step said so.
     """
-    place, _, due = after.rpartition("/")
-    if after.count("/") != len(_PLACE) or not (due.isascii() and due.isdigit() and len(due) < 20):
-        return after, None
-    return place, int(due)
+    place, at, due = after.partition("@")
+    if at and not (place and due.isascii() and due.isdigit() and len(due) < 20):
+        raise InvalidRequest("after is what the step before said", field="after")
+    return place, int(due) if at else None
 
 
 def _read(after: str) -> list[Any] | None:

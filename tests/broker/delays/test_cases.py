@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.broker.delays.stage import Stage
-from tests.fakes.broker import BEGIN_MS, LogKeeper, only, refused
+from tests.fakes.broker import LogKeeper, only, refused
 from tests.fakes.taking import Taker
 from tinymq.broker.delays.index import INDEX_FILE
 from tinymq.broker.delays.shelf import StoredBatch
@@ -297,24 +297,6 @@ def test_operations(stage: Stage) -> None:
     bars = operate("delayed.histogram")
     assert (bars["total"], bars["buckets"][0]["messages"]) == (5, 5)
     assert bars["next_ms"] == stage.now + 1000
-
-
-@pytest.mark.parametrize("later", [{"delay_ms": 5000}, {"due_ms": BEGIN_MS + 5000}])
-def test_all_that_fit_are_moved_once(stage: Stage, later: dict[str, int]) -> None:
-    """Steps come to an end, though what is moved lies before the later ones again."""
-    stage.publish([-1000 * (each + 1) for each in range(7)])
-    after, steps, done = "", 0, 0
-    while steps == 0 or after:
-        told = stage.broker.carry_out(
-            "delayed.apply", act="move", topic="t", limit=2, after=after or "", **later
-        )
-        after, steps, done = told["after"], steps + 1, done + told["done"]
-        stage.wait(0.1)
-        assert steps < 10, "it goes on for ever"
-
-    page = stage.broker.operate("delayed.list", topic="t", limit=10)
-    assert {row["due_ms"] for row in page["messages"]} == {BEGIN_MS + 5000}
-    assert done == 6  # one came then anyway
 
 
 def test_slow_reads_do_not_hold_the_reactor(stage: Stage) -> None:
