@@ -27,7 +27,7 @@ from tinymq.cli.paging import pages
 from tinymq.cli.reply import carry_out, show_done, show_whole
 from tinymq.cli.session import Session, remote
 from tinymq.cli.settings import Given, set_option
-from tinymq.cli.values import iso
+from tinymq.cli.values import HEADER, iso
 
 
 def terms(row: Row) -> str:
@@ -190,17 +190,21 @@ def _show_one(reply: Row, sentence: str, output: str) -> None:
     own={"headers": "pairs", "value": "content"},
     shorts={"key": "-k"},
 )
-@click.option("-H", "--header", "pairs", multiple=True, metavar="NAME=VALUE", help="A header.")
+@click.option("-H", "--header", "pairs", type=HEADER, multiple=True, help="May be repeated.")
 @click.option("-v", "--value", "content", help="The value; @FILE reads it from a file.")
 @output_option
 @remote
 def test(
-    session: Session, arguments: Arguments, pairs: tuple[str, ...], content: str | None, output: str
+    session: Session,
+    arguments: Arguments,
+    pairs: tuple[tuple[str, bytes], ...],
+    content: str | None,
+    output: str,
 ) -> None:
     """Say where a message would go, through all exchanges; none is published."""
     if content is not None:
         arguments |= _value(content)
-    headers = [_header(each) for each in pairs]
+    headers = [[name, value.decode("utf-8", "replace")] for name, value in pairs]
     reply = session.operate("exchange.test", **arguments, headers=headers)
     if output in {"table", "wide"}:
         if reply["unroutable"]:
@@ -211,13 +215,6 @@ def test(
     show(Listing(reply["path"], PATH_COLUMNS, reply, "target"), output)
     for failure in reply["failures"]:
         click.echo(f"a rule fails on it: {failure}", err=True)
-
-
-def _header(text: str) -> list[str]:
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise click.UsageError(f"{text!r} is no header; write --header NAME=VALUE")
-    return [name, value]
 
 
 def _value(content: str) -> Arguments:
