@@ -897,6 +897,13 @@ class Delays(SideLog):
             (row.id, row.due, row.schedule) for row in there.values() if row.schedule is not None
         )
 
+    def rebuilt(self) -> None:
+        """Let the index, which was begun anew, follow the log from its start."""
+        self.follower.rebuilt()
+        # Until it knows everything again, memory would find nothing further on.
+        self._far_end = max(self._far_end, self.follower.seen)
+        self.mark()
+
     def _recall_producers(self) -> None:
         known, packed = self._index.producers(self.follower.home)
         self.producers = self.host.producers(self.partition, packed)
