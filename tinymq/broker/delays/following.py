@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
 from twisted.logger import Logger
 
@@ -27,8 +28,6 @@ from tinymq.wire.records import RecordBatch
 if TYPE_CHECKING:
     from tinymq.storage.log import Log
     from tinymq.storage.memory import MemoryLog
-
-T = TypeVar("T")
 
 #: Records that are followed before others have their turn, about.
 STEP: Final = 500
@@ -94,7 +93,12 @@ class Follower:
     # --- the start -----------------------------------------------------------------
 
     def recover(self) -> None:
-        """Bring the index up to the log; memory is empty."""
+        """
+        Bring the index up to the log; memory is empty.
+
+        Raises:
+            Rebuilt: The index was begun anew, so that this has to be done again.
+        """
         log = self._stored
         self._open_home()
         self.seen = log.written_offset
@@ -109,7 +113,7 @@ class Follower:
 
     def _open_home(self) -> None:
         log = self._stored
-        self.home, self.upto, self.noted = self._asked(lambda: self._index.home(*self._key))
+        self.home, self.upto, self.noted = self._index.home(*self._key)
         if not log.start_offset <= self.upto <= log.written_offset:
             if self.upto:
                 self._log.warn(
@@ -117,17 +121,10 @@ class Follower:
                     "it is made anew",
                     name=self._name,
                 )
-            self._asked(lambda: self._index.clear(self.home))
+            self._index.clear(self.home)
             self.upto, self.noted = log.start_offset, 0
         self._marks = [(0, NOWHERE)]
         self._count()
-
-    def _asked(self, ask: Callable[[], T]) -> T:
-        """Ask the index, once more if it was begun anew meanwhile."""
-        try:
-            return ask()
-        except Rebuilt:
-            return ask()
 
     def _count(self) -> None:
         self.rows, self.stored = self._index.totals(self.home)
@@ -229,7 +226,8 @@ class Follower:
         """
         before = self.upto
         if self.behind:
-            self._step(most, _READ_BYTES, self.seen)
+            with suppress(Rebuilt):  # `rebuilt` was called
+                self._step(most, _READ_BYTES, self.seen)
         return self.behind and self.upto != before
 
     def _step(self, most: int, size: int, end: int) -> None:
@@ -315,10 +313,7 @@ class Follower:
         changes = Changes(
             [*part.fresh.values()], [*part.copied.values()], part.gone, part.moved.items()
         )
-        try:
-            self.rows += self._index.apply(self.home, changes, part.upto, noted)
-        except Rebuilt:
-            return
+        self.rows += self._index.apply(self.home, changes, part.upto, noted)
         self.upto, self.noted = part.upto, noted
         if self.rows > _UNCOUNTED // 2 and not self.behind:
             self._count()
