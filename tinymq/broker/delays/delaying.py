@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -148,7 +149,11 @@ class Delaying:
     def _open(self, partition: Partition) -> Delays:
         log = self.broker.store.open_delays(partition)
         delays = Delays(self, partition, log, self._index(volatile=partition.volatile))
-        delays.recover(lambda start: list(released_in(partition, start)))
+        while True:
+            # Again if the index turns out to be damaged; the new one is in memory at worst.
+            with suppress(Rebuilt):
+                delays.recover(lambda start: list(released_in(partition, start)))
+                break
         self._delays[partition.key] = delays
         partition.delays = delays
         delays.mark()
@@ -167,8 +172,7 @@ class Delaying:
 
     def _rebuilt(self) -> None:
         for delays in self._delays.values():
-            delays.follower.rebuilt()
-            delays.mark()
+            delays.rebuilt()
 
     def table(self, snapshot: list[Any]) -> ProducerTable:
         """
@@ -245,9 +249,10 @@ class Delaying:
         """Forget the rows of topics that were deleted while this broker was away."""
         if self._stored is None:
             return
-        for home, topic_id, _ in self._stored.homes():
-            if topic_id in self.broker.meta.registry.deleted:
-                self._forget(self._stored, home)
+        with suppress(Rebuilt):  # then there are none
+            for home, topic_id, _ in self._stored.homes():
+                if topic_id in self.broker.meta.registry.deleted:
+                    self._forget(self._stored, home)
 
     def _forget(self, index: Index, home: int) -> None:
         self._gone.append((index, home))
