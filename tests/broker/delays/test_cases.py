@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,9 +12,10 @@ from tests.broker.delays.stage import Stage
 from tests.fakes.broker import LogKeeper, only, refused
 from tests.fakes.taking import Taker
 from tinymq.broker.delays.index import INDEX_FILE
-from tinymq.broker.delays.taking import LATEST_MS
+from tinymq.broker.delays.shelf import StoredBatch
 from tinymq.broker.partition import Appended
 from tinymq.errors import InvalidDelay, WireError
+from tinymq.limits import LATEST_MS
 from tinymq.wire.messages import FINISH
 
 DAY = 24 * 3600
@@ -295,6 +297,23 @@ def test_operations(stage: Stage) -> None:
     bars = operate("delayed.histogram")
     assert (bars["total"], bars["buckets"][0]["messages"]) == (5, 5)
     assert bars["next_ms"] == stage.now + 1000
+
+
+def test_slow_reads_do_not_hold_the_reactor(stage: Stage) -> None:
+    """Messages that lie in many batches are released a few at a time, and all come."""
+    for _ in range(20):
+        stage.publish([-1000])
+    shelf, clock = stage.delays.host.shelf, stage.broker.clock
+    read = shelf._read
+
+    def slow(*where: Any) -> StoredBatch:
+        clock.rightNow += 0.001
+        return read(*where)
+
+    shelf._read = slow  # type: ignore[assignment, method-assign]
+    stage.wait(1.1)
+    assert len(stage.values) == 20
+    assert len([*stage.broker.partition().log.headers()]) >= 4
 
 
 def test_memory_topics(tmp_path: Path) -> None:
