@@ -419,9 +419,10 @@ class Delays(Timing):
             return
         # All of them, for the index may be made anew; but none that a cut took back.
         end = log.end_offset
-        ids = sorted({number for number in read(self._noted) if number < end})
+        came = read(self._noted)
+        ids = sorted({number for number in came if number < end})
         there = self.index.find(follower.home, ids) if ids else {}
-        if log.written_offset:
+        if came or log.written_offset:
             # At once, before an id that a cut took back is given again.
             self._noted = data_end
             act = Act(RELEASED, self.host.now(), ids, data_end)

@@ -97,15 +97,17 @@ class Follower:
         Bring the index up to the log; memory is empty.
 
         Raises:
-            Rebuilt: The index was begun anew, so that this has to be done again.
+            Rebuilt: The index was begun anew meanwhile; this has to be done again.
         """
-        log = self._stored
+        log, begun = self._stored, self._index.begun
         self._open_home()
         self.seen = log.written_offset
         self.rows = _UNCOUNTED
         while self.upto < self.seen:
             before = self.upto
             self._step(_EVERYTHING, _START_BYTES, self.seen)
+            if self._index.begun != begun:
+                raise Rebuilt
             if self.upto == before:
                 break
         self.upto = max(self.upto, self.seen)
@@ -205,9 +207,9 @@ class Follower:
         """
         end = self.seen
         while self.upto < end:
-            before = self.upto
+            before, begun = self.upto, self._index.begun
             self.step()
-            if self.upto == before:
+            if self.upto == before and self._index.begun == begun:
                 return
             yield
 
