@@ -434,6 +434,7 @@ class Delays(Timing):
             (row.id, row.due, row.schedule) for row in there.values() if row.schedule is not None
         )
 
+    @override
     def rebuilt(self) -> None:
         """Let the index, which was begun anew, follow the log from its start."""
         self.follower.rebuilt()
