@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from tests.broker.delays.stage import Stage
-from tests.fakes.broker import Answers, BrokerDisk, HeldSyncer, batch, refused
+from tests.fakes.broker import Answers, BrokerDisk, HeldSyncer, LogKeeper, batch, refused
 from tinymq.broker.delays.lateness import Lateness
 from tinymq.broker.partition import Appended
 from tinymq.broker.producers import RELEASES
@@ -247,6 +247,21 @@ def test_apply(stage: Stage) -> None:
     assert (told["done"], told["missing"]) == ([1], [0])
     with pytest.raises(InvalidRequest):
         operate("delayed.move", topic="t", partition=0, ids=[1])
+
+
+def test_what_was_done_is_logged(stage: Stage, logged: LogKeeper) -> None:
+    """With the messages, or the topic, that it was about."""
+    stage.publish([-(10**6)] * 7)
+    stage.operate("delayed.cancel", topic="t", partition=0, ids=[0])
+    stage.operate("delayed.now", topic="t", partition=0, ids=[1, 2, 3, 4, 5, 6])
+    stage.operate("delayed.apply", act="cancel", topic="t")
+    done = [text for text in logged.texts if " did " in text]
+
+    assert [text.partition(" did ")[2] for text in done] == [
+        "delayed.cancel t/0~0",
+        "delayed.now t/0~1,2,3,4,5,...",
+        "delayed.apply t",
+    ]
 
 
 def test_a_move_step_by_step_moves_each_once(stage: Stage) -> None:
