@@ -46,8 +46,6 @@ class Delaying:
         self.broker = broker
         self.shelf = Shelf()
         self._delays: dict[tuple[bytes, int], Delays] = {}
-        #: Why what waits in a partition is not here, by its key.
-        self._unopened: dict[tuple[bytes, int], str] = {}
         self._stored: Index | None = None
         self._volatile: Index | None = None
         self._gone: list[tuple[Index, int]] = []
