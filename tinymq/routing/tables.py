@@ -103,11 +103,11 @@ class _Base:
         gone = [each for key, each in held.items() if wanted.get(key) is not each]
         new = [each for key, each in wanted.items() if held.get(key) is not each]
         for each in gone:
-            del held[each.id]
             self._take_out(each)
+            del held[each.id]
         for each in new:
-            held[each.id] = each
             self._put_in(each)
+            held[each.id] = each
 
     def met(self, key: bytes | None, headers: Headers, value: bytes | None) -> Iterator[Binding]:
         """Yield the bindings that a message meets: those whose own table leads somewhere."""
