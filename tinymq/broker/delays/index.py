@@ -21,16 +21,13 @@ from typing import Final, NamedTuple
 
 from twisted.logger import Logger
 
+from tinymq.broker.delays.database import checkpoint, fresh, known, remove
 from tinymq.broker.ports import Background
 from tinymq.errors import StorageFull
 from tinymq.wire.fields import I64
 
 #: The file in the data folder.
 INDEX_FILE: Final = "delays.db"
-#: "TMQD": says whose file this is.
-_APPLICATION_ID: Final = 0x544D5144
-#: Raised with every change that an older version could not read.
-_VERSION: Final = 1
 #: Pages of changes after which they are moved to their places.
 _CHECKPOINT_ROWS: Final = 20_000
 #: How often the file is begun anew; a disk that spoils it again and again is left alone then.
@@ -39,35 +36,7 @@ _MOST_BEGUN: Final = 5
 _FORGET_ROWS: Final = 2000
 #: Questions about single ids in one statement.
 _TOGETHER: Final = 500
-_KIBIBYTES: Final = 16_384
 
-_SCHEMA: Final = """
-CREATE TABLE homes (
-    home INTEGER PRIMARY KEY,
-    topic BLOB NOT NULL,
-    number INTEGER NOT NULL,
-    upto INTEGER NOT NULL,
-    noted INTEGER NOT NULL,
-    known INTEGER NOT NULL DEFAULT 0,
-    producers BLOB,
-    UNIQUE (topic, number)
-);
-CREATE TABLE waiting (
-    home INTEGER NOT NULL,
-    id INTEGER NOT NULL,
-    due INTEGER NOT NULL,
-    place INTEGER NOT NULL,
-    size INTEGER NOT NULL,
-    stored INTEGER NOT NULL,
-    taken INTEGER NOT NULL,
-    key BLOB,
-    schedule TEXT,
-    PRIMARY KEY (home, id)
-) WITHOUT ROWID;
-CREATE INDEX by_due ON waiting (home, due);
-CREATE INDEX moved ON waiting (home, place) WHERE place <> id;
-CREATE INDEX scheduled ON waiting (home, schedule) WHERE schedule IS NOT NULL;
-"""
 _COLUMNS: Final = "id, due, place, size, stored, taken, key, schedule"
 _INSERT: Final = (
     f"INSERT INTO waiting (home, {_COLUMNS}) "  # noqa: S608 - constant
@@ -157,10 +126,10 @@ class Index:
             background: Where pages are moved to their places.
         """
         if file is None:
-            return cls(_fresh(":memory:"), None, background)
+            return cls(fresh(":memory:"), None, background)
         there = file.exists()
         try:
-            return cls(_known(file) if there else _fresh(file), file, background)
+            return cls(known(file) if there else fresh(file), file, background)
         except (sqlite3.Error, OSError) as error:
             cls._log.warn(
                 "{file} cannot be used ({error}); it is made anew from the delay logs",
@@ -168,8 +137,8 @@ class Index:
                 error=error,
             )
         try:
-            _remove(file)
-            return cls(_fresh(file), file, background)
+            remove(file)
+            return cls(fresh(file), file, background)
         except (sqlite3.Error, OSError) as error:
             cls._log.error(
                 "{file} cannot be made: {error}; what waits is listed in memory until the next "
@@ -177,7 +146,7 @@ class Index:
                 file=str(file),
                 error=error,
             )
-            return cls(_fresh(":memory:"), None, background)
+            return cls(fresh(":memory:"), None, background)
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -217,11 +186,11 @@ class Index:
             self._file = None
         try:
             if self._file is not None:
-                _remove(self._file)
-            self._connection = _fresh(self._file or ":memory:")
+                remove(self._file)
+            self._connection = fresh(self._file or ":memory:")
         except (sqlite3.Error, OSError):
             self._file = None
-            self._connection = _fresh(":memory:")
+            self._connection = fresh(":memory:")
         self.begun += 1
         self.broken()
 
@@ -346,7 +315,7 @@ class Index:
         self._unmoved += 1 + len(changes.fresh)
         if self._unmoved >= _CHECKPOINT_ROWS and self._file is not None and not self._moving:
             self._unmoved, self._moving = 0, True
-            self._background.submit(partial(_checkpoint, self._file), self._moved)
+            self._background.submit(partial(checkpoint, self._file), self._moved)
         return grown
 
     def _moved(self) -> None:
@@ -491,53 +460,3 @@ class Index:
 
 class Rebuilt(Exception):
     """The view was begun anew; what was asked has to be asked again."""
-
-
-def _known(file: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(file, timeout=5, isolation_level=None)
-    try:
-        (kind,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if (kind, version) != (_APPLICATION_ID, _VERSION):
-            raise sqlite3.DatabaseError("it is of another kind or version")  # noqa: TRY301
-        _prepare(connection)
-        connection.execute("SELECT count(*) FROM homes").fetchone()
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _fresh(file: Path | str) -> sqlite3.Connection:
-    connection = sqlite3.connect(file, timeout=5, isolation_level=None)
-    try:
-        _prepare(connection)
-        connection.executescript(_SCHEMA)
-        connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {_VERSION}")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _prepare(connection: sqlite3.Connection) -> None:
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = NORMAL")
-    connection.execute("PRAGMA wal_autocheckpoint = 0")
-    connection.execute(f"PRAGMA cache_size = -{_KIBIBYTES}")
-
-
-def _checkpoint(file: Path) -> None:
-    """Move pages to their places, and wait for the disk; runs in another thread."""
-    with suppress(sqlite3.Error):
-        connection = sqlite3.connect(file, timeout=0, isolation_level=None)
-        try:
-            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-        finally:
-            connection.close()
-
-
-def _remove(file: Path) -> None:
-    for each in (file, file.with_name(f"{file.name}-wal"), file.with_name(f"{file.name}-shm")):
-        each.unlink(missing_ok=True)
