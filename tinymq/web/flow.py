@@ -11,8 +11,9 @@ from twisted.web.http import Request
 
 from tinymq.catalog import PUBLIC
 from tinymq.errors import UnknownTopic
+from tinymq.web import publishing
 from tinymq.web.base import Answer
-from tinymq.web.input import BadInput, moment, query_of, text
+from tinymq.web.input import moment, query_of, text
 from tinymq.web.render import segment, shell_quoted
 from tinymq.web.routes import ROUTES
 from tinymq.web.sheet import Call
@@ -83,15 +84,7 @@ def header_lines(fields: Mapping[str, str], name: str = "headers") -> dict[str, 
         fields: Of a form or a query.
         name: Of the field.
     """
-    found = {}
-    for line in text(fields, name).replace("\r\n", "\n").split("\n"):
-        if not line.strip():
-            continue
-        key, colon, value = line.partition(":")
-        if not colon or not key.strip():
-            raise BadInput(name, "write one header a line, as name: value")
-        found[key.strip()] = value.strip()
-    return found
+    return dict(publishing.header_lines(text(fields, name), name))
 
 
 def call_of(name: str, parts: Mapping[str, str], body: Mapping[str, Any] | None = None) -> Call:

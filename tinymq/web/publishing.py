@@ -96,16 +96,27 @@ def _unix_lines(value: str) -> str:
     return value.replace("\r\n", "\n")
 
 
-def _header_lines(value: str) -> Headers:
+def header_lines(value: str, field: str = "headers") -> list[tuple[str, str]]:
+    """
+    Read headers that were written one a line, as name: value.
+
+    Args:
+        value: The lines.
+        field: Where they were written.
+    """
     found = []
     for line in _unix_lines(value).split("\n"):
         if not line.strip():
             continue
         name, colon, rest = line.partition(":")
         if not colon or not name.strip():
-            raise BadInput("headers", "write one header a line, as name: value")
-        found.append((name.strip(), _encoded("headers", rest.strip(), "text")))
-    return tuple(found)
+            raise BadInput(field, "write one header a line, as name: value")
+        found.append((name.strip(), rest.strip()))
+    return found
+
+
+def _header_lines(value: str) -> Headers:
+    return tuple((name, _encoded("headers", rest, "text")) for name, rest in header_lines(value))
 
 
 def from_form(form: Mapping[str, str]) -> Wish:
