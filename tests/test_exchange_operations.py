@@ -146,6 +146,23 @@ class TestWhereTo:
         with pytest.raises(InvalidRequest, match="no base64"):
             fixture.operate("exchange.test", name="r", value="?", encoding="base64")
 
+    def test_half_a_character(self, fixture: BrokerFixture) -> None:
+        """JSON can say it; it is bytes like any others."""
+        make(fixture, "r", "rule")
+        add(fixture, "r", "t", rule="'h' in headers")
+        found = fixture.operate("exchange.test", name="r", headers=[["h", "\ud800"]])
+        assert found["targets"] == ["t"]
+
+    def test_a_trial_is_by_what_there_is_now(self, fixture: BrokerFixture) -> None:
+        """Though no table is made anew for it, and what failed before is over."""
+        make(fixture, "r", "rule")
+        binding = add(fixture, "r", "t", rule="json.total > 100")
+        assert fixture.operate("exchange.test", name="r", key="k")["failures"]
+        fixture.operate("binding.delete", exchange="r", id=binding)
+        add(fixture, "r", "t", rule="key == 'k'")
+        found = fixture.operate("exchange.test", name="r", key="k")
+        assert (found["targets"], found["failures"]) == (["t"], [])
+
     def test_many_ways(self, fixture: BrokerFixture) -> None:
         """However many bindings take it, the answer is bounded, and the targets are all there."""
         for number in range(100):

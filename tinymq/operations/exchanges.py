@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from attrs import define, field
 
+from tinymq.broker.routing.tables import Tables
 from tinymq.catalog import PUBLIC
 from tinymq.catalog.exchanges import MOST_EDGES, MOST_NODES, MOST_SHOWN
 from tinymq.errors import InvalidRequest
@@ -22,7 +23,6 @@ from tinymq.operation import Operation, Result, table
 from tinymq.operations.base import Answers
 from tinymq.operations.leaders import Leaders
 from tinymq.routing import Binding, Exchange, Kind, Table, Terms
-from tinymq.routing import table as table_of
 
 #: What a broker tells of its exchanges, where it can.
 _FIGURES: Final = "node.exchanges"
@@ -35,6 +35,9 @@ _LABEL: Final = 80
 
 class Exchanges(Leaders):
     """Exchanges over all brokers."""
+
+    #: By which messages are tried that nobody publishes, once there was one.
+    _trials: Tables | None = None
 
     # --- making and changing ------------------------------------------------------
 
@@ -187,10 +190,15 @@ class Exchanges(Leaders):
     ) -> Result:
         """Say where a message would go, through all exchanges."""
         self._meta.describe_exchange(name)
+        if self._trials is None:
+            self._trials = Tables(self._broker)
         trial = _Trial(
             registry=self._registry,
+            tables=self._trials,
             key=None if key is None else key.encode("utf-8", "surrogatepass"),
-            headers=[(each, content.encode()) for each, content in headers or ()],
+            headers=[
+                (each, content.encode("utf-8", "surrogatepass")) for each, content in headers or ()
+            ],
             value=_decoded(value, encoding),
         )
         trial.follow(name)
@@ -219,6 +227,7 @@ class _Trial:
 
     Attributes:
         registry: Which exchanges there are.
+        tables: Where each sends what: to make one anew for each trial would take long.
         key: The message's key.
         headers: Its headers.
         value: Its value.
@@ -228,6 +237,7 @@ class _Trial:
     """
 
     registry: Registry
+    tables: Tables
     key: bytes | None
     headers: list[tuple[str, bytes]]
     value: bytes | None
@@ -251,7 +261,10 @@ class _Trial:
 
     def _step(self, name: str) -> Sequence[str]:
         exchange = self.registry.exchange(name)
-        found = table_of(exchange)
+        sight = self.tables.sight(self.registry.topic(name).id)
+        assert sight is not None, "it is an exchange"
+        found = sight.table
+        found.failure = ""
         targets = found.targets(self.key, self.headers, self.value)
         if found.failure:
             self.failures.append(f"{name}: {found.failure}")

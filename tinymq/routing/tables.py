@@ -294,15 +294,15 @@ class RuleTable(_Base):
 
     def __init__(self) -> None:
         super().__init__()
-        #: Rules by their texts, and where each leads; None is what cannot be compiled.
-        self._rules: dict[str, tuple[Rule | None, set[str]]] = {}
+        #: Rules by their texts, and where each leads; an error is what cannot be compiled.
+        self._rules: dict[str, tuple[Rule | RuleFailedError, set[str]]] = {}
         #: The variables that some rule mentions.
         self._variables: frozenset[str] = _NOTHING
 
     @override
     def change(self, wanted: Mapping[str, Binding]) -> None:
         super().change(wanted)
-        rules = [rule for rule, _ in self._rules.values() if rule is not None]
+        rules = [rule for rule, _ in self._rules.values() if isinstance(rule, Rule)]
         self._variables = frozenset(name for rule in rules for name in rule.looks_at)
         needs = {"size": "value", "json": "value"}
         self.looks_at = frozenset(needs.get(name, name) for name in self._variables)
@@ -311,23 +311,26 @@ class RuleTable(_Base):
     def targets(self, key: bytes | None, headers: Headers, value: bytes | None) -> Names:
         given = Input(key, headers, value, self._variables)
         found: set[str] = set()
-        for rule, targets in self._rules.values():
+        for text, (rule, targets) in self._rules.items():
             try:
-                if rule is not None and rule.matches(given):
+                if isinstance(rule, RuleFailedError):
+                    raise rule.with_traceback(None)
+                if rule.matches(given):
                     found |= targets
             except RuleFailedError as error:
-                self._note(rule.text if rule else "", error)
+                self.failed += 1
+                self.failure = f"{text[:100]}: {error}"
         return _names(found)
 
     @override
     def _put_in(self, binding: Binding) -> None:
         text = binding.terms.rule or ""
         if text not in self._rules:
-            rule = None
+            rule: Rule | RuleFailedError
             try:
                 rule = compiled(text)
             except ValueError as error:  # it was made by another version
-                self._note(text, error)
+                rule = RuleFailedError(str(error))
             self._rules[text] = rule, set()
         self._rules[text][1].add(binding.target)
 
@@ -338,10 +341,6 @@ class RuleTable(_Base):
         targets.remove(binding.target)
         if not targets:
             del self._rules[text]
-
-    def _note(self, text: str, error: Exception) -> None:
-        self.failed += 1
-        self.failure = f"{text[:100]}: {error}"
 
 
 def _key(binding: Binding) -> bytes:
