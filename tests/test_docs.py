@@ -24,11 +24,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+import click
 import pytest
 from attrs import define, frozen
 
 from tinymq.channelpolicy import DEFAULT_POLICY
-from tinymq.cli.app import VERBS
+from tinymq.cli.app import VERBS, root
 from tinymq.config import DEFAULT_CONFIG, group_text
 from tinymq.settings import Row
 from tinymq.topicconfig import DEFAULT_TOPIC
@@ -259,6 +260,30 @@ def test_verbs() -> None:
     rows = re.findall(r"^\| `([\w-]+)", part.partition("\n## ")[0], re.MULTILINE)
 
     assert set(rows) == set(VERBS) - {"version"}
+
+
+def commands_in(page: str) -> Iterator[list[str]]:
+    """Find the commands of a document, in its blocks and within its lines."""
+    for line in text_of(page).splitlines():
+        for found in re.findall(r"(?:^|`|^\$ |\| )tinymq ([a-z][^`|\n]*)", line):
+            if not line.startswith(("tinymq is ", "| ")) or f"`tinymq {found}" in line:
+                yield found.split()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_exist(page: str) -> None:
+    """Every verb that a document names is there, with the options that it is given."""
+    for words in commands_in(page):
+        command: click.Command = root
+        left = list(words)
+        while isinstance(command, click.Group) and left and re.fullmatch(r"[a-z-]+", left[0]):
+            inside = command.get_command(click.Context(command), left[0])
+            assert inside is not None, f"{page}: tinymq {' '.join(words)}"
+            command, left = inside, left[1:]
+        known = {name for each in command.params for name in (*each.opts, *each.secondary_opts)}
+        for option in left if known else ():
+            name = re.match(r"--[a-z][a-z-]*(?=$|=)", option)
+            assert name is None or name[0] in {*known, "--help"}, f"{page}: tinymq {words}"
 
 
 def cell(text: str) -> str:

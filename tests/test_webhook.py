@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from email import message_from_string
 from typing import Any
 
 import pytest
@@ -50,6 +51,7 @@ def test_example() -> None:
         lambda found: {name.encode(): [value.encode()] for name, value in found.items()},
         lambda found: list(found.items()),
         lambda found: [(name.encode(), value.encode()) for name, value in found.items()],
+        lambda found: message_from_string("".join(f"{k}: {v}\n" for k, v in found.items())),
     ],
 )
 def test_shapes(shape: Any) -> None:

@@ -22,7 +22,7 @@ import hmac
 import time
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
 #: What a secret begins with.
 PREFIX: Final = "whsec_"
@@ -34,8 +34,17 @@ MOST_SECRET: Final = 64
 #: Seconds that the clocks of both sides may differ, and a request may take.
 TOLERANCE_S: Final = 300.0
 
+
+class _Items(Protocol):
+    """What is no mapping, but has its pairs, such as `email.message.Message`."""
+
+    def items(self) -> Iterable[tuple[Any, Any]]: ...
+
+
 #: Headers as frameworks have them: names to text, bytes or several of them; or pairs.
-Headers: TypeAlias = Mapping[str, object] | Mapping[bytes, object] | Iterable[tuple[object, object]]
+Headers: TypeAlias = (
+    Mapping[str, object] | Mapping[bytes, object] | _Items | Iterable[tuple[object, object]]
+)
 
 _VERSION: Final = "v1"
 #: Signatures in one header that are looked at: there are several while a secret is changed.
@@ -154,7 +163,9 @@ def verify(
 def _lowered(headers: Headers) -> dict[str, str]:
     """Write headers as text under lower names; of several of one name the first counts."""
     found: dict[str, str] = {}
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    # `http.server` has its headers as a message of e-mail, which is no Mapping.
+    items = getattr(headers, "items", None)
+    pairs = items() if items is not None else cast("Iterable[tuple[object, object]]", headers)
     for name, value in pairs:
         if isinstance(value, list | tuple):
             value = value[0] if value else ""  # noqa: PLW2901 - of several the first

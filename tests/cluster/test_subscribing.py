@@ -139,7 +139,9 @@ def test_a_metaserver_from_an_old_backup_costs_no_channel(cluster: WholeCluster)
     cluster.advance(3)
     client = cluster.client("b1", "b2")
     made = cluster.operate("b1", "channel.create", topic="t", name="c", config={"attempts": 7})
-    cluster.operate("b1", "push.set", topic="t", name="c", url="http://93.184.215.14/", timeout_ms=7000)
+    cluster.operate(
+        "b1", "push.set", topic="t", name="c", url="http://93.184.215.14/", timeout_ms=7000
+    )
     cluster.operate("b1", "push.pause", topic="t", name="c", reason="later")
     cluster.operate("b1", "channel.delete", topic="t", name="gone")
     for partition in range(2):

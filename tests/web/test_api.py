@@ -240,6 +240,8 @@ def test_raw_bytes_are_published_as_they_are(client: Client) -> None:
         (b'{"payload":"x","at_ms":1,"delay_ms":1}', "at_ms"),
         (b'{"payload":"x","ttl_ms":0}', "ttl_ms"),
         (b'{"payload":{}}', "payload"),
+        (b'{"payload":"x","delay":300}', "delay"),
+        (b'{"payload":"x","value":"y"}', "value"),
         (b'{"payload":"\\ud800"}', "payload"),
         (b'{"payload":"!","payload_encoding":"base64"}', "payload"),
         (b'{"payload":"","payload_encoding":"xml"}', "payload_encoding"),

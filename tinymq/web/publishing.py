@@ -21,6 +21,9 @@ MOST_PARTITION: Final = 2**31 - 1
 #: Bytes of a request whose payload is cut out as JSON, token by token.
 MOST_JSON: Final = 64 * 1024
 _MOST_HEADERS: Final = 128
+#: What a request of the JSON API may say, and one whose body is the value itself.
+_IN_QUERY: Final = ("key", "partition", "delay_ms", "at_ms", "ttl_ms")
+_IN_JSON: Final = ("payload", "payload_encoding", "key_encoding", "headers", *_IN_QUERY)
 
 
 @frozen(kw_only=True)
@@ -144,6 +147,14 @@ def _json_headers(given: object) -> Headers:
     return tuple(found)
 
 
+def _known(given: Mapping[str, Any], names: tuple[str, ...]) -> None:
+    """Refuse what means nothing: a ``delay`` passed over would be a message that comes at once."""
+    for name in given:
+        if name not in names:
+            taken = ", ".join(sorted(names))
+            raise BadInput(name[:100], f"publishing takes {taken}, not {name[:100]!r}")
+
+
 def from_json(body: Mapping[str, Any], raw: bytes) -> Wish:
     """
     Read a publish request of the JSON API.
@@ -152,6 +163,7 @@ def from_json(body: Mapping[str, Any], raw: bytes) -> Wish:
         body: The decoded request.
         raw: Its text; JSON payloads are cut out of it, so that no number changes.
     """
+    _known(body, _IN_JSON)
     if "payload" not in body:
         raise BadInput("payload", "payload is missing; null publishes a tombstone")
     encoding = choice(body, "payload_encoding", ("string", "base64", "json"), "string")
@@ -186,6 +198,7 @@ def from_bytes(body: bytes, query: Mapping[str, str]) -> Wish:
         body: The value.
         query: May name a key, a partition, when it comes and how long it lives.
     """
+    _known(query, _IN_QUERY)
     key = query.get("key")
     return Wish(
         value=body,

@@ -233,6 +233,7 @@ _TO_PUBLISH: Final[JsonSchema] = {
         "ttl_ms": _moment(_TTL, 1),
     },
     "required": ["payload"],
+    "additionalProperties": False,
 }
 _TOPIC: Final = f"{ROOT}/topics/{{name}}"
 _PAGES: Final = f"{ROOT}/pages"

@@ -252,7 +252,8 @@ def test_apply(stage: Stage) -> None:
 def test_a_move_step_by_step_moves_each_once(stage: Stage) -> None:
     """What was moved further down the list is known when a later step meets it again."""
     stage.publish([-(10**6)] * 5 + [-(10**8)] * 2)
-    moved, after, due = 0, "", set()
+    moved, due = 0, set()
+    after: str | None = ""
     for _ in range(20):
         step = stage.operate(
             "delayed.apply", act="move", topic="t", delay_ms=10**7, limit=2, after=after

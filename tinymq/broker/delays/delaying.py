@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Seconds between two steps of forgetting topics that are gone.
 _FORGET_SECONDS: Final = 0.02
+#: How often a partition is opened when the index turns out to be damaged meanwhile.
+_ATTEMPTS: Final = 3
 
 
 class Delaying:
@@ -148,12 +150,17 @@ class Delaying:
 
     def _open(self, partition: Partition) -> Delays:
         log = self.broker.store.open_delays(partition)
-        delays = Delays(self, partition, log, self._index(volatile=partition.volatile))
-        while True:
-            # Again if the index turns out to be damaged; the new one is in memory at worst.
-            with suppress(Rebuilt):
+        index = self._index(volatile=partition.volatile)
+        for _ in range(_ATTEMPTS):
+            delays = Delays(self, partition, log, index)
+            try:
                 delays.recover(lambda start: list(released_in(partition, start)))
                 break
+            except Rebuilt:
+                # The index turned out to be damaged, and is empty now: from the start.
+                delays.stop()
+        else:
+            raise StateError("its index is damaged again and again")
         self._delays[partition.key] = delays
         partition.delays = delays
         delays.mark()
@@ -249,7 +256,7 @@ class Delaying:
         """Forget the rows of topics that were deleted while this broker was away."""
         if self._stored is None:
             return
-        with suppress(Rebuilt):  # then there are none
+        with suppress(Rebuilt):  # with nothing but what was opened before
             for home, topic_id, _ in self._stored.homes():
                 if topic_id in self.broker.meta.registry.deleted:
                     self._forget(self._stored, home)

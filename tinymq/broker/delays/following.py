@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from twisted.logger import Logger
@@ -233,7 +234,8 @@ class Follower:
         """
         before = self.upto
         if self.behind:
-            self._step(most, _READ_BYTES, self.seen)
+            with suppress(Rebuilt):  # `rebuilt` was called
+                self._step(most, _READ_BYTES, self.seen)
         return self.behind and self.upto != before
 
     def _step(self, most: int, size: int, end: int) -> None:
@@ -319,13 +321,10 @@ class Follower:
         changes = Changes(
             [*part.fresh.values()], [*part.copied.values()], part.gone, part.moved.items()
         )
-        try:
-            self.rows += self._index.apply(self.home, changes, part.upto, noted)
-            self.upto, self.noted = part.upto, noted
-            if self.rows > _UNCOUNTED // 2 and not self.behind:
-                self._count()
-        except Rebuilt:
-            return
+        self.rows += self._index.apply(self.home, changes, part.upto, noted)
+        self.upto, self.noted = part.upto, noted
+        if self.rows > _UNCOUNTED // 2 and not self.behind:
+            self._count()
         while len(self._marks) > 1 and self._marks[1][0] <= self.upto:
             del self._marks[0]
         waiting = self._waiting
