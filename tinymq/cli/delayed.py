@@ -24,6 +24,7 @@ from tinymq.cli.output import (
     note,
     output_option,
     show,
+    tell_passed,
     tell_silent,
     write_json,
 )
@@ -261,6 +262,7 @@ def move(
     """
     if (delay is None) == (at is None):
         raise click.UsageError("give --delay or --at")
+    tell_passed(at)
     when = {"due_ms": at} if delay is None else {"delay_ms": round(delay * 1000)}
     return _act(session, "move", {**arguments, **when}, options)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +19,7 @@ from tinymq.cli.output import (
     counted,
     key,
     list_options,
+    note,
     output_option,
     show,
     tell_silent,
@@ -66,6 +68,13 @@ PATH_COLUMNS: Final = (
     Column("EXCHANGE", key("exchange")),
     Column("BINDING", key("binding")),
     Column("TARGET", key("target")),
+)
+
+EDGE_COLUMNS: Final = (
+    Column("EXCHANGE", key("from")),
+    Column("TARGET", key("to")),
+    Column("BINDINGS", key("bindings"), right=True),
+    Column("TAKES", lambda row: row["label"] or "everything"),
 )
 
 _FIGURES: Final = ("in_s", "out_s", "unroutable", "failed", "lag")
@@ -190,7 +199,14 @@ def _show_one(reply: Row, sentence: str, output: str) -> None:
     own={"headers": "pairs", "value": "content"},
     shorts={"key": "-k"},
 )
-@click.option("-H", "--header", "pairs", multiple=True, metavar="NAME=VALUE", help="A header.")
+@click.option(
+    "-H",
+    "--header",
+    "pairs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A header; may be repeated.",
+)
 @click.option("-v", "--value", "content", help="The value; @FILE reads it from a file.")
 @output_option
 @remote
@@ -213,11 +229,24 @@ def test(
         click.echo(f"a rule fails on it: {failure}", err=True)
 
 
+@exchange.command("topology")
+@operation_options("exchange.topology", shorts={"exchange": "-e"})
+@output_option
+@remote
+def topology(session: Session, arguments: Arguments, output: str) -> None:
+    """Show which exchanges and topics lead where."""
+    reply = session.operate("exchange.topology", **arguments)
+    show(Listing(reply["edges"], EDGE_COLUMNS, reply, "to"), output)
+    if reply["left_out"]["edges"]:
+        note(f"{counted(reply['left_out']['edges'], 'way')} left out; choose with --exchange")
+
+
 def _header(text: str) -> list[str]:
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise click.UsageError(f"{text!r} is no header; write --header NAME=VALUE")
-    return [name, value]
+    """Read a header of a message, as `pub` takes it or as conditions are written."""
+    found = re.fullmatch(r"([^=:]+)[=:](.*)", text, re.DOTALL)
+    if found is None:
+        raise click.UsageError(f"{text!r} is no header; write --header NAME=VALUE or NAME:VALUE")
+    return [found[1], found[2]]
 
 
 def _value(content: str) -> Arguments:
@@ -270,6 +299,11 @@ def add(session: Session, arguments: Arguments, conditions: tuple[str, ...], out
 
     Such as `--key 'eu.#'`, `--header region=eu`, or `--rule 'json.total > 100'`.
     """
+    for each in conditions:
+        if ":" in each and "=" not in each:
+            raise click.UsageError(
+                f"{each!r} would ask for a header of this whole name; write --header NAME=VALUE"
+            )
     asked: dict[str, Any] = {**arguments, **({"headers": list(conditions)} if conditions else {})}
     reply = session.operate("binding.add", **asked)
     made = "added" if reply["created"] else "is there already:"
