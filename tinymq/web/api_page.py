@@ -66,10 +66,9 @@ def curl(route: Route, origin: str) -> str:
     command = f"curl{method} '{origin}{address}'"
     if not route.in_body and route.body is None and route.method != "POST":
         return command
+    body = route.body or {}
     needed = {each.name: each.check.schema for each in route.in_body if each.required}
-    needed |= {
-        name: route.body["properties"][name] for name in (route.body or {}).get("required", ())
-    }
+    needed |= {name: body["properties"][name] for name in body.get("required", ())}
     inside = ", ".join(f'"{name}": {_place(name, schema)}' for name, schema in needed.items())
     return f"{command} \\\n  -H 'Content-Type: application/json' -d '{{{inside}}}'"
 
