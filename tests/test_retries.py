@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from twisted.internet.defer import Deferred
-from twisted.python.failure import Failure
 
 from tests.fakes.broker import BEGIN_MS, BrokerFixture, batch
 from tests.fakes.taking import Taken, Taker
@@ -19,15 +17,7 @@ PLACE = {"topic": "t", "name": "c", "partition": 0}
 
 def ask(broker: BrokerFixture, operation: str, /, **arguments: Any) -> dict[str, Any]:
     """Carry out an operation that may wait for the disk."""
-    outcome: list[Any] = []
-    Deferred.fromCoroutine(broker.operations.run(operation, arguments)).addBoth(outcome.append)
-    for _ in range(12):
-        broker.clock.advance(0)
-    (result,) = outcome
-    if isinstance(result, Failure):
-        result.raiseException()
-    assert isinstance(result, dict)
-    return result
+    return broker.carry_out(operation, **arguments)
 
 
 class Stage:

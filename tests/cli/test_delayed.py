@@ -248,3 +248,4 @@ def test_times_ahead() -> None:
     assert parse_ahead("10m", BEGIN_MS) == BEGIN_MS + 600_000
     assert parse_ahead(str(DUE), BEGIN_MS) == DUE
     assert parse_ahead("2027-01-01T00:00Z", BEGIN_MS) == 1_798_761_600_000
+    assert parse_ahead("2027-01-01T00:00", BEGIN_MS) == 1_798_761_600_000

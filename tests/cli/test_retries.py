@@ -27,6 +27,11 @@ def reply(done: list[int], missing: list[int] | None = None) -> dict[str, Any]:
             {"due_ms": 1_893_456_000_000},
             "are given out at 2030-01-01",
         ),
+        (
+            ["delay", "--at", "2030-01-01T00:00:00"],
+            {"due_ms": 1_893_456_000_000},
+            "are given out at 2030-01-01T00:00:00.000Z",
+        ),
     ],
 )
 def test_each_verb(
@@ -53,6 +58,15 @@ def test_what_does_not_wait(broker: MemoryBroker, run: Run) -> None:
 
     assert result.exit_code == 1
     assert "do not wait for their next attempt: orders/mail/0@5" in result.stderr
+
+
+@pytest.mark.parametrize("at", ["10m", "1969-12-31", "+10000-01-01", "253402300800000"])
+def test_times_that_are_none(run: Run, at: str) -> None:
+    """What lies behind, or too far ahead, is refused here already."""
+    result = run("channel", "delay", "orders/mail/0@5", "--at", at, "--yes")
+
+    assert result.exit_code == 2
+    assert "Invalid value for '--at'" in result.stderr
 
 
 @pytest.mark.parametrize("words", [[], ["--for", "1s", "--at", "2030-01-01"]])

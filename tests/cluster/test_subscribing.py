@@ -139,6 +139,10 @@ def test_a_metaserver_from_an_old_backup_costs_no_channel(cluster: WholeCluster)
     cluster.advance(3)
     client = cluster.client("b1", "b2")
     made = cluster.operate("b1", "channel.create", topic="t", name="c", config={"attempts": 7})
+    cluster.operate(
+        "b1", "push.set", topic="t", name="c", url="http://93.184.215.14/", timeout_ms=7000
+    )
+    cluster.operate("b1", "push.pause", topic="t", name="c", reason="later")
     cluster.operate("b1", "channel.delete", topic="t", name="gone")
     for partition in range(2):
         cluster.publish(client, "t", b"%d" % partition, b"later", partition=partition)
@@ -152,6 +156,7 @@ def test_a_metaserver_from_an_old_backup_costs_no_channel(cluster: WholeCluster)
     cluster["meta"].start()
     cluster.advance(10)
     told = cluster.operate("b1", "channel.info", topic="t", name="c")["channel"]
+    endpoint = cluster.operate("b1", "push.info", topic="t", name="c")["endpoint"]
     cluster["b2"].restart()
     cluster.advance(10)
     found += cluster.run(take(subscription, 2))
@@ -161,4 +166,5 @@ def test_a_metaserver_from_an_old_backup_costs_no_channel(cluster: WholeCluster)
     assert cluster.said("does not tell of channel t/c: it is kept") >= 2
     assert (told["created_ms"], told["config"]["attempts"]) == (made["channel"]["created_ms"], 7)
     assert sorted(found, key=str) == [b"0", b"1", b"later", b"later"]
+    assert (endpoint["timeout_ms"], endpoint["state"], endpoint["why"]) == (7000, "paused", "later")
     assert left == 0

@@ -76,10 +76,13 @@ def only_of(found: list[T]) -> T:
     return one
 
 
-def outcome_of(coroutine: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine that waits for nobody returns, or raises."""
+def outcome_of(coroutine: Coroutine[Any, Any, T], clock: Clock | None = None) -> T:
+    """What a coroutine returns, or raises, that waits for nobody but some turns of a clock."""
     outcome: list[Any] = []
     Deferred.fromCoroutine(coroutine).addBoth(outcome.append)
+    if clock is not None:
+        for _ in range(12):
+            clock.advance(0)
     result = only_of(outcome)
     if isinstance(result, Failure):
         result.raiseException()
@@ -300,6 +303,10 @@ class BrokerFixture:
     def operate(self, operation: str, /, **arguments: Any) -> dict[str, Any]:
         """Carry out an operation that waits for nobody."""
         return outcome_of(self.operations.run(operation, arguments))
+
+    def carry_out(self, operation: str, /, **arguments: Any) -> dict[str, Any]:
+        """Carry out an operation that may wait for the disk."""
+        return outcome_of(self.operations.run(operation, arguments), self.clock)
 
     def metadata(self, **request: Any) -> MetadataReply:
         """Ask for metadata."""

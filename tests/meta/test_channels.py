@@ -24,6 +24,7 @@ from tinymq.errors import (
 from tinymq.limits import Limits
 from tinymq.meta import ChannelInfo, MetaServer, Pause, Registry, Start, Store, Topic
 from tinymq.meta.channels import MOST_POLICY
+from tinymq.meta.endpoint import Endpoint
 from tinymq.meta.entries import Delete
 from tinymq.meta.server import Clocks
 
@@ -472,6 +473,18 @@ class TestKeep:
         revision = server.revision
         assert server.keep_channel(topic.id, "c", stored)
         assert server.revision == revision
+
+    def test_its_push_endpoint(self, server: MetaServer) -> None:
+        """It comes back with the channel, and with that alone."""
+        topic = server.create_topic("t")
+        stored = server.create_channel("t", "c").encode()
+        endpoint = Endpoint(channel="c", url="https://example.com/", secret="whsec_x", set_ms=7)
+        server._write([], [Delete(f"channel/{topic.id.hex()}/c")])
+        assert server.keep_channel(topic.id, "c", stored, endpoint.encode())
+        assert server.describe_endpoint("t", "c") == endpoint
+        server.delete_endpoint("t", "c")
+        assert server.keep_channel(topic.id, "c", stored, endpoint.encode())
+        assert server.registry.endpoints == {}
 
     def test_deleted_or_made_anew(self, server: MetaServer) -> None:
         """What was deleted stays deleted, and what was made anew stays as it is."""

@@ -37,6 +37,50 @@ def of(content: object) -> bytes:
     return json.dumps(content).encode()
 
 
+HUGE = b"[" + b"1" * 400 + b"]"
+SURROGATE = b'{"a": "\\ud800"}'
+
+
+@pytest.mark.parametrize("value", [HUGE, SURROGATE])
+def test_what_cel_cannot_say(value: bytes) -> None:
+    """JSON that the library cannot take is null; rules that do not look at it are not touched."""
+    assert met("json == null", value=value)
+    assert met("key == 'k'", key=b"k", value=value)
+
+
+def test_what_cel_cannot_say_is_tried_once() -> None:
+    """However many rules there are: it takes long to find out."""
+    given = Input(None, (), b"[" + b"[]," * 19_000 + b"1" * 400 + b"]", frozenset(VARIABLES))
+    assert compiled("json == null").matches(given)
+    began = time.process_time()
+    for number in range(300):
+        assert not compiled(f"json == {number}").matches(given)
+    assert time.process_time() - began < SECONDS
+
+
+def test_too_many_parts() -> None:
+    """A value of very many parts takes long to hand over: what looks at its JSON fails."""
+    value = b"[" + b"{}," * 20_000 + b"1]"
+    with pytest.raises(RuleFailedError, match="more than 20000 parts"):
+        met("size(json) > 1", value=value)
+    assert met("size > 1 && key == 'k'", key=b"k", value=value)
+
+
+def test_additions_are_counted() -> None:
+    """Each makes what it is given longer."""
+    value = b"a" * 200_000
+
+    def spent(rule: str) -> int:
+        given = Input(None, (("h", b"b" * 30_000),), value[:30_000], frozenset(VARIABLES))
+        compiled(rule).matches(given)
+        return given._spent
+
+    plain, much = spent("value == 'b'"), spent("value + value + value + value == 'b'")
+    assert much > 10 * plain
+    searched = spent("headers.h.matches('a[a-z]{90}')")
+    assert spent("(headers.h + headers.h).matches('a[a-z]{90}')") > 1.9 * searched
+
+
 @pytest.mark.parametrize(
     ("rule", "expected"),
     [

@@ -293,14 +293,17 @@ class FakeFlow:
     ) -> Json:
         """One step over all that match."""
         due_ms, delay_ms = asked.pop("due_ms", None), asked.pop("delay_ms", None)
-        at = int(after or 0)  # like a broker: behind the due time of the step before
+        # Like a broker: behind the due time of the step before, and to the time of the first.
+        at, new = map(int, (after or "0@0").split("@"))
+        new = new or due_ms or NOW + (delay_ms or 0)
         rows = [row for row in self._waiting(topic=topic, **asked) if row["due_ms"] > at]
         step = rows[:limit]
         last = step[-1]["due_ms"] if step else 0
+        step = [row for row in step if act != "move" or row["due_ms"] != new]
         if self._did(dry_run, "apply", act, topic, len(step), due_ms, delay_ms):
             for row in step:
                 if act == "move":
-                    row["due_ms"] = due_ms or NOW + (delay_ms or 0)
+                    row["due_ms"] = new
                 else:
                     self.waiting.remove(row)
         more = len(rows) > limit
@@ -308,7 +311,7 @@ class FakeFlow:
             "done": len(step),
             "failed": [],
             "more": more,
-            "after": str(last) if more else None,
+            "after": f"{last}@{new}" if more else None,
             "dry_run": dry_run,
         }
 

@@ -8,12 +8,11 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from tinymq.errors import CorruptBatch, InvalidDelay
+from tinymq.limits import LATEST_MS
 from tinymq.wire.batch import BatchHeader
 from tinymq.wire.frames import Bytes
 from tinymq.wire.records import RecordBatch
 
-#: The last millisecond of the year 9999.
-LAST_MS: Final = 253_402_300_799_999
 #: Milliseconds by which append times and the channels' time may differ without a reason.
 TOLERANCE_MS: Final = 1000
 #: Steps of the wall clock that are remembered.
@@ -41,10 +40,10 @@ def check_ttls(batch: Bytes, header: BatchHeader, now_ms: int) -> None:
     given = [ttl for ttl in ttls if ttl is not None]
     if given and min(given) <= 0:
         raise InvalidDelay(f"a time to live of {min(given)} ms is not above zero")
-    if given and now_ms + max(given) > LAST_MS:
+    if given and now_ms + max(given) > LATEST_MS:
         raise InvalidDelay(
             f"a time to live of {max(given)} ms ends beyond the year 9999: from now on it may be "
-            f"at most {LAST_MS - now_ms} ms; leave it out for no end"
+            f"at most {LATEST_MS - now_ms} ms; leave it out for no end"
         )
 
 

@@ -30,8 +30,6 @@ MOST_IDS: Final = 1000
 MOST_STEP: Final = 500
 #: Bars of a histogram at most.
 MOST_BUCKETS: Final = 48
-#: The last moment for which a message can be kept: the end of the year 9999.
-LATEST_MS: Final = 253_402_300_799_999
 #: What can be done with messages that are not due yet.
 ACTS: Final = ("cancel", "now", "move")
 

@@ -79,6 +79,12 @@ PARTITION: Final = shape(
     oldest_ms=MAYBE_MILLISECONDS,
     newest_ms=MAYBE_MILLISECONDS,
     dropped=said(WHOLE, "Records that a full memory topic let go."),
+    delayed=said(MAYBE_WHOLE, "Messages that are not due yet."),
+    overdue=said(MAYBE_WHOLE, "Messages that are due, and not out."),
+    late_ms=said(
+        MAYBE_WHOLE,
+        "How late 99 of 100 that came since the start were at most; null if none did.",
+    ),
     held=HELD,
     state={"type": "string", "enum": ["online", "offline"]},
     reason=said(STRING, "Why it is offline."),
@@ -87,7 +93,12 @@ PARTITION: Final = shape(
 )
 #: One topic with its partitions.
 TOPIC: Final = shape(
-    **_TOPIC_FACTS, messages=WHOLE, bytes=WHOLE, partitions=several(PARTITION), silent=SILENT
+    **_TOPIC_FACTS,
+    messages=WHOLE,
+    bytes=WHOLE,
+    delayed=said(WHOLE, "Messages that are not due yet."),
+    partitions=several(PARTITION),
+    silent=SILENT,
 )
 #: What goes, or would go.
 PLAN: Final = shape(

@@ -34,7 +34,16 @@ from tinymq.cli.reply import show_plan
 from tinymq.cli.session import Session, remote
 from tinymq.cli.steps import Work, carry_on, pace_options, were
 from tinymq.cli.unsettled import content, until
-from tinymq.cli.values import DELAY, MOMENT, Parsed, human_size, iso, now_ms, parse_ahead
+from tinymq.cli.values import (
+    DELAY,
+    MOMENT,
+    MOMENT_TEXT,
+    Parsed,
+    human_size,
+    iso,
+    now_ms,
+    parse_ahead,
+)
 
 #: Signs of the longest bar of a histogram.
 _BAR: Final = 40
@@ -245,11 +254,7 @@ def now(session: Session, arguments: Arguments, **options: Any) -> int:
 @delayed.command("move")
 @operation_options("delayed.move", own={**_OWN, "due_ms": "at", "delay_ms": "delay"})
 @click.option("--delay", type=DELAY, help="They come so long from now: 5m, 1h30m.")
-@click.option(
-    "--at",
-    type=MOMENT,
-    help="They come then: ISO-8601, local time without a zone, or milliseconds since 1970.",
-)
+@click.option("--at", type=MOMENT, help=f"They come then: {MOMENT_TEXT}")
 @_which_options
 @remote
 def move(

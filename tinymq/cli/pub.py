@@ -15,7 +15,7 @@ from tinymq.cli.lines import gather, lines, stdin_source, whole
 from tinymq.cli.output import counted, note, tell_passed, write_json
 from tinymq.cli.progress import progress
 from tinymq.cli.session import Session, remote
-from tinymq.cli.values import DELAY, HEADER, LIFE, MOMENT, SIZE, human_size, iso
+from tinymq.cli.values import DELAY, HEADER, LIFE, MOMENT, MOMENT_TEXT, SIZE, human_size, iso
 from tinymq.errors import TinyMQError, Unroutable
 from tinymq.limits import DEFAULT_LIMITS
 
@@ -185,11 +185,7 @@ def _bytes(value: str | None) -> bytes | None:
 @click.option("-p", "--partition", type=click.IntRange(0), help="Instead of the key's.")
 @click.option("-l", "--lines", "by_line", is_flag=True, help="Each line of stdin is a message.")
 @click.option("--delay", type=DELAY, help="Each comes so much later: 5m, 1h30m.")
-@click.option(
-    "--at",
-    type=MOMENT,
-    help="Each comes then: ISO-8601, local time without a zone, or milliseconds since 1970.",
-)
+@click.option("--at", type=MOMENT, help=f"Each comes then: {MOMENT_TEXT}")
 @click.option("--ttl", type=LIFE, help="Each expires in channels so long after it came.")
 @click.option("--acks", type=click.Choice(["leader", "all", "none"]), default="leader")
 @click.option("--codec", type=click.Choice(["none", "gzip", "zstd"]), default="none")

@@ -15,10 +15,8 @@ from tinymq.cli.operation import Arguments, operation_options
 from tinymq.cli.output import Listing, Row, counted, note, output_option
 from tinymq.cli.reply import show_plan
 from tinymq.cli.session import Session, remote
-from tinymq.cli.values import DURATION, Parsed, iso, now_ms, parse_time
+from tinymq.cli.values import DELAY, MOMENT, MOMENT_TEXT, iso
 
-#: A point in time.
-_MOMENT: Final = Parsed("time", lambda text: parse_time(text, now_ms()))
 _OWN: Final = dict.fromkeys(("topic", "name", "partition", "offsets"), "places")
 _messages = click.argument(
     "places", metavar="TOPIC/CHANNEL/PARTITION@OFFSET...", nargs=-1, required=True
@@ -39,8 +37,8 @@ def wake(session: Session, arguments: Arguments, places: tuple[str, ...], **how:
 @click.command()
 @operation_options("channel.delay", own={**_OWN, "due_ms": "at", "delay_ms": "length"})
 @_messages
-@click.option("--for", "length", type=DURATION, help="So long from now on, such as 10m.")
-@click.option("--at", type=_MOMENT, help="At this time, such as 2030-01-31T09:00.")
+@click.option("--for", "length", type=DELAY, help="They come so long from now: 5m, 1h30m.")
+@click.option("--at", type=MOMENT, help=f"They come then: {MOMENT_TEXT}")
 @yes_option
 @output_option
 @remote

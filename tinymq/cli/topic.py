@@ -71,6 +71,7 @@ PARTITION_COLUMNS: Final = (
     Column("BYTES", key("bytes"), human_size, right=True),
     Column("OLDEST", key("oldest_ms"), iso),
     Column("NEWEST", key("newest_ms"), iso),
+    Column("DELAYED", key("delayed"), right=True, wide=True),
     Column("STATE", _state),
     Column("LEADER", key("leader")),
 )

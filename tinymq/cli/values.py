@@ -37,15 +37,22 @@ def parse_time(text: str, now_ms: int) -> int:
         return int(text)
     if DURATION_TEXT.match(text):
         return now_ms - round(parse_duration(text) * 1000)
+    return _iso_ms(text, "2026-01-31T12:00:00Z, milliseconds, or 10m (ago)")
+
+
+def _iso_ms(text: str, such_as: str) -> int:
+    """
+    Read a point in time that is written as ISO-8601; UTC when it has no zone, as what is told.
+
+    What lies between two milliseconds is the later one: nothing may come early.
+    """
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(
-            f"{text!r} is no time; write 2026-01-31T12:00:00Z, milliseconds, or 10m (ago)"
-        ) from None
+        raise ValueError(f"{text!r} is no time; write {such_as}") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1000)
+    return ceil(moment.timestamp() * 1000)
 
 
 def parse_moment(text: str) -> int:
@@ -53,7 +60,7 @@ def parse_moment(text: str) -> int:
     Read a point in time that may lie ahead.
 
     Args:
-        text: ISO-8601 (local time when it has no zone), or milliseconds since the epoch.
+        text: ISO-8601 (UTC when it has no zone), or milliseconds since the epoch.
 
     Returns:
         Milliseconds since the epoch.
@@ -63,17 +70,9 @@ def parse_moment(text: str) -> int:
     """
     if re.fullmatch(r"\d{9,19}", text):
         return _not_too_late(int(text), text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(
-            f"{text!r} is no time; write 2027-01-01T09:00+01:00, 2027-01-01T09:00 for local "
-            "time, or milliseconds since the epoch"
-        ) from None
-    try:
-        found = ceil(moment.timestamp() * 1000)
-    except (OverflowError, ValueError):  # of a local time in the first year
-        found = -1
+    found = _iso_ms(
+        text, "2027-01-01T09:00+01:00, 2027-01-01T08:00 for UTC, or milliseconds since the epoch"
+    )
     if found < 0:
         raise ValueError(f"{text!r} lies before 1970")
     return _not_too_late(found, text)
@@ -304,6 +303,8 @@ class Parsed(click.ParamType):  # type: ignore[type-arg] # generic in new versio
 
 DURATION: Final = Parsed("time", parse_duration)
 MOMENT: Final = Parsed("time", parse_moment)
+#: The help of options that take one: `They come then: ...`
+MOMENT_TEXT: Final = "ISO-8601, UTC without a zone, or milliseconds since 1970."
 DELAY: Final = Parsed("time", parse_delay)
 LIFE: Final = Parsed("time", parse_life)
 SIZE: Final = Parsed("size", parse_size)

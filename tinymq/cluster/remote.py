@@ -444,16 +444,17 @@ class RemoteMeta:
         return page.more
 
     async def _give_back_channels(self) -> None:
-        """Tell a MetaServer that was restored from a backup of the channels that it lost."""
+        """Tell a MetaServer that was restored from a backup of channels and endpoints it lost."""
         replica = self._replica
         for topic_id, name in sorted(replica.stray_channels):
             channel = replica.registry.channels_of(topic_id).get(name)
             if channel is not None:
-                stored = channel.encode().decode()
+                told = {"name": name, "stored": channel.encode().decode()}
+                endpoint = replica.registry.endpoints.get((topic_id, name))
+                if endpoint is not None:
+                    told["push"] = endpoint.encode().decode()
                 try:
-                    result = await self.ask(
-                        "meta.keep_channel", topic_id=topic_id.hex(), name=name, stored=stored
-                    )
+                    result = await self.ask("meta.keep_channel", topic_id=topic_id.hex(), **told)
                 except MetaUnavailable:
                     return  # with the next page
                 except WireError as error:

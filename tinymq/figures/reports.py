@@ -205,7 +205,7 @@ class Reporter:
                 for gap in log.report.damaged[:MOST_GAPS]
             ),
             Counters(counted.records_in, counted.records_out, counted.bytes_in, counted.bytes_out),
-            *_delayed(partition),
+            *delayed_of(partition),
         )
 
     def _oldest_of(self, partition: Partition) -> int | None:
@@ -264,8 +264,17 @@ def from_wire(result: dict[str, Any]) -> tuple[Taken, BrokerSnapshot]:
         raise ValueError(f"this is no report of a broker: {error!r}") from error
 
 
-def _delayed(partition: Partition) -> tuple[int, int, int | None]:
-    """How many messages are not due yet, how many are due and not out, and how late they come."""
+def delayed_of(partition: Partition) -> tuple[int, int, int | None]:
+    """
+    Count what waits in a partition until it is due.
+
+    Args:
+        partition: The partition.
+
+    Returns:
+        How many messages are not due yet, how many are due and not out, and how late 99 of
+        100 that came were at most, in milliseconds.
+    """
     delays = partition.delays
     if delays is None:
         return 0, 0, None

@@ -14,7 +14,7 @@ import attrs
 from tinymq.channelpolicy import ChannelPolicy
 from tinymq.dotted import Given
 from tinymq.errors import ChannelExists, InvalidName, InvalidRequest, Overloaded
-from tinymq.meta.endpoint import endpoint_key
+from tinymq.meta.endpoint import Endpoint, endpoint_key
 from tinymq.meta.entries import Compare, Delete, Put
 from tinymq.meta.membership import Membership
 from tinymq.meta.registry import ChannelInfo, Pause, Start, Topic, channel_key, mark_of
@@ -253,7 +253,9 @@ class Channels(Membership):
             self._write([], [*gone, at], vital=True)
         return channel
 
-    def keep_channel(self, topic_id: bytes, name: str, stored: bytes) -> bool:
+    def keep_channel(
+        self, topic_id: bytes, name: str, stored: bytes, push: bytes | None = None
+    ) -> bool:
         """
         Take a channel back that a broker knows and this store does not.
 
@@ -263,6 +265,7 @@ class Channels(Membership):
             topic_id: The topic's id.
             name: The channel's name.
             stored: What the store held of it.
+            push: What the store held of its push endpoint, if it has one.
 
         Returns:
             Whether it is there now. It is not when it was deleted, or made anew meanwhile.
@@ -273,8 +276,11 @@ class Channels(Membership):
         deleted = mark_of(topic.id, name, channel.created_ms) in self.registry.deleted
         if found is None and not deleted:
             self._check_room(topic)
-            key = channel_key(topic.id, name)
-            self._write([Compare(key, 0)], [Put(key, stored)])
+            key, writes = channel_key(topic.id, name), [Put(channel_key(topic.id, name), stored)]
+            if push is not None:
+                endpoint = Endpoint.decode(name, push)
+                writes.append(Put(endpoint_key(topic.id, name), endpoint.encode()))
+            self._write([Compare(key, 0)], writes)
             return True
         return found is not None and found.created_ms == channel.created_ms
 

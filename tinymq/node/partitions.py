@@ -7,6 +7,7 @@ from typing import Any, Final
 from tinymq.broker.broker import Broker
 from tinymq.broker.partition import Partition
 from tinymq.errors import InvalidRequest, NothingToUndo, UnknownPartition
+from tinymq.figures.reports import delayed_of
 from tinymq.operation import BEFORE, DRY, PARTITION, Operation, Parameter, Result, table
 from tinymq.storage.memory import MemoryLog
 from tinymq.wire.fields import text
@@ -24,7 +25,8 @@ class Partitions:
     def _facts(self, partition: Partition) -> Result:
         hosted = self._broker.channels.hosted(*partition.key)
         held = None if hosted is None else hosted.holding.told()
-        return {**partition_facts(partition), "held": held}
+        waiting = zip(("delayed", "overdue", "late_ms"), delayed_of(partition), strict=True)
+        return {**partition_facts(partition), **dict(waiting), "held": held}
 
     def purge(
         self,

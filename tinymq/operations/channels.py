@@ -18,7 +18,7 @@ from tinymq.node.channels import SEEK_SUMS, ChannelRows
 from tinymq.operation import Operation, Parameter, Result, table
 from tinymq.operations.base import Answers, only_one
 from tinymq.operations.leaders import Leaders, listed
-from tinymq.wire.fields import boolean, text
+from tinymq.wire.fields import boolean, optional, text
 
 #: What only its broker can tell of a channel on a partition.
 _TOLD: Final = (*SUMMED, "consumers", "floor", "cursor", "end", "paused")
@@ -81,11 +81,12 @@ class Channels(Leaders):
         await self._spread(self.find(topic))
         return {"revision": self._revision}
 
-    async def keep_channel(self, topic_id: str, name: str, stored: str) -> Result:
+    async def keep_channel(self, topic_id: str, name: str, stored: str, push: str | None) -> Result:
         """Take back a channel that a broker elsewhere knows, after a backup was restored."""
         self._check_running()
         try:
-            kept = self._meta.keep_channel(bytes.fromhex(topic_id), name, stored.encode())
+            endpoint = None if push is None else push.encode()
+            kept = self._meta.keep_channel(bytes.fromhex(topic_id), name, stored.encode(), endpoint)
         except (KeyError, TypeError, ValueError):
             raise InvalidRequest("that is no channel", field="stored") from None
         return {"kept": kept}
@@ -401,6 +402,7 @@ CHANNEL_OPERATIONS: Final[dict[str, Operation]] = table(
             Parameter("topic_id", text(32)),
             CHANNEL_NAME,
             Parameter("stored", text(_STORED)),
+            Parameter("push", optional(text(2 * _STORED)), default=None),
         ),
         Channels.keep_channel,
     ),

@@ -6,8 +6,9 @@ from collections import defaultdict
 from typing import Any, Final
 
 from tinymq.catalog import PUBLIC
-from tinymq.catalog.delayed import ACTS, LATEST_MS
+from tinymq.catalog.delayed import ACTS
 from tinymq.errors import InvalidDelay, InvalidRequest, StateError, WireError
+from tinymq.limits import LATEST_MS
 from tinymq.meta.registry import Topic
 from tinymq.node.partitions import check_partition
 from tinymq.operation import Operation, Result, table
@@ -228,12 +229,18 @@ class DelayedMessages(Leaders):
         due_ms, delay_ms = choice.pop("due_ms"), choice.pop("delay_ms")
         if act != "move" and (due_ms is not None or delay_ms is not None):
             raise InvalidRequest("only move takes due_ms and delay_ms", field="due_ms")
-        due = self._due(due_ms, delay_ms) if act == "move" else None
-        answers = await self._delayed(topic, partition, limit, after, **choice)
+        due, place = None, after
+        if act == "move":
+            place, begun = _begun(after)
+            due = self._due(due_ms, delay_ms)
+            if delay_ms is not None and begun is not None:
+                due = self._due(begun, None)
+        answers = await self._delayed(topic, partition, limit, place, **choice)
         rows, more = _page(answers, limit)
         by_partition: dict[int, list[int]] = defaultdict(list)
         for row in rows:
-            by_partition[row["partition"]].append(row["id"])
+            if row["due_ms"] != due:  # else an earlier step moved it there
+                by_partition[row["partition"]].append(row["id"])
         done, failed, owner = 0, list[Result](), self.find(topic)
         for index, ids in sorted(by_partition.items()):
             try:
@@ -246,7 +253,7 @@ class DelayedMessages(Leaders):
             "done": done,
             "failed": failed,
             "more": more,
-            "after": _after(rows[-1]) if more else None,
+            "after": _after(rows[-1], due) if more else None,
             "silent": self._silence(answers),
             "dry_run": dry_run,
         }
@@ -280,9 +287,26 @@ def _page(answers: Answers, limit: int) -> tuple[list[Result], bool]:
     return rows[:limit], len(rows) > limit
 
 
-def _after(row: Result) -> str:
-    """Write the place behind which the next page begins."""
-    return "/".join(str(row[key]) for key in _PLACE)
+def _after(row: Result, due: int | None = None) -> str:
+    """Write the place behind which the next page begins, and where messages are moved to."""
+    place = "/".join(str(row[key]) for key in _PLACE)
+    return place if due is None else f"{place}@{due}"
+
+
+def _begun(after: str) -> tuple[str, int | None]:
+    """
+    Read where a step begins, and to which time the steps before moved messages.
+
+    All steps move to one time, by which what was moved is known when it is met again: else
+    it would be moved on by a later step, and so on for ever.
+
+    Raises:
+        InvalidRequest: No step said so.
+    """
+    place, at, due = after.partition("@")
+    if at and not (place and due.isascii() and due.isdigit() and len(due) < 20):
+        raise InvalidRequest("after is what the step before said", field="after")
+    return place, int(due) if at else None
 
 
 def _read(after: str) -> list[Any] | None:

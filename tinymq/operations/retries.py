@@ -7,8 +7,8 @@ from typing import Any, Final
 from typing_extensions import override
 
 from tinymq.catalog import PUBLIC
-from tinymq.catalog.delayed import LATEST_MS
 from tinymq.errors import InvalidRequest
+from tinymq.limits import LATEST_MS
 from tinymq.meta.registry import Topic
 from tinymq.node.partitions import check_partition
 from tinymq.operation import Operation, Result, table

@@ -136,6 +136,7 @@ class Topics(Leaders):
             **topic_facts(topic),
             "messages": sum((row["end"] or 0) - (row["start"] or 0) for row in rows),
             "bytes": sum(row["bytes"] or 0 for row in rows),
+            "delayed": sum(row.get("delayed") or 0 for row in rows),
             "partitions": rows,
             "silent": self._silence(answers),
         }
@@ -162,8 +163,9 @@ class Topics(Leaders):
         reason = f"{name} does not answer: {why}" if why else f"{name} has not opened it yet"
         names = ("start", "end", "bytes", "oldest_ms", "newest_ms")
         facts = {name: report and getattr(report, name) for name in names}
+        waiting = {name: getattr(report, name, None) for name in ("delayed", "overdue", "late_ms")}
         told = {"dropped": 0, "held": None, "state": "offline", "reason": reason}
-        return {"partition": index, **facts, **told}
+        return {"partition": index, **facts, **waiting, **told}
 
     def _plan(self, topic: Topic, answers: Answers, *, dry_run: bool) -> Result:
         """Sum up what an operation takes away."""

@@ -18,14 +18,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from tinymq.errors import InvalidDelay, StateError, UsageError
+from tinymq.limits import LATEST_MS
 from tinymq.patterns.redis_shards import ADD, CANCEL, GET, LIST, Item, Shard, run, shard_of
 
 #: Headers that the worker adds: what tells a message that came twice, and when it was due.
 DELAY_ID: Final = "delay-id"
 DELAY_DUE: Final = "delay-due"
 
-#: The end of the year 9999, in milliseconds since 1970.
-_LAST_MS: Final = 253_402_300_799_999
 _MOST_SHARDS: Final = 10_000
 _MOST_ID: Final = 200
 _MOST_NAME: Final = 100
@@ -229,7 +228,7 @@ def _milliseconds(seconds: float) -> int:
 
 
 def _checked(number: int, name: str) -> int:
-    if type(number) is not int or not 0 <= number <= _LAST_MS:
+    if type(number) is not int or not 0 <= number <= LATEST_MS:
         raise InvalidDelay(
             f"{name} lies between 0 and the end of the year 9999, not at {str(number)[:40]}"
         )

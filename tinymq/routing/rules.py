@@ -14,7 +14,7 @@ import json
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from attrs import frozen
@@ -40,8 +40,10 @@ MOST_PLUS: Final = 8
 MOST_VALUE: Final = 256 * 1024
 MOST_WALKED: Final = 64 * 1024
 MOST_SEARCHED: Final = 32 * 1024
-#: Deepest nesting of the JSON that a rule looks at.
+#: Deepest nesting of the JSON that a rule looks at, and most values in it: each is made
+#: anew for the library, at 2 us.
 MOST_DEPTH: Final = 64
+MOST_PARTS: Final = 20_000
 #: Most of elements times characters of a rule with macros: what one message may cost.
 MOST_WORK: Final = 5_000_000
 
@@ -238,6 +240,8 @@ class Input:
         facts = rule.facts
         if rule.looks_at & {"value", "json"} and len(self._value) > facts.most_value:
             raise RuleFailedError(f"the value has more than {facts.most_value} bytes")
+        if "json" in rule.looks_at and self._json.parts > MOST_PARTS:
+            raise RuleFailedError(f"the value has more than {MOST_PARTS} parts as JSON")
         if facts.searches and (len(self._key) > MOST_SEARCHED or self._longest > MOST_SEARCHED):
             raise RuleFailedError(f"key or headers have more than {MOST_SEARCHED} bytes")
         work = facts.length
@@ -247,10 +251,13 @@ class Input:
                 raise RuleFailedError(
                     "the message has too many elements for the macros of the rule"
                 )
+        # What is added up is as long as all of it, and copied again with each addition.
+        longer = facts.pluses + 1
         if facts.searches:
-            work += facts.search_cost * (len(self._key) + len(self._value)) // _STEPS
-        elif "value" in rule.looks_at:
-            work += len(self._value) // _STEPS
+            longest = len(self._key) + len(self._value) + self._longest
+            work += facts.search_cost * longest * longer // _STEPS
+        elif rule.looks_at & {"value", "json"}:
+            work += len(self._value) * longer * longer // _STEPS
         if self._spent + work > MOST_SPENT:
             raise RuleFailedError("all rules of the exchange together take too long on the message")
         self._spent += work
@@ -262,19 +269,17 @@ class Input:
     @cached_property
     def _elements(self) -> int:
         """As many as the longest list has, or the largest map."""
-        return max(self._json[1], len(self._headers))
+        return max(self._json.longest, len(self._headers))
 
     @cached_property
-    def _json(self) -> tuple[Any, int]:
-        """The value as JSON, and how long its longest part is; null is what is none."""
+    def _json(self) -> _Json:
+        """The value as JSON; null is what is none."""
         if len(self._value) > MOST_VALUE:
-            return None, 0
+            return _NO_JSON
         try:
-            found = json.loads(self._value)
+            return _measured(json.loads(self._value))
         except (ValueError, RecursionError):
-            return None, 0
-        longest = _longest(found)
-        return (None, 0) if longest is None else (found, longest)
+            return _NO_JSON
 
     @cached_property
     def context(self) -> cel.Context:
@@ -282,7 +287,12 @@ class Input:
         import cel  # noqa: PLC0415
 
         made = {name: make(self) for name, make in _MADE.items() if name in self._wanted}
-        return cel.Context(made)
+        try:
+            return cel.Context(made)
+        except Exception:  # noqa: BLE001 - whatever the library cannot take
+            # JSON can say what CEL cannot: numbers of 400 digits, halves of characters. Other
+            # rules must not fail with it, and none may try again what took long.
+            return cel.Context({**made, "json": None})
 
 
 def _key_of(given: Input) -> str:
@@ -307,24 +317,38 @@ def _value_of(given: Input) -> str | None:
 
 
 def _json_of(given: Input) -> Any:
-    return given._json[0]  # noqa: SLF001
+    return given._json.value  # noqa: SLF001
 
 
-def _longest(found: object) -> int | None:
-    """Return the length of the longest list or map; None if one is nested too deep."""
+class _Json(NamedTuple):
+    """A value as JSON: what it is, the length of its longest list or map, how many values."""
+
+    value: Any
+    longest: int
+    parts: int
+
+
+_NO_JSON: Final = _Json(None, 0, 0)
+
+
+def _measured(found: object) -> _Json:
+    """Measure JSON; what is nested too deep, or has too many parts, is left out."""
     level: list[Any] = [found] if type(found) in (dict, list) else []
-    longest = 0
+    longest, parts = 0, 1
     for _ in range(MOST_DEPTH):
         if not level:
-            return longest
-        longest = max(longest, *map(len, level))
+            return _Json(found, longest, parts)
+        sizes = [*map(len, level)]
+        longest, parts = max(longest, *sizes), parts + sum(sizes)
+        if parts > MOST_PARTS:
+            return _Json(None, 0, parts)
         level = [
             item
             for holder in level
             for item in (holder.values() if type(holder) is dict else holder)
             if type(item) in (dict, list)
         ]
-    return None
+    return _NO_JSON
 
 
 def _text(value: bytes) -> str:

@@ -37,23 +37,6 @@ FILTERS_IN_WORDS: Final = {
 _FAILED: Final = 20
 
 
-def one_side(asked: Mapping[str, Any], to_ms: int, side: str) -> dict[str, Any]:
-    """
-    Say which messages are still to be moved.
-
-    One that was moved matches as before, but for its time: so those due before the new
-    time and those behind it are dealt with apart, and none is met twice.
-
-    Args:
-        asked: All that match.
-        to_ms: The new time.
-        side: ``before`` or ``behind``.
-    """
-    if side == "behind":
-        return {**asked, "since_ms": max(asked.get("since_ms", 0), to_ms + 1)}
-    return {**asked, "until_ms": min(asked.get("until_ms", to_ms), to_ms)}
-
-
 class DelayedSteps(DelayedPicks):
     """Carries out what is decided about all that match."""
 
@@ -70,33 +53,24 @@ class DelayedSteps(DelayedPicks):
     async def _delayed_step(
         self, request: Request, form: Mapping[str, str], *, dry_run: bool
     ) -> dict[str, Any]:
-        """Carry one step out, or try it; tell also on which side of a move the next one is."""
+        """Carry one step out, or try it."""
         act = choice(form, "act", ACTS, "now")
         asked = self._wanted_delayed(form, self._now(request).now_ms)
         if "topic" not in asked:
             raise BadInput("topic", "filter by one topic first: all that match is of one topic")
         how = self._when_due(request, form, trying=dry_run) if act == "move" else {}
         rate = MOST_STEP if dry_run else integer(form, "rate", 1, MOST_STEP) or MOST_STEP
-        to, side = how.get("due_ms"), form.get("side") or "before"
         after = {"after": form["after"]} if form.get("after") else {}
-        whole = {"act": act, **how, "dry_run": dry_run}
-        chosen = asked if to is None else one_side(asked, to, side)
-        result = await self._operate(
-            request, "delayed.apply", **whole, **chosen, limit=rate, **after
+        return await self._operate(
+            request,
+            "delayed.apply",
+            act=act,
+            **how,
+            dry_run=dry_run,
+            **asked,
+            limit=rate,
+            **after,
         )
-        if to is None or side == "behind" or result["more"]:
-            return {**result, "side": side}
-        left = rate - result["done"] - len(result["failed"])
-        if left <= 0:
-            return {**result, "more": True, "after": None, "side": "behind"}
-        chosen = one_side(asked, to, "behind")
-        more = await self._operate(request, "delayed.apply", **whole, **chosen, limit=left)
-        return {
-            **more,
-            "done": result["done"] + more["done"],
-            "failed": [*result["failed"], *more["failed"]],
-            "side": "behind",
-        }
 
     async def _all_delayed(self, request: Request, form: Mapping[str, str]) -> Sheet:
         act, times = choice(form, "act", ACTS, "now"), self._now(request)
@@ -188,7 +162,6 @@ class DelayedSteps(DelayedPicks):
                 **{key: value for key, value in form.items() if key in carried and value},
                 **{f"so.{key}": str(value) for key, value in so.items()},
                 "after": result["after"] or "",
-                "side": result["side"],
             },
             step=integer(form, "rate", 1, MOST_STEP) or MOST_STEP,
         )

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from twisted.internet.defer import Deferred
-
-from tests.fakes.broker import Answers, BrokerFixture, batch, only, only_of
+from tests.fakes.broker import Answers, BrokerFixture, batch, only
 from tinymq.broker.delays.delays import Delays
 
 
@@ -69,11 +67,7 @@ class Stage:
 
     def operate(self, name: str, **arguments: Any) -> dict[str, Any]:
         """Carry out an operation that waits for the end of a turn."""
-        found: list[dict[str, Any]] = []
-        running = self.broker.operations.run(name, arguments)
-        Deferred.fromCoroutine(running).addCallback(found.append)
-        self.broker.clock.advance(0)
-        return only_of(found)
+        return self.broker.carry_out(name, **arguments)
 
     @property
     def values(self) -> list[bytes | None]:

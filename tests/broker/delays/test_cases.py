@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,9 +12,10 @@ from tests.broker.delays.stage import Stage
 from tests.fakes.broker import LogKeeper, only, refused
 from tests.fakes.taking import Taker
 from tinymq.broker.delays.index import INDEX_FILE
-from tinymq.broker.delays.taking import LATEST_MS
+from tinymq.broker.delays.shelf import StoredBatch
 from tinymq.broker.partition import Appended
 from tinymq.errors import InvalidDelay, WireError
+from tinymq.limits import LATEST_MS
 from tinymq.wire.messages import FINISH
 
 DAY = 24 * 3600
@@ -195,6 +197,28 @@ def test_an_index_that_is_damaged_while_it_runs(stage: Stage, logged: LogKeeper)
     assert stage.values == [b"a", b"e", b"b", b"c", b"f", b"d"]
 
 
+@pytest.mark.parametrize("page", range(2, 8))
+def test_a_damaged_page_of_the_index(stage: Stage, page: int) -> None:
+    """Wherever damage begins, the broker starts, and nothing is missing or comes twice."""
+    for start in range(0, 600, 100):
+        values = [b"%d" % (start + each) for each in range(100)]
+        stage.publish([-1000, *[-200_000] * 99], *values)
+    stage.wait(30, step=1)
+    stage.broker.stop()
+    file = stage.broker.path / INDEX_FILE
+    with file.open("r+b") as handle:
+        handle.seek(16)
+        size = int.from_bytes(handle.read(2), "big")
+        assert file.stat().st_size >= page * size
+        handle.seek((page - 1) * size)
+        handle.write(b"\xaa" * size)
+    stage.broker = stage.broker.again()
+    stage.wait(200, step=1)
+    assert sorted(stage.values, key=lambda value: int(value or b"")) == [
+        b"%d" % each for each in range(600)
+    ]
+
+
 def test_the_clock_is_set_back(stage: Stage) -> None:
     """Steps of the wall clock move nothing while the broker runs."""
     stage.publish([-60_000], b"late")
@@ -295,6 +319,23 @@ def test_operations(stage: Stage) -> None:
     bars = operate("delayed.histogram")
     assert (bars["total"], bars["buckets"][0]["messages"]) == (5, 5)
     assert bars["next_ms"] == stage.now + 1000
+
+
+def test_slow_reads_do_not_hold_the_reactor(stage: Stage) -> None:
+    """Messages that lie in many batches are released a few at a time, and all come."""
+    for _ in range(20):
+        stage.publish([-1000])
+    shelf, clock = stage.delays.host.shelf, stage.broker.clock
+    read = shelf._read
+
+    def slow(*where: Any) -> StoredBatch:
+        clock.rightNow += 0.001
+        return read(*where)
+
+    shelf._read = slow  # type: ignore[assignment, method-assign]
+    stage.wait(1.1)
+    assert len(stage.values) == 20
+    assert len([*stage.broker.partition().log.headers()]) >= 4
 
 
 def test_memory_topics(tmp_path: Path) -> None:

@@ -249,6 +249,28 @@ def test_apply(stage: Stage) -> None:
         operate("delayed.move", topic="t", partition=0, ids=[1])
 
 
+def test_a_move_step_by_step_moves_each_once(stage: Stage) -> None:
+    """What was moved further down the list is known when a later step meets it again."""
+    stage.publish([-(10**6)] * 5 + [-(10**8)] * 2)
+    moved, due = 0, set()
+    after: str | None = ""
+    for _ in range(20):
+        step = stage.operate(
+            "delayed.apply", act="move", topic="t", delay_ms=10**7, limit=2, after=after
+        )
+        moved += step["done"]
+        rows = stage.broker.operate("delayed.list", topic="t")["messages"]
+        due |= {row["due_ms"] for row in rows if 10**7 <= row["due_ms"] - stage.now + 1000 < 10**8}
+        after = step["after"]
+        if not step["more"]:
+            break
+        stage.wait(0.02)
+    assert (moved, after, len(due)) == (7, None, 1), "all steps of a move have one time"
+    for wrong in ("x@5", "1/t/0/1@x", "@5"):
+        with pytest.raises(InvalidRequest):
+            stage.broker.operate("delayed.apply", act="move", topic="t", delay_ms=5, after=wrong)
+
+
 def test_reports(stage: Stage) -> None:
     """What waits, and how late it comes, is told with the partition's figures."""
     stage.publish([-1000, -5000], b"a", b"b")

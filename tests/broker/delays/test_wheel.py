@@ -123,3 +123,23 @@ def test_a_huge_slot_is_opened_in_parts() -> None:
     while len(wheel):
         found += (key for _, key in wheel.advance(10_000, 100))
     assert sorted(found) == list(range(1, 1000, 2))
+
+
+def test_one_millisecond() -> None:
+    """However much is due at once is given out in parts, in order; the rest may still change."""
+    wheel = Wheel()
+    wheel.insert_all(range(5000), [70] * 5000)
+    wheel.insert(9000, 65)
+    found = wheel.advance(70, 100)
+    assert found == [(65, 9000), *((70, each) for each in range(99))]
+    assert wheel.next_ms() == 70
+    assert wheel.cancel(100)
+    wheel.insert(101, 200)
+    given = 0
+    while len(wheel) > 1:
+        part = wheel.advance(70, 100)
+        assert 0 < len(part) <= 100
+        given += len(part)
+        assert {100, 101}.isdisjoint(key for _, key in part)
+    assert given == 5000 - 99 - 2
+    assert wheel.advance(200, 100) == [(200, 101)]

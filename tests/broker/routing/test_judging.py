@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from twisted.internet.task import Clock
+from typing_extensions import override
+
 from tests.broker.routing.exchanging import (
     bind,
     exchange_of,
     publish,
     records,
     settle,
+    unbind,
     unroutable,
 )
-from tests.fakes.broker import Answers, BrokerFixture, batch, only, refused
+from tests.fakes.broker import Answers, BrokerFixture, LogKeeper, batch, only, refused
 from tinymq.broker.routing.planning import MOST_RECORDS
 from tinymq.broker.routing.tables import Names
 from tinymq.errors import CorruptBatch
+from tinymq.routing.tables import RuleTable
 from tinymq.wire.batch import NATIVE, build
 from tinymq.wire.codec import pack
 from tinymq.wire.messages import Produce, ProduceReply
+from tinymq.wire.records import Headers
 
 
 class SlowTable:
@@ -79,6 +85,54 @@ def test_what_was_looked_through_is_not_looked_through_again(fixture: BrokerFixt
     assert len(fixture.values("a")) == 10
 
 
+class SlowRules(RuleTable):
+    """Rules that take a millisecond for each record."""
+
+    clock: Clock
+
+    @override
+    def targets(self, key: bytes | None, headers: Headers, value: bytes | None) -> Names:
+        self.clock.rightNow += 0.001
+        return super().targets(key, headers, value)
+
+
+def slow_rules(broker: BrokerFixture, rule: str) -> str:
+    """Make an exchange with a slow rule, and return the binding's id."""
+    topic = exchange_of(broker, "rule")
+    broker.topic("a")
+    binding = bind(broker.meta, "x", "a", rule=rule)
+    sight = broker.broker.routing.tables.sight(topic.id)
+    assert sight is not None
+    table = SlowRules()
+    table.clock = broker.clock
+    table.change(sight.exchange.bindings)
+    sight.table = table
+    return binding
+
+
+def test_bindings_change_while_a_batch_is_looked_through(fixture: BrokerFixture) -> None:
+    """The rest is looked at by what there is now; what is copied goes by that alone."""
+    slow_rules(fixture, "size > 100")
+    answers = publish(fixture, *[b"k"] * 20)
+    assert answers == []
+
+    bind(fixture.meta, "x", "a", rule="key == 'k'")
+    settle(fixture, 20)
+    assert unroutable(answers) == b"\x03\x00\x00"
+    assert fixture.values("a") == [b"k"] * 20
+
+
+def test_the_last_binding_goes_while_a_batch_is_looked_through(fixture: BrokerFixture) -> None:
+    """What was not looked at by then goes nowhere."""
+    binding = slow_rules(fixture, "size == 1")
+    answers = publish(fixture, *[b"k"] * 20)
+    unbind(fixture.meta, "x", binding)
+    settle(fixture, 20)
+
+    assert unroutable(answers) == b"\xfc\xff\x0f"
+    assert len(records(fixture, "x.unroutable")) == 20
+
+
 def test_a_batch_that_is_planned_in_parts_is_looked_through_once(fixture: BrokerFixture) -> None:
     """However long it is."""
     table = slow(fixture)
@@ -88,6 +142,17 @@ def test_a_batch_that_is_planned_in_parts_is_looked_through_once(fixture: Broker
 
     assert table.asked == count
     assert len(fixture.values("a")) == count
+
+
+def test_a_table_that_fails_keeps_no_answer_back(fixture: BrokerFixture, logged: LogKeeper) -> None:
+    """What was not looked at is taken for routed; it would fail again if it was sent again."""
+    table = slow(fixture)
+    table.targets = None  # type: ignore[assignment, method-assign]
+    answers = publish(fixture, b"a")
+    fixture.turn()
+
+    assert unroutable(answers) is None
+    assert only(answers).base_offset == 0
 
 
 def test_answers_keep_the_order_of_their_batches(fixture: BrokerFixture) -> None:

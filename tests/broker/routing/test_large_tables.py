@@ -1,4 +1,4 @@
-"""Tables of many bindings are not made anew for each one that comes."""
+"""Tables are not made anew for each binding that comes or goes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from types import MappingProxyType
 import attrs
 import pytest
 
+from tests.broker.routing.exchanging import exchange_of
 from tests.fakes.broker import BrokerFixture
-from tinymq.broker.routing.tables import Sight, _Grown
+from tinymq.broker.routing.tables import Sight
 from tinymq.routing import Binding, Exchange, Kind, Terms
 from tinymq.wire.records import RecordBatch, encode_batch
-
-#: More than a small table has.
-MANY = 600
 
 
 def binding(number: int, kind: Kind, target: str) -> Binding:
@@ -41,48 +39,45 @@ def targets(sight: Sight, number: int, kind: Kind) -> tuple[str, ...]:
     return sight.targets(sight.look(batch), 0)
 
 
-@pytest.mark.parametrize("kind", ["direct", "topic", "headers", "fanout"])
-def test_one_more_is_a_small_table_beside_the_large_one(kind: Kind) -> None:
-    """What was there and what came are found together, each target once, in order."""
-    old = [binding(number, kind, f"t{number % 3}") for number in range(MANY)]
-    first = Sight(exchange(kind, *old))
-    more = [binding(MANY, kind, "t9"), attrs.evolve(binding(5, kind, "t0"), id="ffffffff")]
-    second = Sight(exchange(kind, *old, *more), first)
-    third = Sight(exchange(kind, *old, *more, binding(MANY + 1, kind, "a")), second)
-
-    assert isinstance(second.table, _Grown)
-    assert isinstance(third.table, _Grown)
-    for sight in (second, third):
-        fresh = Sight(sight.exchange)
-        assert not isinstance(fresh.table, _Grown)
-        for number in (0, 5, 599, MANY, MANY + 1):
+@pytest.mark.parametrize("kind", ["direct", "topic", "headers", "fanout", "rule"])
+def test_one_more_or_less_is_taken_over(kind: Kind) -> None:
+    """The same table has what is there now: some came, one went, another took its id."""
+    old = [binding(number, kind, f"t{number % 3}") for number in range(20)]
+    sight = first = Sight(exchange(kind, *old))
+    more = [binding(20, kind, "t9"), binding(21, kind, "a")]
+    for now in (
+        [*old, *more],
+        [*old[1:], *more],
+        [attrs.evolve(old[0], target="v"), *old[1:]],
+        [],
+        more,
+    ):
+        sight, fresh = Sight(exchange(kind, *now), sight), Sight(exchange(kind, *now))
+        assert sight.table is first.table
+        assert sight.constant == fresh.constant
+        for number in (0, 5, 19, 20, 21):
             assert targets(sight, number, kind) == targets(fresh, number, kind)
 
 
-def test_it_is_made_anew_when_one_goes_or_many_came() -> None:
-    """Or another one took its id."""
-    old = [binding(number, "direct", "t") for number in range(MANY)]
-    first = Sight(exchange("direct", *old))
-    gone = Sight(exchange("direct", *old[1:]), first)
-    many = [binding(number, "direct", "u") for number in range(MANY, 2 * MANY)]
-    grown = Sight(exchange("direct", *old, *many), first)
-    other = Sight(exchange("direct", attrs.evolve(old[0], target="v"), *old[1:]), first)
+def test_another_kind_has_another_table() -> None:
+    """The exchange was deleted and made anew."""
+    first = Sight(exchange("direct", binding(1, "direct", "t")))
+    second = Sight(exchange("topic", binding(1, "topic", "u")), first)
 
-    for sight in (gone, grown, other):
-        assert not isinstance(sight.table, _Grown)
-    assert targets(gone, 0, "direct") == ()
-    assert targets(grown, MANY, "direct") == ("u",)
-    assert targets(other, 0, "direct") == ("v",)
+    assert second.table is not first.table
+    assert targets(second, 1, "topic") == ("u",)
 
 
-def test_failures_of_both_parts_are_counted() -> None:
-    """A rule of either may fail."""
-    old = [binding(number, "rule", "t") for number in range(2)]
-    sight = Sight(exchange("rule", *old))
-    grown = _Grown(sight.table, sight.exchange, [])  # type: ignore[arg-type]
+def test_tables_of_exchanges_that_are_gone_are_forgotten(fixture: BrokerFixture) -> None:
+    """Though nobody asks for them any more."""
+    tables = fixture.broker.routing.tables
+    gone = exchange_of(fixture, "fanout", name="gone")
+    assert tables.sight(gone.id) is not None
+    fixture.meta.delete_topic("gone")
+    stays = exchange_of(fixture, "fanout", name="stays")
+    assert tables.sight(stays.id) is not None
 
-    assert (grown.failed, grown.failure) == (0, "")
-    assert "key" in grown.looks_at
+    assert list(tables._made) == [stays.id]
 
 
 def test_the_table_is_that_of_the_exchange_now(fixture: BrokerFixture) -> None:

@@ -154,3 +154,20 @@ def test_what_is_no_plan(value: bytes) -> None:
     """A damaged record is told, and does not stop the start."""
     with pytest.raises(CorruptBatch):
         Routes().restore(value)
+
+
+def test_lanes_to_topics_that_are_gone_are_forgotten() -> None:
+    """But for those to which something is under way; the others' numbers go on."""
+    routes = Routes()
+    gone, stays, busy = b"gone", b"stays", b"busy"
+    for target in (gone, stays, busy):
+        rows = routes.numbered([((target, 0), Piece(0, 5, 1))])
+        routes.change([PLAN, 6, rows])
+    routes.change([DONE, gone, 0, 1], [DONE, stays, 0, 1])
+    routes.forget({gone, busy})
+
+    assert {place[0]: lane.next for place, lane in routes.lanes.items()} == {stays: 1, busy: 1}
+    again = Routes()
+    for value in routes.snapshot():
+        again.restore(value)
+    assert again.facts() == routes.facts()

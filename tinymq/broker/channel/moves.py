@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from tinymq.broker.channel.dooming import bury, discard, doom, expire
 from tinymq.broker.channel.entries import (
     ADMIT,
     BACK,
@@ -51,9 +52,9 @@ _MOVES: Final[dict[int, Callable[..., None]]] = {
     FINISH: Places.finish,
     BACK: Places.back,
     WAIT: Places.wait,
-    DOOM: Places.doom,
-    DISCARD: Places.discard,
-    BURY: Places.bury,
+    DOOM: doom,
+    DISCARD: discard,
+    BURY: bury,
     SKIP: Places.skip,
     TRIM: trim,
     PASS: Places.pass_to,
@@ -66,7 +67,7 @@ _MOVES: Final[dict[int, Callable[..., None]]] = {
     NAMED: _nothing,
     REVIVE: revive,
     RECALL: recall,
-    EXPIRE: Places.expire,
+    EXPIRE: expire,
     RESCHEDULE: Places.reschedule,
 }
 

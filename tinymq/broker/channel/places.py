@@ -15,7 +15,7 @@ in which a restarted broker gets its state back: what happened and what is read 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple, TypeAlias
@@ -293,7 +293,7 @@ class Places:
             self.order.land(lease.base, hit)
         return hit
 
-    def _leave(self, lease_id: int, bits: int, lost: int) -> tuple[int, int]:
+    def leave(self, lease_id: int, bits: int, lost: int) -> tuple[int, int]:
         """Take messages from a lease, and remember it if that is news to the holder."""
         lease = self.leases.get(lease_id)
         if lease is None:
@@ -316,9 +316,9 @@ class Places:
         *said: str,
     ) -> None:
         """Let messages in flight be ready again; what is said of it is for people."""
-        base, hit = self._leave(lease_id, bits, lost)
+        base, hit = self.leave(lease_id, bits, lost)
         if failures:
-            self._mark_failed(now, base, hit)
+            self.mark_failed(now, base, hit)
         history = History(deliveries, failures, alone != 0)
         for start, end in runs_in(base, hit):
             self.put_ready(start, end, history)
@@ -337,11 +337,11 @@ class Places:
         *said: str,
     ) -> None:
         """Let messages in flight come back later; what is said of it is for people."""
-        base, hit = self._leave(lease_id, bits, lost)
+        base, hit = self.leave(lease_id, bits, lost)
         if not hit:
             return
         if failures:
-            self._mark_failed(now, base, hit)
+            self.mark_failed(now, base, hit)
         self.put_waiting((now + delay, base, hit, History(deliveries, failures, alone != 0)))
 
     def put_waiting(self, group: Waiting) -> None:
@@ -442,87 +442,9 @@ class Places:
                 self.put_ready(offset, offset + 1, past)
             self.put_waiting((due, start, bits, history))
 
-    # --- giving up -------------------------------------------------------------
+    # --- marks ----------------------------------------------------------------------
 
-    def doom(  # noqa: PLR0913, PLR0917 - as it stands in the ledger
-        self,
-        now: int,
-        who: str,
-        lease_id: int,
-        bits: int,
-        lost: int,
-        deliveries: int,
-        failures: int,
-        reason: str,
-        text: str,
-    ) -> None:
-        """Give up messages in flight."""
-        base, hit = self._leave(lease_id, bits, lost)
-        if hit:
-            self._mark_failed(now, base, hit)
-            history = History(deliveries, failures, False)
-            self._put_doomed(now, base, hit, reason, text, history, who)
-
-    def discard(  # noqa: PLR0913, PLR0917 - as it stands in the ledger
-        self, now: int, who: str, start: int, end: int, reason: str, deliveries: int, failures: int
-    ) -> None:
-        """Give up a run of messages that are not in flight and have the same history."""
-        if start < self.cursor:
-            self.take_out(start, end)
-        else:
-            self.ahead.add(start, end)
-        history = History(deliveries, failures, False)
-        self._put_doomed(now, start, (1 << (end - start)) - 1, reason, "", history)
-
-    def expire(self, now: int, who: str, reason: str, facts: Sequence[int]) -> None:
-        """
-        Give up many runs of messages that are not in flight, in one go.
-
-        Args:
-            now: The time.
-            who: Nobody.
-            reason: One word.
-            facts: In fours: the first offset of a run, the one behind its last,
-                and how often all of it was given out, and failed.
-        """
-        numbers = iter(facts)
-        rows = list(zip(numbers, numbers, numbers, numbers, strict=True))
-        below = Runs((start, min(end, self.cursor)) for start, end, _, _ in rows)
-        if below:
-            self.take_out_all(below)
-        for start, end, deliveries, failures in rows:
-            self.ahead.add(max(start, self.cursor), end)
-            history = History(deliveries, failures, False)
-            self._put_doomed(now, start, bits_of(end - start), reason, "", history)
-
-    def _put_doomed(  # noqa: PLR0913, PLR0917 - what a doom is made of
-        self,
-        now: int,
-        base: int,
-        bits: int,
-        reason: str,
-        text: str,
-        history: History,
-        who: str = "",
-    ) -> None:
-        low = lowest(bits)
-        count = bits.bit_count()
-        self.doomed[base + low] = Doom(
-            self.given_up, base + low, bits >> low, reason, text, history, now, who
-        )
-        self.given_up += count
-        self.dooming += count
-        if self.order is not None:
-            self.order.gone(base, bits)
-
-    def bury(self, now: int, who: str, base: int) -> None:
-        """Settle messages that are in the dead-letter topic now."""
-        doom = self.doomed.pop(base, None)
-        if doom is not None:
-            self.dooming -= doom.bits.bit_count()
-            self.marks.forget(doom.runs)
-
-    def _mark_failed(self, now: int, base: int, bits: int) -> None:
+    def mark_failed(self, now: int, base: int, bits: int) -> None:
         """Remember when messages failed that never did before."""
         self.marks.fail(runs_in(base, bits), now)
         self.prune_marks()

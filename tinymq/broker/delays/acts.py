@@ -8,13 +8,12 @@ that the kind needs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 import msgpack
 
-from tinymq.errors import CorruptBatch, WireError
-from tinymq.wire.batch import BatchHeader
+from tinymq.errors import CorruptBatch
 
 #: They are in the data log, which was looked at up to the number.
 RELEASED: Final = 0
@@ -24,9 +23,6 @@ CANCELLED: Final = 1
 MOVED: Final = 2
 #: The data log was looked at up to the number.
 NOTED: Final = 3
-
-#: Told when an act is as safe as the topic promises, or why it is not.
-Told = Callable[["WireError | None"], None]
 
 
 class Act(NamedTuple):
@@ -112,14 +108,3 @@ def unpack_id(written: bytes | None) -> int:
     if written is None or len(written) != 16 or written[:8] != _MARK:
         raise CorruptBatch("a batch of the delay log has an id that is none")
     return int.from_bytes(written[8:], "big")
-
-
-def is_of(header: BatchHeader, *producers: int) -> bool:
-    """
-    Whether a batch is of one of the broker's own producers.
-
-    Args:
-        header: Its header.
-        *producers: Their ids.
-    """
-    return header.producer_id in producers

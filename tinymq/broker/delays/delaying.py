@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Seconds between two steps of forgetting topics that are gone.
 _FORGET_SECONDS: Final = 0.02
+#: How often a partition is opened when the index turns out to be damaged meanwhile.
+_ATTEMPTS: Final = 3
 
 
 class Delaying:
@@ -147,8 +150,17 @@ class Delaying:
 
     def _open(self, partition: Partition) -> Delays:
         log = self.broker.store.open_delays(partition)
-        delays = Delays(self, partition, log, self._index(volatile=partition.volatile))
-        delays.recover(lambda start: list(released_in(partition, start)))
+        index = self._index(volatile=partition.volatile)
+        for _ in range(_ATTEMPTS):
+            delays = Delays(self, partition, log, index)
+            try:
+                delays.recover(lambda start: list(released_in(partition, start)))
+                break
+            except Rebuilt:
+                # The index turned out to be damaged, and is empty now: from the start.
+                delays.stop()
+        else:
+            raise StateError("its index is damaged again and again")
         self._delays[partition.key] = delays
         partition.delays = delays
         delays.mark()
@@ -167,8 +179,7 @@ class Delaying:
 
     def _rebuilt(self) -> None:
         for delays in self._delays.values():
-            delays.follower.rebuilt()
-            delays.mark()
+            delays.rebuilt()
 
     def table(self, snapshot: list[Any]) -> ProducerTable:
         """
@@ -245,9 +256,10 @@ class Delaying:
         """Forget the rows of topics that were deleted while this broker was away."""
         if self._stored is None:
             return
-        for home, topic_id, _ in self._stored.homes():
-            if topic_id in self.broker.meta.registry.deleted:
-                self._forget(self._stored, home)
+        with suppress(Rebuilt):  # with nothing but what was opened before
+            for home, topic_id, _ in self._stored.homes():
+                if topic_id in self.broker.meta.registry.deleted:
+                    self._forget(self._stored, home)
 
     def _forget(self, index: Index, home: int) -> None:
         self._gone.append((index, home))

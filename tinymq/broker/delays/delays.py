@@ -419,9 +419,10 @@ class Delays(Timing):
             return
         # All of them, for the index may be made anew; but none that a cut took back.
         end = log.end_offset
-        ids = sorted({number for number in read(self._noted) if number < end})
+        came = read(self._noted)
+        ids = sorted({number for number in came if number < end})
         there = self.index.find(follower.home, ids) if ids else {}
-        if log.written_offset:
+        if came or log.written_offset:
             # At once, before an id that a cut took back is given again.
             self._noted = data_end
             act = Act(RELEASED, self.host.now(), ids, data_end)
@@ -432,6 +433,13 @@ class Delays(Timing):
         self._unheard += (
             (row.id, row.due, row.schedule) for row in there.values() if row.schedule is not None
         )
+
+    def rebuilt(self) -> None:
+        """Let the index, which was begun anew, follow the log from its start."""
+        self.follower.rebuilt()
+        # Until it knows everything again, memory would find nothing further on.
+        self._far_end = max(self._far_end, self.follower.seen)
+        self.mark()
 
     def _recall_producers(self) -> None:
         log = self._delay_log

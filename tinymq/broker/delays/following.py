@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
 from twisted.logger import Logger
 
@@ -27,8 +28,6 @@ from tinymq.wire.records import RecordBatch
 if TYPE_CHECKING:
     from tinymq.storage.log import Log
     from tinymq.storage.memory import MemoryLog
-
-T = TypeVar("T")
 
 #: Records that are followed before others have their turn, about.
 STEP: Final = 500
@@ -94,14 +93,21 @@ class Follower:
     # --- the start -----------------------------------------------------------------
 
     def recover(self) -> None:
-        """Bring the index up to the log; memory is empty."""
-        log = self._stored
+        """
+        Bring the index up to the log; memory is empty.
+
+        Raises:
+            Rebuilt: The index was begun anew meanwhile; this has to be done again.
+        """
+        log, begun = self._stored, self._index.begun
         self._open_home()
         self.seen = log.written_offset
         self.rows = _UNCOUNTED
         while self.upto < self.seen:
             before = self.upto
             self._step(_EVERYTHING, _START_BYTES, self.seen)
+            if self._index.begun != begun:
+                raise Rebuilt
             if self.upto == before:
                 break
         self.upto = max(self.upto, self.seen)
@@ -109,7 +115,7 @@ class Follower:
 
     def _open_home(self) -> None:
         log = self._stored
-        self.home, self.upto, self.noted = self._asked(lambda: self._index.home(*self._key))
+        self.home, self.upto, self.noted = self._index.home(*self._key)
         if not log.start_offset <= self.upto <= log.written_offset:
             if self.upto:
                 self._log.warn(
@@ -117,17 +123,10 @@ class Follower:
                     "it is made anew",
                     name=self._name,
                 )
-            self._asked(lambda: self._index.clear(self.home))
+            self._index.clear(self.home)
             self.upto, self.noted = log.start_offset, 0
         self._marks = [(0, NOWHERE)]
         self._count()
-
-    def _asked(self, ask: Callable[[], T]) -> T:
-        """Ask the index, once more if it was begun anew meanwhile."""
-        try:
-            return ask()
-        except Rebuilt:
-            return ask()
 
     def _count(self) -> None:
         self.rows, self.stored = self._index.totals(self.home)
@@ -208,9 +207,9 @@ class Follower:
         """
         end = self.seen
         while self.upto < end:
-            before = self.upto
+            before, begun = self.upto, self._index.begun
             self.step()
-            if self.upto == before:
+            if self.upto == before and self._index.begun == begun:
                 return
             yield
 
@@ -229,7 +228,8 @@ class Follower:
         """
         before = self.upto
         if self.behind:
-            self._step(most, _READ_BYTES, self.seen)
+            with suppress(Rebuilt):  # `rebuilt` was called
+                self._step(most, _READ_BYTES, self.seen)
         return self.behind and self.upto != before
 
     def _step(self, most: int, size: int, end: int) -> None:
@@ -315,10 +315,7 @@ class Follower:
         changes = Changes(
             [*part.fresh.values()], [*part.copied.values()], part.gone, part.moved.items()
         )
-        try:
-            self.rows += self._index.apply(self.home, changes, part.upto, noted)
-        except Rebuilt:
-            return
+        self.rows += self._index.apply(self.home, changes, part.upto, noted)
         self.upto, self.noted = part.upto, noted
         if self.rows > _UNCOUNTED // 2 and not self.behind:
             self._count()

@@ -128,6 +128,7 @@ class Index:
 
     Attributes:
         broken: Called when the view turned out to be damaged and was begun anew.
+        begun: How often that happened.
     """
 
     _log = Logger()
@@ -142,6 +143,7 @@ class Index:
         self._moving = False
         self._closed = False
         self.broken: Callable[[], None] = lambda: None
+        self.begun = 0
 
     @classmethod
     def open(cls, file: Path | None, background: Background) -> Index:
@@ -210,6 +212,7 @@ class Index:
         except (sqlite3.Error, OSError):
             self._file = None
             self._connection = _fresh(":memory:")
+        self.begun += 1
         self.broken()
 
     # --- homes -------------------------------------------------------------------

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 #: Records, and bytes, that are appended in one batch at most.
 _MOST_TOGETHER: Final = 500
 _MOST_BYTES: Final = MIB // 2
+#: Seconds for which batches are read that messages lie in, each perhaps in another one.
+_GATHER_SECONDS: Final = 0.004
 #: Bytes on their way to the disk before more is appended.
 _MOST_UNDER_WAY: Final = 16 * MIB
 #: Milliseconds before what was refused is tried again.
@@ -207,7 +209,11 @@ class _Gathered:
         self._places: list[tuple[StoredBatch, int]] = []
         timed: bool | None = None
         size = 0
+        seconds = delays.host.broker.scheduler.seconds
+        until = seconds() + _GATHER_SECONDS
         for number, due in islice(waiting.ready.items(), _MOST_TOGETHER):
+            if (self.dues or self.lost) and seconds() >= until:
+                break
             offset = waiting.offset(number)
             try:
                 batch = delays.batch(offset)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from tinymq.errors import InvalidDelay
+from tinymq.limits import LATEST_MS
 from tinymq.wire.batch import PAYLOAD, BatchHeader, Column, column_spans
 from tinymq.wire.codec import pack
 from tinymq.wire.frames import Bytes
 from tinymq.wire.records import RecordBatch
-
-#: The last moment for which a message can be kept: the end of the year 9999.
-LATEST_MS: Final = 253_402_300_799_999
 
 
 def checked_dues(batch: Bytes, header: BatchHeader, now: int) -> list[int]:

@@ -39,6 +39,7 @@ out costs the same as putting it in; the key of an entry is a whole number.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Final
 
 #: Milliseconds of a tick.
@@ -57,7 +58,7 @@ class Wheel:
         tick_ms: Milliseconds of a tick.
     """
 
-    __slots__ = ("_dials", "_due", "_now", "_rest", "_slots", "_tick")
+    __slots__ = ("_dials", "_due", "_now", "_rest", "_ripe", "_slots", "_tick")
 
     def __init__(self, now_ms: int = 0, slots: int = SLOTS, tick_ms: int = TICK_MS) -> None:
         self._slots = slots
@@ -70,6 +71,8 @@ class Wheel:
         self._due: dict[int, int] = {}
         #: What is still to be moved down of a slot that was opened.
         self._rest: set[int] = set()
+        #: What is still to be given out of a slot that is due, in order.
+        self._ripe: dict[int, None] = {}
 
     def __len__(self) -> int:
         return len(self._due)
@@ -136,6 +139,9 @@ class Wheel:
         due = self._due.pop(key, None)
         if due is None:
             return False
+        if key in self._ripe:
+            del self._ripe[key]
+            return True
         if key in self._rest:
             self._rest.discard(key)
             return True
@@ -177,7 +183,7 @@ class Wheel:
 
         Nothing is due before, and maybe nothing then: it may be a slot that is only opened.
         """
-        if self._rest:
+        if self._rest or self._ripe:
             return self._now * self._tick
         found = self._next()
         return None if found is None else found[2] * self._tick
@@ -209,8 +215,14 @@ class Wheel:
         until, work = now_ms // self._tick, 0
         found: list[tuple[int, int]] = []
         while most is None or work < most:
+            left = None if most is None else most - work
+            if self._ripe:
+                given = self._give_out(left)
+                found += given
+                work += len(given)
+                continue
             if self._rest:
-                work += self._move_down(None if most is None else most - work)
+                work += self._move_down(left)
                 continue
             following = self._next()
             if following is None or following[2] > until:
@@ -222,10 +234,20 @@ class Wheel:
             if dial:
                 self._rest = slot
             else:
-                pop = self._due.pop
-                found += sorted((pop(key), key) for key in slot)
-                work += len(slot)
+                # All of it may be due in one millisecond: it is put in order fast, by numbers
+                # alone, and what takes longer is done in parts.
+                self._ripe = dict.fromkeys(sorted(sorted(slot), key=self._due.__getitem__))
         return found
+
+    def _give_out(self, most: int | None) -> list[tuple[int, int]]:
+        ripe, pop = self._ripe, self._due.pop
+        if most is None or most >= len(ripe):
+            self._ripe = {}
+            return [(pop(key), key) for key in ripe]
+        keys = [*islice(ripe, most)]
+        for key in keys:
+            del ripe[key]
+        return [(pop(key), key) for key in keys]
 
     def _move_down(self, most: int | None) -> int:
         rest, due = self._rest, self._due

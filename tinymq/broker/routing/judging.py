@@ -17,7 +17,7 @@ from twisted.logger import Logger
 from tinymq.broker.partition import Answer, Appended
 from tinymq.broker.routing.tables import Look, Names, Sight, Tables
 from tinymq.errors import ShuttingDown, WireError
-from tinymq.wire.batch import HAS_DUE, BatchHeader, checked_header
+from tinymq.wire.batch import HAS_DUE, checked_header
 from tinymq.wire.frames import Bytes
 from tinymq.wire.records import RecordBatch
 
@@ -39,35 +39,35 @@ class Judgement:
     Args:
         judge: Of its partition.
         sight: The table by which it is.
-        look: Its columns.
-        header: Its header.
+        batch: The batch.
         answer: Told when it is stored and looked through.
     """
 
     __slots__ = (
         "_answer",
         "_at",
+        "_batch",
         "_bits",
-        "_failed",
         "_look",
+        "_mixed",
         "_records",
         "_result",
         "_sight",
         "judge",
     )
 
-    def __init__(
-        self, judge: Judge, sight: Sight, look: Look, header: BatchHeader, answer: Answer
-    ) -> None:
+    def __init__(self, judge: Judge, sight: Sight, batch: RecordBatch, answer: Answer) -> None:
         self.judge = judge
         self._sight = sight
-        self._look = look
-        self._records = header.records
+        self._batch = batch
+        self._look: Look = sight.look(batch)
+        self._records = batch.header.records
         self._answer = answer
         self._result: Appended | None = None
         self._at: list[Names] = []
         self._bits = bytearray()
-        self._failed = False
+        #: Whether one table did not look at all records.
+        self._mixed = False
 
     def stored(self, found: Appended | WireError) -> None:
         """
@@ -94,7 +94,7 @@ class Judgement:
         if result is None or len(self._at) < self._records:
             return
         self.judge.open.pop(self, None)
-        if not (result.duplicate or self._failed):
+        if not (result.duplicate or self._mixed):
             self.judge.keep(result.base_offset, self._sight, self._at)
         bits = bytes(self._bits)
         self._answer(result._replace(unroutable=bits) if bits else result)
@@ -109,15 +109,15 @@ class Judgement:
         Returns:
             Whether all were looked at.
         """
+        self._follow(judging)
         found, sight, look = self._at, self._sight, self._look
-        if sight.constant and self._records:
-            found += [sight.targets(look, 0)] * self._records
-            if not judging.topics(found[0]):
-                self._bits = bytearray(b"\xff" * (self._records >> 3))
-                if self._records & 7:
-                    self._bits.append((1 << (self._records & 7)) - 1)
-            self._tell()
-            return True
+        if sight.constant and len(found) < self._records:
+            targets = sight.targets(look, 0)
+            if not judging.topics(targets):
+                bits = (1 << self._records) - (1 << len(found))
+                bits |= int.from_bytes(self._bits, "little")
+                self._bits = bytearray(bits.to_bytes((self._records + 7) >> 3, "little"))
+            found += [targets] * (self._records - len(found))
         while len(found) < self._records:
             for at in range(len(found), min(self._records, len(found) + sight.at_once)):
                 targets = sight.targets(look, at)
@@ -130,6 +130,13 @@ class Judgement:
         if done:
             self._tell()
         return done
+
+    def _follow(self, judging: Judging) -> None:
+        """Go on by what the table says now: it was changed in place, if it was."""
+        now = judging.sight(self.judge)
+        if now is not None and now is not self._sight:
+            self._look, self._sight = now.look(self._batch), now
+            self._mixed = True
 
     def end(self, why: WireError) -> None:
         """
@@ -145,7 +152,7 @@ class Judgement:
 
     def give_up(self) -> None:
         """Answer all the same; what was not looked at is taken for routed."""
-        self._failed = True
+        self._mixed = True
         self._at += [()] * (self._records - len(self._at))
         self._tell()
 
@@ -174,6 +181,15 @@ class Judging:
         self._until = 0.0
         self.topics = tables.topics
 
+    def sight(self, judge: Judge) -> Sight | None:
+        """
+        Return the table of an exchange as it is now; None if the topic is none.
+
+        Args:
+            judge: Of a partition of it.
+        """
+        return self._tables.sight(judge.partition.topic.id)
+
     def late(self) -> bool:
         """Whether others are to have their turn."""
         return self._broker.scheduler.seconds() >= self._until
@@ -193,36 +209,38 @@ class Judging:
         Raises:
             CorruptBatch: What the table looks at cannot be read.
         """
-        sight = self._tables.sight(judge.partition.topic.id)
+        sight = self.sight(judge)
         if sight is None:
             return answer
         header = checked_header(batch)
         if header.attributes & HAS_DUE or not header.native:
             return answer  # where it goes is known when it is due
-        look = sight.look(RecordBatch(batch, header, judge.partition.limits.inflated))
-        found = Judgement(judge, sight, look, header, answer)
+        opened = RecordBatch(batch, header, judge.partition.limits.inflated)
+        found = Judgement(judge, sight, opened, answer)
         judge.open[found] = None
         if self._waiting:
             self._waiting.append(found)
         else:
             self._until = self._broker.scheduler.seconds() + SLICE_SECONDS
-            if not found.go_on(self):
+            if not self._go_on(found):
                 self._waiting.append(found)
                 self._timer = self._broker.scheduler.callLater(0, self._turn)
         return found.stored
+
+    def _go_on(self, one: Judgement) -> bool:
+        """Look at more records of a batch; who published it, and others, have their answers."""
+        try:
+            return one.go_on(self)
+        except Exception:  # noqa: BLE001 - it would fail again whenever it is sent again
+            self._log.failure("a batch could not be looked through")
+            one.give_up()
+            return True
 
     def _turn(self) -> None:
         self._timer = None
         self._until = self._broker.scheduler.seconds() + SLICE_SECONDS
         while self._waiting:
-            one = self._waiting[0]
-            try:
-                done = one.go_on(self)
-            except Exception:  # noqa: BLE001 - others must have their answers
-                self._log.failure("a batch could not be looked through")
-                one.give_up()
-                done = True
-            if done and self._waiting:
+            if self._go_on(self._waiting[0]) and self._waiting:
                 self._waiting.popleft().judge.looked()
             if self.late():
                 break

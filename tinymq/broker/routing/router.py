@@ -327,4 +327,5 @@ class Router:
 
     def snapshot(self) -> list[LedgerRecord]:
         """Return what stands for everything before."""
+        self.routes.forget(self._broker.meta.registry.deleted)
         return [(ROUTES_KEY, value) for value in self.routes.snapshot()]

@@ -10,7 +10,7 @@ broker applies the same entries by the same function.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgpack
@@ -285,6 +285,19 @@ class Routes:
         if found is None:
             found = self.lanes[place] = Lane(place)
         return found
+
+    def forget(self, deleted: Container[bytes]) -> None:
+        """
+        Forget lanes to topics that were deleted and to which nothing is under way.
+
+        A snapshot has to follow: entries know nothing of it.
+
+        Args:
+            deleted: Ids of topics, which no other topic will have.
+        """
+        for place, lane in [*self.lanes.items()]:
+            if not lane.pieces and isinstance(place[0], bytes) and place[0] in deleted:
+                del self.lanes[place]
 
     def numbered(self, places: Iterable[tuple[Place, Piece]]) -> list[list[Any]]:
         """

@@ -1,15 +1,17 @@
 """
 Which targets a record has: the exchanges of the MetaServer, and tables made of their bindings.
 
-A table is made when it is needed first, and again when the exchange or its bindings changed.
+A table is made when it is needed first. When the exchange or its bindings changed it takes
+over the changes, which costs a hundredth of making it anew; it is the same table then, so a
+sight of before must not be asked any more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tinymq.routing import Binding, Exchange, Table, table
+from tinymq.routing import Exchange, Table, table
 from tinymq.wire.records import Headers, RecordBatch
 
 if TYPE_CHECKING:
@@ -21,43 +23,8 @@ _MOST_KEYS: Final = 50_000
 #: Sets of names, and these names, whose topics are remembered.
 _MOST_SETS: Final = 50_000
 
-#: A table of so many bindings is not made anew for one more,
-_LARGE: Final = 500
-#: until these are more than such a part of it.
-_PART: Final = 10
-
 #: Names of topics, each once.
 Names = tuple[str, ...]
-
-
-class _Grown:
-    """
-    A large table, and a small one of the bindings that came since it was made.
-
-    Args:
-        base: The large one.
-        exchange: As it is now.
-        added: The bindings.
-    """
-
-    def __init__(self, base: Table, exchange: Exchange, added: Iterable[Binding]) -> None:
-        self._parts = base, table(exchange, added)
-        self.looks_at = base.looks_at | self._parts[1].looks_at
-
-    @property
-    def failed(self) -> int:
-        """How often a rule failed."""
-        return sum(each.failed for each in self._parts)
-
-    @property
-    def failure(self) -> str:
-        """What happened when one failed last."""
-        return self._parts[1].failure or self._parts[0].failure
-
-    def targets(self, key: bytes | None, headers: Headers, value: bytes | None) -> Names:
-        """Say where a message goes."""
-        found, more = (each.targets(key, headers, value) for each in self._parts)
-        return tuple(sorted({*found, *more})) if more else found
 
 
 class Sight:
@@ -66,41 +33,18 @@ class Sight:
 
     Args:
         exchange: The exchange.
-        before: How it was before, if that is known.
+        before: The sight of how it was before, if there is one; it is over with that.
     """
 
     def __init__(self, exchange: Exchange, before: Sight | None = None) -> None:
         self.exchange = exchange
-        #: Of which bindings the large table is, and that table.
-        self._base = None if before is None else before.grown(exchange)
-        if self._base is None:
-            self._base = exchange.bindings, table(exchange)
-        known, base = self._base
-        self.table: Table | _Grown = base
-        if len(known) < len(exchange.bindings):
-            added = (each for key, each in exchange.bindings.items() if key not in known)
-            self.table = _Grown(base, exchange, added)
+        self.table: Table = table(exchange, before=None if before is None else before.table)
         looks = self.table.looks_at
         self._key, self._headers = "key" in looks, "headers" in looks
         self._value = "value" in looks
         #: What the table says is the same for equal keys, if it looks at nothing else.
         self._memory: dict[bytes | None, Names] | None = None if looks - {"key"} else {}
         self._size = 0
-
-    def grown(self, exchange: Exchange) -> tuple[Mapping[str, Binding], Table] | None:
-        """
-        Return the large table, if the exchange only has some bindings more by now.
-
-        Args:
-            exchange: As it is now.
-        """
-        assert self._base is not None, "it was made at first"
-        known, now = self._base[0], exchange.bindings
-        more = len(now) - len(known)
-        if len(known) < _LARGE or not 0 <= more <= len(known) // _PART:
-            return None
-        same = exchange.kind == self.exchange.kind and known.items() <= now.items()
-        return self._base if same else None
 
     @property
     def at_once(self) -> int:
@@ -189,7 +133,14 @@ class Tables:
         known = self._made.get(topic_id)
         if known is None or known.exchange is not exchange:
             known = self._made[topic_id] = Sight(exchange, known)
+            self._forget()
         return known
+
+    def _forget(self) -> None:
+        """Forget the tables of exchanges that are gone: nobody asks for them again."""
+        exchanges = self._broker.meta.registry.exchanges
+        for gone in self._made.keys() - exchanges.keys():
+            del self._made[gone]
 
     def topics(self, names: Names) -> tuple[Topic, ...]:
         """

@@ -10,6 +10,7 @@ import msgpack
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.delayed_admin import DelayedCalls
 from tinymq.client.core.exchange_admin import ExchangeCalls
+from tinymq.client.core.letter_admin import LetterCalls
 from tinymq.client.core.push_admin import PushCalls
 from tinymq.client.core.results import Result
 from tinymq.client.core.schedule_admin import ScheduleCalls
@@ -134,7 +135,7 @@ def read_result(payload: Bytes) -> Result:
     return found
 
 
-class AdminCalls(DelayedCalls[R], ScheduleCalls[R], ExchangeCalls[R], PushCalls[R]):
+class AdminCalls(LetterCalls[R], DelayedCalls[R], ScheduleCalls[R], ExchangeCalls[R], PushCalls[R]):
     """
     Administrative operations; every one ends as `operate` does.
 

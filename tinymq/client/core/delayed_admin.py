@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from tinymq.client.core.letter_admin import LetterCalls
+from tinymq.client.core.calls import Calls
 from tinymq.client.core.results import Delayed, Position
 from tinymq.client.core.timing import Moment, Span, at_ms, delay_ms
 from tinymq.errors import UsageError
@@ -16,7 +16,7 @@ R = TypeVar("R")
 Place = Delayed | Position | str
 
 
-class DelayedCalls(LetterCalls[R]):
+class DelayedCalls(Calls[R]):
     """Administrative operations on delayed messages; every one ends as `operate` does."""
 
     def list_delayed(

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
+
+from tinymq.client.core.calls import Calls
 
 #: What a call returns: a result, or what becomes one.
 R = TypeVar("R")
 
 
-class ExchangeCalls(ABC, Generic[R]):
+class ExchangeCalls(Calls[R]):
     """Administrative operations on exchanges; every one ends as `operate` does."""
-
-    @abstractmethod
-    def operate(self, operation: str, /, **arguments: Any) -> R:
-        """
-        Carry out any operation by its name.
-
-        Args:
-            operation: Such as ``exchange.create``.
-            **arguments: Its arguments; None is left out.
-        """
 
     def create_exchange(
         self,

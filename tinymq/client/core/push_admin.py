@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
+
+from tinymq.client.core.calls import Calls
 
 #: What a call returns: a result, or what becomes one.
 R = TypeVar("R")
 
 
-class PushCalls(ABC, Generic[R]):
+class PushCalls(Calls[R]):
     """Administrative operations on push endpoints; every one ends as `operate` does."""
-
-    @abstractmethod
-    def operate(self, operation: str, /, **arguments: Any) -> R:
-        """
-        Carry out any operation by its name.
-
-        Args:
-            operation: Such as ``topic.create``.
-            **arguments: Its arguments; None is left out.
-        """
 
     def set_push(
         self,

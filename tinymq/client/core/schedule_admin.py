@@ -6,13 +6,13 @@ import base64
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from tinymq.client.core.letter_admin import LetterCalls
+from tinymq.client.core.calls import Calls
 
 #: What a call returns: a result, or what becomes one.
 R = TypeVar("R")
 
 
-class ScheduleCalls(LetterCalls[R]):
+class ScheduleCalls(Calls[R]):
     """Administrative operations on schedules; every one ends as `operate` does."""
 
     def create_schedule(

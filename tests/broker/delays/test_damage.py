@@ -1,0 +1,89 @@
+"""The index is damaged, or the log was cut: what waits comes all the same."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tests.broker.delays.stage import Stage
+from tests.fakes.broker import Answers, batch, only
+from tinymq.broker.delays.index import INDEX_FILE
+
+#: Bytes of a page of the index.
+PAGE = 4096
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    """Return a broker with a topic that waits for no disk."""
+    return Stage(tmp_path / "data", {"sync": "os"})
+
+
+def spoil(file: Path, table: str) -> None:
+    """Let all pages of a table, or of an index of one, be zeros."""
+    connection = sqlite3.connect(file)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    query = "SELECT rootpage FROM sqlite_master WHERE name = ?"
+    ((root,),) = connection.execute(query, (table,)).fetchall()
+    connection.close()
+    data = bytearray(file.read_bytes())
+    data[(root - 1) * PAGE : root * PAGE] = bytes(PAGE)
+    file.write_bytes(data)
+
+
+@pytest.mark.parametrize("table", ["homes", "waiting", "by_due", "moved", "scheduled"])
+def test_damage_that_a_start_finds(stage: Stage, table: str) -> None:
+    """In whatever part and for whichever partition: the broker starts, and all come once."""
+    stage.broker.meta.create_topic("u", 2, {"sync": "os"})
+    first, second, third = (1000, 150_000, 300_000), (1500, 200_000, 900_000), (2000, 350_000)
+    places = [("t", 0), ("u", 0), ("u", 1)]
+
+    def publish(*delays: int) -> None:
+        for name, number in places:
+            answers: Answers = []
+            data = batch(*(b"%d" % each for each in delays), dues=[-each for each in delays])
+            topic = stage.broker.meta.describe(name).id
+            stage.broker.broker.produce(topic, number, data, answers.append)
+            stage.broker.clock.advance(0)
+            assert only(answers).delayed
+
+    publish(*first)
+    stage.wait(15, step=1)
+    publish(*second)
+    stage.broker.kill()
+    spoil(stage.broker.path / INDEX_FILE, table)
+    stage.broker = stage.broker.again()
+    stage.broker.clock.advance(0)
+    publish(*third)
+    stage.wait(1000, step=10)
+    wanted = [b"%d" % each for each in (*first, *second, *third)]
+    for name, number in places:
+        assert sorted(filter(None, stage.broker.values(name, number))) == sorted(wanted)
+
+
+def test_damage_while_far_ones_wait(stage: Stage) -> None:
+    """An index that is begun anew while the broker runs is read again before it is believed."""
+    delays = [-1000, *range(-180_000, -130_000, 10_000), -(10**6)]
+    stage.publish(sorted(delays, reverse=True))
+    stage.wait(15, step=1)
+    stage.again()
+    stage.delays.index._begin_anew()
+    stage.wait(1000, step=10)
+    assert stage.values == [b"%d" % each for each in sorted(delays, reverse=True)]
+
+
+def test_ids_that_a_power_cut_took_back(stage: Stage) -> None:
+    """They are given again when the whole log is gone; what has them now is new."""
+    stage.publish([-10], b"old")
+    stage.wait(1)
+    stage.broker.kill()
+    for each in stage.broker.path.rglob("delay"):
+        shutil.rmtree(each)
+    stage.broker = stage.broker.again()
+    stage.publish([-5000], b"new")
+    stage.again()
+    stage.wait(10)
+    assert stage.values == [b"old", b"new"]
