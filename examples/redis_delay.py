@@ -2,7 +2,7 @@
 Delay messages on Redis, and hand them over into a topic when they are due.
 
 For programs that have their delays on Redis already; tinymq's own delays need no Redis.
-It wants ``pip install tinymq[redis]`` and a Redis that runs::
+It wants ``pip install 'tinymq[redis]'`` and a Redis that runs::
 
     python examples/redis_delay.py redis://127.0.0.1               # with a broker of its own
     python examples/redis_delay.py redis://127.0.0.1 tinymq://HOST # with one that runs

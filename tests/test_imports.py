@@ -72,6 +72,7 @@ ALLOWED: dict[str, set[str]] = {
         "aio",
         "sync",
         "verify",
+        "webhook",
     },
     "service": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
     | {"client", "gateways", "console", "figures", "logs", "node", "cluster", "ground", "push"},

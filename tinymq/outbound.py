@@ -205,7 +205,8 @@ class Allowed:
                 name = entry.lower().removesuffix(".")
                 if "/" in entry or not _is_host(name.removeprefix(".")):
                     raise ValueError(
-                        f"{entry!r} is neither a network such as 10.0.0.0/8 nor a name"
+                        f"{entry!r} is neither a network such as 10.0.0.0/8 nor a name; "
+                        "several stand with spaces between, or in a list"
                     ) from error
                 names.append(name)
         return cls(tuple(networks), tuple(names))

@@ -148,7 +148,7 @@ def test_where_to(broker: MemoryBroker, run: Run, tmp_path: Path) -> None:
         "failures": [],
     }
     lost = {**told, "path": [], "unroutable": True, "failures": ["orders: json.total: no"]}
-    broker.answers["exchange.test"] = [told, told, lost, told]
+    broker.answers["exchange.test"] = [told, told, lost, told, told]
     file = tmp_path / "value"
     file.write_text("{}")
     command = ("exchange", "test", "orders", "--key", "eu.de")
@@ -169,14 +169,35 @@ def test_where_to(broker: MemoryBroker, run: Run, tmp_path: Path) -> None:
     assert "a rule fails on it: orders: json.total: no" in result.stderr
     assert json.loads(run(*command, "-o", "json").stdout)["targets"] == ["eu-orders"]
     assert "write name:value" in run(*command, "-H", "region").stderr
+    assert run(*command, "-H", "region:a=b").exit_code == 0
+    assert asked(broker)[1]["headers"] == [["region", "a=b"]]
     assert run(*command, "-v", f"@{tmp_path}/nothing").exit_code == 2
 
 
 def test_topology(broker: MemoryBroker, run: Run) -> None:
-    """What leads where is told to machines."""
-    told: dict[str, Any] = {"nodes": [], "edges": [], "left_out": {"nodes": 0, "edges": 0}}
-    broker.answers["exchange.topology"] = [told]
+    """What leads where is told to people and to machines."""
+    way = {"from": "orders", "to": "eu", "id": "1", "bindings": 1, "dead_letter": False}
+    told: dict[str, Any] = {
+        "nodes": [],
+        "edges": [{**way, "label": "eu.#"}, {**way, "label": ""}],
+        "left_out": {"nodes": 0, "edges": 2},
+    }
+    broker.answers["exchange.topology"] = [told, told]
     assert json.loads(run("exchange", "topology", "-o", "json").stdout) == told
+    shown = run("exchange", "topology", "-e", "orders")
+    assert [line.split() for line in shown.stdout.splitlines()[1:]] == [
+        ["orders", "eu", "1", "eu.#"],
+        ["orders", "eu", "1", "everything"],
+    ]
+    assert "2 ways left out" in shown.stderr
+
+
+def test_a_header_is_no_condition(broker: MemoryBroker, run: Run) -> None:
+    """NAME:VALUE, as publishing takes it, would be a condition that no message meets."""
+    result = run("binding", "add", "orders", "eu-orders", "-H", "region:eu")
+
+    assert (result.exit_code, broker.calls) == (2, [])
+    assert "write --header NAME=VALUE" in result.stderr
 
 
 @pytest.mark.parametrize(

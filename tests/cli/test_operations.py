@@ -32,7 +32,7 @@ SHORTCUTS = {"topic.info": {"partitions"}, "topic.purge": {"undo"}, "topic.alter
 _FIT = {"topic", "partition", "key", "schedule", "after", "every"}
 SHORTCUTS |= {f"delayed.{act}": _FIT for act in ("cancel", "now", "move")}
 SHORTCUTS |= {"channel.info": {"partitions"}, "channel.alter": {"unset"}}
-SHORTCUTS |= {"push.set": {"no_headers"}}
+SHORTCUTS |= {"push.set": {"no_headers", "new_secret"}}
 SHORTCUTS |= {"exchange.info": {"bindings"}, "exchange.alter": {"default"}}
 
 

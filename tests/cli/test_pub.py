@@ -49,6 +49,14 @@ def test_pub_later(broker: MemoryBroker, run: Run) -> None:
     assert values(broker, "orders") == []
 
 
+def test_a_time_that_is_over_is_told(broker: MemoryBroker, run: Run) -> None:
+    """Seconds given for milliseconds lie in 1970, and the message comes at once: say so."""
+    result = run("pub", "orders", "x", "--at", "1893456000")
+
+    assert result.exit_code == 0
+    assert "1970-01-22T21:57:36.000Z is over" in result.stderr
+
+
 def test_pub_with_a_time_to_live(broker: MemoryBroker, run: Run) -> None:
     """A time to live goes along, alone or with a delay; no delay is an ordinary message."""
     run("pub", "orders", "x", "--delay", "1h30m", "--ttl", "1h")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from tests.cli.conftest import Run
 from tests.fakes.memory_broker import MemoryBroker
+from tinymq.webhook import SECRET_BYTES, secret_bytes
 
 ROW: dict[str, Any] = {
     "topic": "orders",
@@ -59,6 +61,20 @@ def test_set(broker: MemoryBroker, run: Run) -> None:
     assert broker.calls[1][1]["secret"] == "whsec_x"
     assert "secret" not in result.stdout
     assert "headers" not in broker.calls[1][1]
+
+
+def test_a_lost_secret_is_replaced(broker: MemoryBroker, run: Run, tmp_path: Path) -> None:
+    """A new secret is made, set and shown once; never beside one that is given."""
+    broker.answers["push.set"] = [{**ONE, "secret": None}] * 2
+    command = ("push", "set", "orders", "mail", "https://example.com/hook", "--new-secret")
+    result = run(*command)
+    made = broker.calls[0][1]["secret"]
+    assert len(secret_bytes(made)) == SECRET_BYTES
+    assert result.stdout.splitlines()[1] == f"secret, shown only now: {made}"
+    assert json.loads(run(*command, "-o", "json").stdout)["secret"] == broker.calls[1][1]["secret"]
+    file = tmp_path / "secret"
+    file.write_text(made)
+    assert run(*command, "--secret-file", str(file)).exit_code == 2
 
 
 def test_no_headers(broker: MemoryBroker, run: Run) -> None:

@@ -103,7 +103,7 @@ def test_a_missing_topic_is_not_made(broker: MemoryBroker, run: Run) -> None:
     """Reading a topic that does not exist fails and makes none."""
     result = run("consume", "nothing")
     assert result.exit_code == 1
-    assert "hint: `tinymq topic ls` lists the topics" in result.stderr
+    assert "hint: `tinymq topic ls` lists them" in result.stderr
     assert "nothing" not in broker.topics
 
 

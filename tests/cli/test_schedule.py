@@ -83,7 +83,7 @@ def test_list(broker: MemoryBroker, run: Run) -> None:
     rows = [ROW, {**ROW, "name": "p", "paused": True, "next_ms": None}, {**ROW, "error": "full"}]
     broker.answers["schedule.list"] = [{**page, "schedules": rows}] * 2
     lines = run("schedule", "ls", "-t", "orders").stdout.splitlines()
-    assert " ".join(lines[0].split()) == "NAME TOPIC CRON ZONE NEXT LAST RUNS MISSED STATE"
+    assert " ".join(lines[0].split()) == "NAME TOPIC CRON ZONE NEXT RUNS MISSED STATE"
     assert [line.split()[-1] for line in lines[1:]] == ["ok", "paused", "full"]
     assert run("schedule", "ls", "-o", "name").stdout.splitlines()[0] == "nightly"
 

@@ -56,6 +56,15 @@ def test_every_route_is_listed(client: Client) -> None:
     assert 'href="/api"' in client.get("/").text
 
 
+def test_commands_are_taken_as_they_stand(client: Client) -> None:
+    """Every POST has a body, without which it is refused; numbers and lists stand as such."""
+    found = {route.name: (route, body) for route, _, body in commands(client.get("/api").text)}
+
+    assert all(body for route, body in found.values() if route.method == "POST")
+    assert found["schedule.run"][1] == "{}"
+    assert found["channel.wake"][1] == '{"partition": PARTITION, "offsets": [OFFSETS]}'
+
+
 @pytest.mark.parametrize(
     "path",
     [

@@ -24,6 +24,7 @@ from tinymq.cli.output import (
     note,
     output_option,
     show,
+    tell_passed,
     tell_silent,
     write_json,
 )
@@ -49,7 +50,7 @@ _BAR: Final = 40
 #: What is done, and is being done, to be said.
 _WORDS: Final = {
     "cancel": ("cancelled", "cancelling"),
-    "now": ("let go", "letting go"),
+    "now": ("released", "releasing"),
     "move": ("moved", "moving"),
 }
 #: Parameters of the operation on single messages, as the verbs take them.
@@ -58,6 +59,7 @@ _TIMES: Final = {"since_ms": "since", "until_ms": "until"}
 #: How the operation on all that fit calls what these verbs take.
 _FILTERS: Final = ("topic", "partition", "key", "schedule", "after")
 
+_TIME: Final = "then: ISO-8601, local time without a zone, or 10m for in ten minutes."
 _AHEAD: Final = Parsed("time", lambda text: parse_ahead(text, now_ms()))
 
 
@@ -68,6 +70,11 @@ def place(row: Row) -> str:
     return f"{row['topic']}/{row['partition']}~{row['id']}"
 
 
+def _why(row: Row) -> str:
+    """Say why it waits, with the attempt or the schedule that it is."""
+    return " ".join(str(each) for each in (row["why"], row["attempt"], row["schedule"]) if each)
+
+
 def _key(row: Row) -> Any:
     return content("key")({"key": row["key"], "key_encoding": row["encoding"]})
 
@@ -76,11 +83,11 @@ COLUMNS: Final = (
     Column("MESSAGE", place),
     Column("DUE", key("due_ms"), iso),
     Column("DUE-IN", until("due_ms"), span, right=True),
-    Column("WHY", key("why")),
-    Column("ATTEMPT", lambda row: row["attempt"] or None, right=True),
-    Column("SCHEDULE", key("schedule")),
+    Column("WHY", _why),
     Column("KEY", _key),
     Column("SIZE", key("size"), human_size, right=True),
+    Column("ATTEMPT", lambda row: row["attempt"] or None, right=True, wide=True),
+    Column("SCHEDULE", key("schedule"), wide=True),
     Column("CHANNEL", key("channel"), wide=True),
     Column("TAKEN", key("taken_ms"), iso, wide=True),
 )
@@ -88,6 +95,7 @@ _ACTED: Final = (Column("MESSAGE", key("message")), Column("RESULT", key("result
 _BUCKETS: Final = (
     Column("FROM", key("from_ms"), iso),
     Column("IN", until("from_ms"), span, right=True),
+    Column("TO", until("to_ms"), span, right=True),
     Column("MESSAGES", key("messages"), right=True),
     Column("", key("bar")),
 )
@@ -96,8 +104,8 @@ _BUCKETS: Final = (
 def _due_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add what chooses by due time."""
     for option in (
-        click.option("--until", type=_AHEAD, help="Only those due before: ISO-8601 or 10m ahead."),
-        click.option("--since", type=_AHEAD, help="Only those due from: ISO-8601 or 10m ahead."),
+        click.option("--until", type=_AHEAD, help=f"Only those due before {_TIME}"),
+        click.option("--since", type=_AHEAD, help=f"Only those due from {_TIME}"),
     ):
         function = option(function)
     return function
@@ -198,9 +206,9 @@ def histogram(session: Session, arguments: Arguments, output: str) -> None:
     if output not in {"table", "wide"}:
         show(Listing(reply["buckets"], _BUCKETS[:-1], reply, "from_ms"), output)
     else:
-        filled = [place for place, row in enumerate(rows) if row["messages"]]
+        filled = [row for row in rows if row["messages"]]
         if filled:
-            show(Listing(rows[: filled[-1] + 1], _BUCKETS), output)
+            show(Listing(filled, _BUCKETS), output)
         click.echo(_summary(reply))
     tell_silent(reply)
 
@@ -259,6 +267,7 @@ def move(
     """
     if (delay is None) == (at is None):
         raise click.UsageError("give --delay or --at")
+    tell_passed(at)
     when = {"due_ms": at} if delay is None else {"delay_ms": round(delay * 1000)}
     return _act(session, "move", {**arguments, **when}, options)
 
@@ -322,6 +331,7 @@ def _act_named(session: Session, act: str, arguments: Arguments, options: dict[s
         name = options["places"][0] if count == 1 else str(count)
         confirm(name, f"{counted(count, 'message')} will be {word}", yes=options["yes"])
     rows: list[dict[str, Any]] = []
+    times: list[int] = []
     for (topic, partition), ids in places.items():
         for first in range(0, len(ids), MOST_IDS):
             reply = session.operate(
@@ -331,11 +341,13 @@ def _act_named(session: Session, act: str, arguments: Arguments, options: dict[s
                 ids=ids[first : first + MOST_IDS],
                 **arguments,
             )
+            times += [reply["due_ms"]] if reply.get("due_ms") else []
             for result in ("done", "missing"):
                 rows += [
                     {"message": f"{topic}/{partition}~{each}", "result": result}
                     for each in reply[result]
                 ]
+    word += f" to {iso(times[0])}" if times else ""
     return _tell(rows, options["output"], word, dry_run=arguments["dry_run"])
 
 
@@ -355,3 +367,4 @@ def _tell(rows: Sequence[Row], output: str, word: str, *, dry_run: bool) -> int:
 
 
 complete(delayed)
+delayed.commands["apply"].hidden = True  # one step of what `--all` does

@@ -18,6 +18,7 @@ from tinymq.cli.output import (
     counted,
     key,
     list_options,
+    note,
     output_option,
     show,
     tell_silent,
@@ -66,6 +67,13 @@ PATH_COLUMNS: Final = (
     Column("EXCHANGE", key("exchange")),
     Column("BINDING", key("binding")),
     Column("TARGET", key("target")),
+)
+
+EDGE_COLUMNS: Final = (
+    Column("EXCHANGE", key("from")),
+    Column("TARGET", key("to")),
+    Column("BINDINGS", key("bindings"), right=True),
+    Column("TAKES", lambda row: row["label"] or "everything"),
 )
 
 _FIGURES: Final = ("in_s", "out_s", "unroutable", "failed", "lag")
@@ -217,6 +225,18 @@ def test(
         click.echo(f"a rule fails on it: {failure}", err=True)
 
 
+@exchange.command("topology")
+@operation_options("exchange.topology", shorts={"exchange": "-e"})
+@output_option
+@remote
+def topology(session: Session, arguments: Arguments, output: str) -> None:
+    """Show which exchanges and topics lead where."""
+    reply = session.operate("exchange.topology", **arguments)
+    show(Listing(reply["edges"], EDGE_COLUMNS, reply, "to"), output)
+    if reply["left_out"]["edges"]:
+        note(f"{counted(reply['left_out']['edges'], 'way')} left out; choose with --exchange")
+
+
 def _value(content: str) -> Arguments:
     """Make the arguments for a value; what is no text in a file becomes base64."""
     if not content.startswith("@"):
@@ -267,6 +287,11 @@ def add(session: Session, arguments: Arguments, conditions: tuple[str, ...], out
 
     Such as `--key 'eu.#'`, `--header region=eu`, or `--rule 'json.total > 100'`.
     """
+    for each in conditions:
+        if ":" in each and "=" not in each:
+            raise click.UsageError(
+                f"{each!r} would ask for a header of this whole name; write --header NAME=VALUE"
+            )
     asked: dict[str, Any] = {**arguments, **({"headers": list(conditions)} if conditions else {})}
     reply = session.operate("binding.add", **asked)
     made = "added" if reply["created"] else "is there already:"

@@ -38,7 +38,10 @@ _HINTS: tuple[tuple[type[Exception], str], ...] = (
     (errors.UnreachableError, _NODES_HINT),
     (errors.ConnectionLost, "is the broker still running? its log says why it closed"),
     (errors.DeadlineExceeded, "--timeout allows more time; `tinymq node ls` shows who is silent"),
-    (errors.UnknownTopic, "`tinymq topic ls` lists the topics; the first publish makes one"),
+    (
+        errors.UnknownTopic,
+        "`tinymq topic ls` lists them; `tinymq topic create`, or the first publish, makes one",
+    ),
     (errors.UnknownChannel, "`tinymq channel ls` lists the channels"),
     (errors.UnknownPartition, "`tinymq topic info -p` lists the partitions"),
     (errors.NotLeader, "`tinymq node ls` shows who is silent; try again when it is back"),
@@ -48,6 +51,10 @@ _HINTS: tuple[tuple[type[Exception], str], ...] = (
     (errors.OffsetOutOfRange, "`tinymq topic info -p` shows the range of offsets"),
     (errors.ValueTooLarge, "the topic's setting max.value.bytes allows more"),
     (errors.StorageFull, "`tinymq topic purge` and shorter retention free space"),
+    (
+        errors.EndpointRefused,
+        "start it with --set push.allow=HOST, or put push.allow into its settings",
+    ),
     (PermissionError, "run as the owner of the file or folder"),
 )
 
@@ -98,7 +105,7 @@ def hint_of(error: Exception) -> str:
         return _HANGS_HINT
     if of_partition(error):
         return _NODES_HINT
-    if isinstance(error, errors.TopicExists) and "tinymq" in str(error):
+    if isinstance(error, (errors.TopicExists, errors.UnknownTopic)) and "tinymq" in str(error):
         return ""  # it says itself what to do
     return next((hint for kind, hint in _HINTS if isinstance(error, kind)), "")
 
@@ -109,8 +116,8 @@ def text_of(error: Exception) -> str:
         text = error.format_message()
     elif isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    elif isinstance(error, errors.UnknownTopic) and "topic" in error.data:
-        text = f"there is no topic {error.data['topic']!a}"  # clients add advice for programs
+    elif isinstance(error, errors.UnknownTopic):
+        text = str(error).partition(" yet: ")[0]  # what follows is advice for programs
     else:
         text = str(error) or type(error).__name__
     return printable(" ".join(text.split())).rstrip(".")

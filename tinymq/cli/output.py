@@ -16,7 +16,7 @@ from typing import Any, Final
 import click
 from attrs import evolve, frozen
 
-from tinymq.cli.values import human_size, iso
+from tinymq.cli.values import human_size, iso, now_ms
 from tinymq.names import broker_called
 from tinymq.settings import shown
 
@@ -267,6 +267,12 @@ def flat(found: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
         else:
             pairs[prefix + name] = "none" if value is None else str(value)
     return pairs
+
+
+def tell_passed(at: int | None) -> None:
+    """Say that a time is over, for seconds taken as milliseconds, or another year, look alike."""
+    if at is not None and at <= now_ms():
+        note(f"{iso(at)} is over: what is to come then comes at once")
 
 
 def note(text: str) -> None:

@@ -12,7 +12,7 @@ from attrs import define, field
 
 from tinymq.cli.failure import REFUSED, Failed, status_of
 from tinymq.cli.lines import gather, lines, stdin_source, whole
-from tinymq.cli.output import counted, note, write_json
+from tinymq.cli.output import counted, note, tell_passed, write_json
 from tinymq.cli.progress import progress
 from tinymq.cli.session import Session, remote
 from tinymq.cli.values import DELAY, HEADER, LIFE, MOMENT, MOMENT_TEXT, SIZE, human_size, iso
@@ -219,6 +219,7 @@ def pub(session: Session, topic: str, value: str | None, **options: Any) -> int:
     else:
         published = _publish(session, topic, value, options)
     _tell(topic, published, options["output"], dry_run=options["dry_run"])
+    tell_passed(options["at"])
     if published.unroutable:
         note(
             f"{counted(published.unroutable, 'message')} of these go nowhere: no binding of "

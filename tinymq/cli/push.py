@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Final
 
 import click
@@ -27,6 +28,7 @@ from tinymq.cli.paging import pages
 from tinymq.cli.reply import carry_out, show_done, show_whole
 from tinymq.cli.session import Session, remote
 from tinymq.cli.values import DURATION, Parsed, iso
+from tinymq.webhook import SECRET_BYTES, new_secret
 
 
 def place(row: Row) -> str:
@@ -94,6 +96,11 @@ def push() -> None:
     "secret stays, or one is made and shown once.",
 )
 @click.option(
+    "--new-secret",
+    is_flag=True,
+    help="Make another secret and show it once, such as when the present one was lost.",
+)
+@click.option(
     "--answer-within",
     "within",
     type=DURATION,
@@ -123,6 +130,11 @@ def set_endpoint(
     """
     if how["secret_file"] is not None:
         arguments["secret"] = how["secret_file"].read().strip()
+    made = ""
+    if how["new_secret"]:
+        if "secret" in arguments:
+            raise click.UsageError("give --secret-file or --new-secret, not both")
+        arguments["secret"] = made = new_secret(os.urandom(SECRET_BYTES))
     if how["within"] is not None:
         arguments["timeout_ms"] = round(how["within"] * 1000)
     if how["header"] or how["no_headers"]:
@@ -130,6 +142,8 @@ def set_endpoint(
     reply = session.operate("push.set", **arguments, url=endpoint)
     words = "would be" if reply["dry_run"] else "is"
     sentence = f"{_named(arguments)} {words} sent to {reply['endpoint']['url']}"
+    if made and not reply["dry_run"]:
+        reply = {**reply, "secret": made}
     if reply["secret"]:
         sentence += f"\nsecret, shown only now: {reply['secret']}"
     _show_one(reply, output, sentence)

@@ -43,10 +43,10 @@ COLUMNS: Final = (
     Column("CRON", key("cron")),
     Column("ZONE", key("zone")),
     Column("NEXT", key("next_ms"), _time),
-    Column("LAST", key("last_ms"), _time),
     Column("RUNS", key("runs"), right=True),
     Column("MISSED", key("missed"), right=True),
     Column("STATE", _state),
+    Column("LAST", key("last_ms"), _time, wide=True),
     Column("CATCH-UP", key("catch_up"), wide=True),
     Column("PARTITION", key("partition"), right=True, wide=True),
     Column("BROKER", key("broker"), wide=True),
@@ -87,7 +87,9 @@ def add(
     Make a schedule, or give the one of this name another form.
 
     CRON has five fields: minute, hour, day of the month, month, day of the week;
-    or it is @hourly, @daily, @weekly, @monthly or @yearly.
+    or it is @hourly, @daily, @weekly, @monthly or @yearly. Quote it, for shells make
+    names of files of *: `tinymq schedule add nightly reports '0 3 * * *'`. TOPIC must
+    be there.
     """
     if paused is not None:
         arguments["paused"] = paused

@@ -444,6 +444,12 @@ class Registry:
             UnknownTopic: There is no such topic.
             UnknownExchange: It is none.
         """
+        if name not in self.by_name:
+            raise UnknownTopic(
+                f"there is no exchange {name[:200]!a}, nor a topic of this name; "
+                "`tinymq exchange create` makes one",
+                topic=name[:200],
+            )
         found = self.exchanges.get(self.topic(name).id)
         if found is None:
             raise UnknownExchange(

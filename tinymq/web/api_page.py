@@ -64,12 +64,19 @@ def curl(route: Route, origin: str) -> str:
         address = address.replace(f"{{{each.name}}}", each.name.upper())
     method = "" if route.method == "GET" else f" -X {route.method}"
     command = f"curl{method} '{origin}{address}'"
-    if not route.in_body and route.body is None:
+    if not route.in_body and route.body is None and route.method != "POST":
         return command
-    names = [each.name for each in route.in_body if each.required]
-    names += (route.body or {}).get("required", [])
-    inside = ", ".join(f'"{name}": "{name.upper()}"' for name in names)
+    body = route.body or {}
+    needed = {each.name: each.check.schema for each in route.in_body if each.required}
+    needed |= {name: body["properties"][name] for name in body.get("required", ())}
+    inside = ", ".join(f'"{name}": {_place(name, schema)}' for name, schema in needed.items())
     return f"{command} \\\n  -H 'Content-Type: application/json' -d '{{{inside}}}'"
+
+
+def _place(name: str, schema: Mapping[str, object]) -> str:
+    """Write what is to be replaced as JSON has it; in a list several may stand."""
+    kinds = {"integer": "{}", "array": "[{}]"}
+    return kinds.get(str(schema.get("type")), '"{}"').format(name.upper())
 
 
 def _optional(route: Route) -> list[str]:

@@ -126,12 +126,13 @@ def curl_of(origin: str, name: str, parts: Mapping[str, str], query: str = "") -
         origin: The address of this server.
         name: Of an operation that only looks.
         parts: The parts of its address, as they are.
-        query: Begins with a question mark, or is empty.
+        query: Begins with a question mark, or is empty; the mark alone is left out.
     """
     path = ROUTES[name].path
     for key, value in parts.items():
         path = path.replace(f"{{{key}}}", segment(str(value)))
-    return f"curl '{origin}{path}{query}'"
+    asked = query.removesuffix("?")
+    return f"curl '{origin}{path}{asked}'"
 
 
 class Flow(Sheets):

@@ -12,7 +12,7 @@ from tests.fakes.broker import Answers, BrokerDisk, HeldSyncer, LogKeeper, batch
 from tinymq.broker.delays.lateness import Lateness
 from tinymq.broker.partition import Appended
 from tinymq.broker.producers import RELEASES
-from tinymq.errors import InvalidRequest, StorageFull, UnknownDelayed, WireError
+from tinymq.errors import InvalidRequest, StateError, StorageFull, UnknownDelayed, WireError
 from tinymq.limits import MIB
 from tinymq.storage.disk import Space
 from tinymq.storage.log import Log, LogConfig
@@ -115,6 +115,24 @@ def test_a_full_disk(tmp_path: Path) -> None:
     disk.free = Space(1 << 40, 1 << 41)
     stage.broker.housekeeping.look_at_space()
     stage.wait(1, step=0.5)
+    assert stage.values == [b"a"]
+
+
+def test_a_start_that_cannot_open_it(stage: Stage, logged: LogKeeper) -> None:
+    """Until it can be opened nobody is told that nothing waits; then it comes, without a start."""
+    stage.publish([-1000], b"a")
+    stage.broker.stop()
+    (folder,) = stage.broker.path.glob("topics/*/0/delay")
+    away = folder.rename(folder.with_name("away"))
+    folder.touch()
+    stage.broker = stage.broker.again()
+    with pytest.raises(StateError, match="t/0 is not open"):
+        stage.delays.mark()
+    stage.wait(12, step=1)
+    assert len([text for text in logged.texts if "not open" in text]) == 1
+    folder.unlink()
+    away.rename(folder)
+    stage.wait(6, step=1)
     assert stage.values == [b"a"]
 
 

@@ -380,6 +380,25 @@ class Delays(Timing):
         """Look what of the data log is on the disk by now."""
         self.releasing.data_moved()
 
+    def secure(self) -> None:
+        """
+        Let the disk know what came, before records go from which a start would see it.
+
+        This may wait for the disk.
+
+        Raises:
+            StorageError: It refused.
+        """
+        if not self.stored or self.failure is not None or self.partition.failure is not None:
+            return
+        if not self.releasing.idle:
+            self.partition.log.sync()
+            self.partition.advance()
+        if self._acts or self.unsynced:
+            self.write()
+            self._delay_log.sync()
+            self.advance()
+
     def note(self) -> None:
         """Note what a start would have to read otherwise."""
         log = self.partition.log

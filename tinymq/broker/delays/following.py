@@ -145,6 +145,12 @@ class Follower:
             self._marks.pop()
         self._marks.append((self.seen, self._waiting.reach))
 
+    @property
+    def untold(self) -> int:
+        """From which offset on the index is not told of what came before it followed so far."""
+        divided = (offset for offset, reach in self._marks if reach != NOWHERE)
+        return max(self.upto, next(divided, _EVERYTHING))
+
     def _reach_at(self, offset: int) -> Reach:
         return self._marks[bisect_right(self._marks, offset, key=_offset) - 1][1]
 
