@@ -59,7 +59,7 @@ _TIMES: Final = {"since_ms": "since", "until_ms": "until"}
 #: How the operation on all that fit calls what these verbs take.
 _FILTERS: Final = ("topic", "partition", "key", "schedule", "after")
 
-_TIME: Final = "then: ISO-8601, local time without a zone, or 10m for in ten minutes."
+_TIME: Final = "then: ISO-8601, UTC without a zone, or 10m for in ten minutes."
 _AHEAD: Final = Parsed("time", lambda text: parse_ahead(text, now_ms()))
 
 
