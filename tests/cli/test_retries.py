@@ -60,6 +60,15 @@ def test_what_does_not_wait(broker: MemoryBroker, run: Run) -> None:
     assert "do not wait for their next attempt: orders/mail/0@5" in result.stderr
 
 
+def test_a_time_that_is_over(broker: MemoryBroker, run: Run) -> None:
+    """It is said: seconds taken for milliseconds look like that."""
+    broker.answers["channel.delay"] = [reply([5])]
+    result = run("channel", "delay", "orders/mail/0@5", "--at", "1700000000", "--yes")
+
+    assert result.exit_code == 0
+    assert "1970-01-20T16:13:20.000Z is over" in result.stderr
+
+
 @pytest.mark.parametrize("at", ["10m", "1969-12-31", "+10000-01-01", "253402300800000"])
 def test_times_that_are_none(run: Run, at: str) -> None:
     """What lies behind, or too far ahead, is refused here already."""

@@ -12,7 +12,7 @@ from tinymq.cli.confirm import confirm, yes_option
 from tinymq.cli.failure import REFUSED
 from tinymq.cli.inflight import SETTLED_COLUMNS, parse_places
 from tinymq.cli.operation import Arguments, operation_options
-from tinymq.cli.output import Listing, Row, counted, note, output_option
+from tinymq.cli.output import Listing, Row, counted, note, output_option, tell_passed
 from tinymq.cli.reply import show_plan
 from tinymq.cli.session import Session, remote
 from tinymq.cli.values import DELAY, MOMENT, MOMENT_TEXT, iso
@@ -56,6 +56,7 @@ def delay(
     when = ""
     if length is not None:
         arguments["delay_ms"], when = round(length * 1000), f"in {length:g} s"
+    tell_passed(at)
     if at is not None:
         arguments["due_ms"], when = at, f"at {iso(at)}"
     return _reschedule(session, "channel.delay", arguments, places, f"given out {when}", **how)
