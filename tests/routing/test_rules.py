@@ -58,6 +58,13 @@ def test_what_cel_cannot_say_is_tried_once() -> None:
     assert time.process_time() - began < SECONDS
 
 
+@pytest.mark.parametrize("rule", ["true) ? true : (false", "true) || (true", "key == 'a'\n) ? (b"])
+def test_no_bracket_of_a_rule_closes_ours(rule: str) -> None:
+    """A rule has to be one by itself."""
+    with pytest.raises(InvalidRequest):
+        check_rule(rule)
+
+
 def test_too_many_parts() -> None:
     """A value of very many parts takes long to hand over: what looks at its JSON fails."""
     value = b"[" + b"{}," * 20_000 + b"1]"

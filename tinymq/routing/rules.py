@@ -109,6 +109,8 @@ def check_rule(text: str) -> Rule:
         InvalidRequest: It is no rule, or may take too long; the text says what to do.
     """
     try:
+        _facts(text)
+        _program(text)  # alone it says where it is wrong, and no bracket can close ours
         return compiled(text)
     except ValueError as error:
         raise InvalidRequest(f"the rule {text[:60]!r}: {error}", field="rule") from None
@@ -120,7 +122,7 @@ _HELD: Final[WeakValueDictionary[str, Rule]] = WeakValueDictionary()
 
 def compiled(text: str) -> Rule:
     """
-    Compile a rule; each distinct one once.
+    Compile a rule that was checked; each distinct one once.
 
     Args:
         text: The rule.
@@ -136,16 +138,12 @@ def compiled(text: str) -> Rule:
 
 @lru_cache(maxsize=500)
 def _compiled(text: str) -> Rule:
-    if len(text) > MOST_RULE:
-        raise ValueError(f"it has {len(text)} characters, and {MOST_RULE} are allowed")
-    facts = RuleText.read(text)
-    _check_bounds(facts)
-    found = _program(text)
-    variables, functions = set(found.variables()), set(found.functions())
-    _check_names(variables, functions, facts)
+    facts = _facts(text)
     # What is no truth value fails before it is turned into something of Python, which
     # may be large; the line ends keep a comment from swallowing the rest.
     program = _program(f"(\n{text}\n) ? true : false")
+    variables, functions = set(program.variables()), set(program.functions())
+    _check_names(variables, functions, facts)
     return Rule(text, frozenset(variables & {*VARIABLES}), program, facts)
 
 
@@ -164,6 +162,15 @@ def _reason(text: str) -> str:
     """Keep the part of the library's error that says where and what."""
     line = text.partition("ERROR: ")[2].partition("\n")[0].partition(" expecting ")[0]
     return line.removeprefix("<input>:")[:200] or "it cannot be read"
+
+
+def _facts(text: str) -> RuleText:
+    """Read a rule, and refuse one that may take too long."""
+    if len(text) > MOST_RULE:
+        raise ValueError(f"it has {len(text)} characters, and {MOST_RULE} are allowed")
+    facts = RuleText.read(text)
+    _check_bounds(facts)
+    return facts
 
 
 def _check_bounds(facts: RuleText) -> None:
