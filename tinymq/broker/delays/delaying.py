@@ -21,10 +21,14 @@ if TYPE_CHECKING:
     from tinymq.broker.broker import Broker
     from tinymq.broker.partition import Answer, Partition
     from tinymq.broker.ports import Timer
+    from tinymq.storage.log import Log
+    from tinymq.storage.memory import MemoryLog
     from tinymq.wire.frames import Bytes
 
 #: Seconds between two steps of forgetting topics that are gone.
 _FORGET_SECONDS: Final = 0.02
+#: Seconds until what could not be opened is tried again.
+_OPEN_SECONDS: Final = 5.0
 #: How often a partition is opened when the index turns out to be damaged meanwhile.
 _ATTEMPTS: Final = 3
 
@@ -46,8 +50,9 @@ class Delaying:
         self.broker = broker
         self.shelf = Shelf()
         self._delays: dict[tuple[bytes, int], Delays] = {}
-        #: Why what waits in a partition is not here, by its key.
-        self._unopened: dict[tuple[bytes, int], str] = {}
+        #: Partitions in which something waits that could not be read yet.
+        self._unopened: set[tuple[bytes, int]] = set()
+        self._later: Timer | None = None
         self._stored: Index | None = None
         self._volatile: Index | None = None
         self._gone: list[tuple[Index, int]] = []
@@ -144,12 +149,38 @@ class Delaying:
         try:
             self._open(partition)
         except (OSError, TinyMQError) as error:
-            self._log.error(
-                "what waits in {partition} is not open: {error}", partition=partition, error=error
-            )
+            if partition.key not in self._unopened:
+                self._log.error(
+                    "what waits in {partition} is not open yet: {error}",
+                    partition=partition,
+                    error=error,
+                )
+            self._unopened.add(partition.key)
+            if self._later is None:
+                self._later = self.broker.scheduler.callLater(_OPEN_SECONDS, self._open_again)
+
+    def _open_again(self) -> None:
+        self._later = None
+        unopened, self._unopened = self._unopened, set()
+        for key in unopened:
+            partition = self.broker.held(*key)
+            if partition is None or key in self._delays:
+                continue
+            self._unopened.add(key)  # it is known that it was not open
+            self.recover(partition)
+            if key in self._delays:
+                self._unopened.discard(key)
+                self._log.info("what waits in {partition} is open now", partition=partition)
 
     def _open(self, partition: Partition) -> Delays:
         log = self.broker.store.open_delays(partition)
+        try:
+            return self._taken_over(partition, log)
+        except BaseException:
+            log.close()
+            raise
+
+    def _taken_over(self, partition: Partition, log: Log | MemoryLog) -> Delays:
         index = self._index(volatile=partition.volatile)
         for _ in range(_ATTEMPTS):
             delays = Delays(self, partition, log, index)
@@ -282,5 +313,8 @@ class Delaying:
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
         self._timer = None
+        if self._later is not None and self._later.active():
+            self._later.cancel()
+        self._later = None
         for delays in self._delays.values():
             delays.stop()

@@ -453,13 +453,6 @@ class Delays(Timing):
             (row.id, row.due, row.schedule) for row in there.values() if row.schedule is not None
         )
 
-    def rebuilt(self) -> None:
-        """Let the index, which was begun anew, follow the log from its start."""
-        self.follower.rebuilt()
-        # Until it knows everything again, memory would find nothing further on.
-        self._far_end = max(self._far_end, self.follower.seen)
-        self.mark()
-
     def _recall_producers(self) -> None:
         log = self._delay_log
         known = self.host.recall_producers(self)
