@@ -12,7 +12,7 @@ from tests.push.net import OK, Net, Request, Wire, always, answer, closing, neve
 from tinymq.errors import EndpointRefused
 from tinymq.meta.endpoint import Endpoint
 from tinymq.outbound import Allowed, parse_target
-from tinymq.push.guard import MOST_ANSWER, Guard
+from tinymq.push.guard import MOST_ANSWER, MOST_HEADS, Guard
 from tinymq.push.request import Parcel
 from tinymq.push.sending import MOST_READ, Answer, Sender
 from tinymq.webhook import new_secret, verify
@@ -197,6 +197,33 @@ def test_endless_head() -> None:
     net = Net(servers={PUBLIC: flood})
     assert not post(net, sender(net)).ok
     assert pieces <= MOST_ANSWER // 1000 + 2
+
+
+@pytest.mark.parametrize("at_once", [1, 100])
+def test_a_flood_of_heads(at_once: int) -> None:
+    """Of answers that announce another a few are read, though they are short."""
+    said = 0
+
+    def flood(request: Request, wire: Wire) -> None:
+        nonlocal said
+        while wire.open and said < 2000:
+            said += at_once
+            wire.say(b"HTTP/1.1 100 Continue\r\n\r\n" * at_once)
+            net.clock.advance(0)
+
+    net = Net(servers={PUBLIC: flood})
+    assert not post(net, sender(net)).ok
+    assert said <= max(at_once, MOST_HEADS + 2)
+    assert net.open == 0
+
+
+def test_heads_before_the_answer() -> None:
+    """An answer may be announced, and have empty lines in its body."""
+    text = b"\r\n\r\n" * 1000
+    said = b"HTTP/1.1 102 Processing\r\n\r\n" * 3
+    said += b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(text), text)
+    net = Net(servers={PUBLIC: always(said)})
+    assert post(net, sender(net)).ok
 
 
 def test_slow_drip() -> None:

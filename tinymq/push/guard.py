@@ -8,6 +8,7 @@ connection resolves its name anew, looks at every address, and goes to one of th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -54,6 +55,11 @@ _MOST_TRIED: Final = 3
 _MOST_ADDRESSES: Final = 64
 #: Bytes of an answer with its head, after which the connection is cut.
 MOST_ANSWER: Final = 64 * 1024
+#: Heads of an answer, after which it is cut, too: one, and those of 100 Continue before.
+MOST_HEADS: Final = 16
+_END_OF_HEAD: Final = re.compile(rb"\n\r?\n")
+#: States of Twisted's parser before the body.
+_HEADS: Final = ("STATUS", "HEADER")
 
 
 class NoAddress(Exception):
@@ -181,7 +187,7 @@ class Meter(ProtocolWrapper):
     """Cuts a connection whose other end sends more than anybody wants to read."""
 
     factory: _Metered
-    _read = 0
+    _read = _heads = 0
     _cut: Any = None
 
     @override
@@ -193,19 +199,42 @@ class Meter(ProtocolWrapper):
             self.abortConnection()
         elif self.wrappedProtocol is not None:
             try:
-                self.wrappedProtocol.dataReceived(data)
+                self._hand_on(data)
             except Exception as error:  # noqa: BLE001 - of Twisted, at what no server should say
                 _log.debug("what an endpoint said is no HTTP: {error}", error=error)
                 self.abortConnection()
 
+    def _hand_on(self, data: bytes) -> None:
+        """
+        Hand on what came, head by head as long as there are heads.
+
+        Thousands of ``100 Continue`` fit into a few KiB, and each of them costs time.
+        """
+        protocol: Any = self.wrappedProtocol
+        while not self.disconnecting:
+            parser = getattr(protocol, "_parser", None)
+            if parser is None or parser.state not in _HEADS:
+                break
+            end = _END_OF_HEAD.search(data)
+            if end is None:
+                break
+            self._heads += 1
+            if self._heads > MOST_HEADS:
+                self.abortConnection()
+                return
+            protocol.dataReceived(data[: end.end()])
+            data = data[end.end() :]
+        if data and not self.disconnecting:
+            protocol.dataReceived(data)
+
     @override
     def write(self, data: bytes) -> None:
-        self._read = 0  # another request
+        self._read = self._heads = 0  # another request
         super().write(data)
 
     @override
     def writeSequence(self, data: Sequence[bytes]) -> None:
-        self._read = 0
+        self._read = self._heads = 0
         super().writeSequence(data)
 
     @override

@@ -8,7 +8,7 @@ from urllib.parse import urljoin
 from attrs import frozen
 from treq.client import HTTPClient
 from twisted.internet.defer import CancelledError, Deferred, maybeDeferred, succeed
-from twisted.internet.error import ConnectionDone, ConnectionLost
+from twisted.internet.error import ConnectionAborted, ConnectionDone, ConnectionLost
 from twisted.internet.interfaces import IConsumer
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.logger import Logger
@@ -395,6 +395,8 @@ def why(error: BaseException) -> str:
             return why(reason.value or error)
     if isinstance(error, ConnectionDone):
         return "the connection was closed without an answer"
+    if isinstance(error, ConnectionAborted):
+        return "it answers what is no HTTP, or too long"
     text = " ".join(str(error).split())
     if type(error).__module__.startswith(("OpenSSL", "service_identity")):
         return f"TLS: {text or type(error).__name__}"[:300]

@@ -10,7 +10,8 @@ import pytest
 
 from tests.broker.delays.stage import Stage
 from tests.fakes.broker import Answers, batch, only
-from tinymq.broker.delays.index import INDEX_FILE
+from tinymq.broker.delays.index import INDEX_FILE, Index
+from tinymq.errors import StorageFull
 from tinymq.storage.facts import LogConfig
 from tinymq.storage.log import Log
 
@@ -124,6 +125,23 @@ def test_what_came_is_on_the_disk_before_it_goes(tmp_path: Path, how: str) -> No
         stage.broker.housekeeping.apply_retention()
     assert log.start_offset == 3
     assert _safe(stage)
+
+
+def test_what_cannot_be_opened_at_the_start(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that is full just then keeps what waits for a while, and no longer."""
+    stage.publish([-1000, -(10**6)], b"a", b"b")
+
+    def full(*_: object) -> int:
+        raise StorageFull("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Index, "apply", full)
+        stage.again(away=2)
+        stage.wait(20, step=1)
+        assert stage.values == []
+    stage.wait(10, step=1)
+    assert stage.values == [b"a"]
+    assert stage.delays.memory.count == 1
 
 
 def _safe(stage: Stage) -> bool:

@@ -86,6 +86,8 @@ class Follower:
         self._times: deque[tuple[int, int]] = deque()
         #: Up to here the index is to follow without being asked.
         self._wanted = 0
+        #: A long batch that is followed in parts, its columns opened.
+        self._opened: StoredBatch | None = None
 
     # --- the start -----------------------------------------------------------------
 
@@ -264,7 +266,9 @@ class Follower:
         self._apply(part)
 
     def _messages(self, part: _Part, header: BatchHeader, data: Bytes, most: int) -> None:
-        batch = StoredBatch(bytes(data), header)
+        batch = self._opened
+        if batch is None or batch.header != header:
+            batch = StoredBatch(bytes(data), header)
         first = max(0, part.upto - header.base_offset)
         end = min(header.records, first + max(1, most - part.work))
         reach, waiting = self._reach_at(header.base_offset), self._waiting
@@ -283,8 +287,9 @@ class Follower:
         if chosen:
             self._rows(part, batch, chosen)
         part.upto = header.base_offset + end
+        self._opened = batch
         if end == header.records:
-            part.upto = header.next_offset
+            part.upto, self._opened = header.next_offset, None
 
     def _rows(self, part: _Part, batch: StoredBatch, chosen: list[int]) -> None:
         ids, dues, keys, values = batch.ids, batch.dues, batch.keys, batch.values
