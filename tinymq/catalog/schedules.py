@@ -95,7 +95,9 @@ SCHEDULES: Final[dict[str, Operation]] = table(
             Parameter(
                 "key", optional(NAME), default=None, text="Key of its messages; none without it."
             ),
-            Parameter("value", _WRITTEN, default="", text="Value of its messages; empty without it."),
+            Parameter(
+                "value", _WRITTEN, default="", text="Value of its messages; empty without it."
+            ),
             Parameter(
                 "encoding",
                 choice("string", "base64"),
