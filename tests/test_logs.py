@@ -114,6 +114,10 @@ def test_silent() -> None:
         assert written(form, log_namespace="log_legacy", log_format="Site starting") == ""
         legacy = written(form, log_namespace="log_legacy", log_format="bad", isError=1)
         assert "bad" in legacy
+        answers = {"log_namespace": "twisted.web._newclient.HTTPClientParser"}
+        ignored = written(form, log_format="Ignoring unexpected 100 response", **answers)
+        assert ignored == ""
+        assert "bad" in written(form, log_format="bad", log_level=LogLevel.error, **answers)
 
 
 def test_levels() -> None:

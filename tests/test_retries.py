@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from heapq import heappush
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.fakes.broker import BEGIN_MS, BrokerFixture, batch
 from tests.fakes.taking import Taken, Taker
+from tinymq.broker.channel.history import NEW
+from tinymq.broker.channel.places import Places
 from tinymq.errors import InvalidRequest, UnknownChannel, WireError
+from tinymq.node.retries import _chosen, _first, _rows
 
 CHANNEL = {"topic": "t", "channel": "c"}
 PLACE = {"topic": "t", "name": "c", "partition": 0}
@@ -56,6 +62,41 @@ def fixture_stage(tmp_path: Path) -> Stage:
 
 
 ALL = [(0, 0, 60_000), (0, 1, 120_000), (0, 2, 180_000), (1, 0, 240_000)]
+
+
+@given(
+    waiting=st.dictionaries(st.integers(0, 60), st.integers(1, 3), max_size=40),
+    limit=st.integers(1, 5),
+)
+@settings(max_examples=60, deadline=None)
+def test_pages_have_all_in_order(waiting: dict[int, int], limit: int) -> None:
+    """Whatever waits together with what: each message once, in order of time and offset."""
+    places, left = Places(), dict(waiting)
+    while left:
+        base = min(left)
+        due = left[base]
+        # Of what comes together, a part: groups lie between one another.
+        together = [
+            offset
+            for offset in left
+            if left[offset] == due and offset - base < 16 and not (offset - base) % 2
+        ]
+        bits = sum(1 << offset - base for offset in together)
+        heappush(places.waiting, (due, base, bits, NEW))
+        for offset in together:
+            del left[offset]
+    after: tuple[int, int, int] | None = None
+    found: list[tuple[int, int, int]] = []
+    while True:
+        groups = _chosen(places, None, None)
+        rows = [place for place, _ in _rows(_first(groups, 0, limit, after), 0)]
+        page = sorted(place for place in rows if after is None or place > after)[:limit]
+        if not page:
+            break
+        found += page
+        after = page[-1]
+
+    assert found == sorted((due, 0, offset) for offset, due in waiting.items())
 
 
 class TestLooking:

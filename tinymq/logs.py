@@ -22,6 +22,8 @@ from twisted.logger import (
 
 #: Fields of an event that are its frame and not its facts.
 _FRAME: Final = frozenset({"message", "time", "isError", "system", "format"})
+#: Twisted's reader of answers to what the broker asks for by HTTP.
+_ANSWERS: Final = "twisted.web._newclient"
 
 
 class Logs:
@@ -71,8 +73,15 @@ def _escaped(text: str) -> str:
 
 
 def _text(event: LogEvent) -> str:
-    """The line itself; empty for what Twisted says of ports, which the broker says better."""
-    if event.get("log_namespace") == "log_legacy" and not event.get("isError"):
+    """
+    The line itself; empty for what Twisted says of ports, which the broker says better.
+
+    Nor is there anything of each answer of a push endpoint, which could fill the disk.
+    """
+    source = event.get("log_namespace", "")
+    if source == "log_legacy" and not event.get("isError"):
+        return ""
+    if source.startswith(_ANSWERS) and event.get("log_level") == LogLevel.info:
         return ""
     return formatEvent(event)
 

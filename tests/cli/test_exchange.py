@@ -152,7 +152,7 @@ def test_where_to(broker: MemoryBroker, run: Run, tmp_path: Path) -> None:
     file = tmp_path / "value"
     file.write_text("{}")
     command = ("exchange", "test", "orders", "--key", "eu.de")
-    result = run(*command, "-H", "region=eu", "--value", f"@{file}")
+    result = run(*command, "-H", "region:eu", "--value", f"@{file}")
     assert result.stdout.splitlines()[0] == "goes to eu-orders"
     assert asked(broker)[1] == {
         "name": "orders",
@@ -168,7 +168,7 @@ def test_where_to(broker: MemoryBroker, run: Run, tmp_path: Path) -> None:
     assert result.stdout.startswith("no binding takes it; it goes to orders.unroutable\n")
     assert "a rule fails on it: orders: json.total: no" in result.stderr
     assert json.loads(run(*command, "-o", "json").stdout)["targets"] == ["eu-orders"]
-    assert "NAME=VALUE" in run(*command, "-H", "region").stderr
+    assert "write name:value" in run(*command, "-H", "region").stderr
     assert run(*command, "-H", "region:a=b").exit_code == 0
     assert asked(broker)[1]["headers"] == [["region", "a=b"]]
     assert run(*command, "-v", f"@{tmp_path}/nothing").exit_code == 2

@@ -162,6 +162,7 @@ class Housekeeping:
         self._squeeze()
 
     def _expire(self, partition: Partition, now: int) -> int:
+        self._secure(partition, now)
         hosted = self._broker.channels.hosted(*partition.key)
         if hosted is not None:
             return hosted.holding.apply(now)
@@ -169,6 +170,15 @@ class Housekeeping:
             return 0  # what its channels need is not known
         config = partition.topic.config
         return partition.log.expire(now, config.retention_ms, config.retention_bytes)
+
+    def _secure(self, partition: Partition, now: int) -> None:
+        """Before records go: that some of them waited, and came, is told by them alone."""
+        config = partition.topic.config
+        limits = config.retention_ms, config.retention_bytes
+        if partition.delays is not None and (
+            config.retention_mode == "settled" or partition.log.due(now, *limits)
+        ):
+            partition.delays.secure()
 
     def _squeeze(self) -> None:
         """Let channels hold back less while the disk is nearly full, those with the most first."""

@@ -551,6 +551,8 @@ class Partition:
         # The log would write what is staged, and nobody would hear how that went.
         self.write()
         try:
+            if self.delays is not None:
+                self.delays.secure()
             return self.log.purge(start, now_ms, self.topic.config.undo_ms)
         finally:
             self.moved.add(self)

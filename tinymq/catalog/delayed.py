@@ -28,8 +28,6 @@ from tinymq.wire.fields import I64, array, choice, integer, optional, text
 MOST_IDS: Final = 1000
 #: Messages that one step takes at most.
 MOST_STEP: Final = 500
-#: Bars of a histogram at most.
-MOST_BUCKETS: Final = 48
 #: What can be done with messages that are not due yet.
 ACTS: Final = ("cancel", "now", "move")
 

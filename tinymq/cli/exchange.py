@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
 from pathlib import Path
 from typing import Any, Final
@@ -29,7 +28,7 @@ from tinymq.cli.paging import pages
 from tinymq.cli.reply import carry_out, show_done, show_whole
 from tinymq.cli.session import Session, remote
 from tinymq.cli.settings import Given, set_option
-from tinymq.cli.values import iso
+from tinymq.cli.values import HEADER, iso
 
 
 def terms(row: Row) -> str:
@@ -199,24 +198,21 @@ def _show_one(reply: Row, sentence: str, output: str) -> None:
     own={"headers": "pairs", "value": "content"},
     shorts={"key": "-k"},
 )
-@click.option(
-    "-H",
-    "--header",
-    "pairs",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A header; may be repeated.",
-)
+@click.option("-H", "--header", "pairs", type=HEADER, multiple=True, help="May be repeated.")
 @click.option("-v", "--value", "content", help="The value; @FILE reads it from a file.")
 @output_option
 @remote
 def test(
-    session: Session, arguments: Arguments, pairs: tuple[str, ...], content: str | None, output: str
+    session: Session,
+    arguments: Arguments,
+    pairs: tuple[tuple[str, bytes], ...],
+    content: str | None,
+    output: str,
 ) -> None:
     """Say where a message would go, through all exchanges; none is published."""
     if content is not None:
         arguments |= _value(content)
-    headers = [_header(each) for each in pairs]
+    headers = [[name, value.decode("utf-8", "replace")] for name, value in pairs]
     reply = session.operate("exchange.test", **arguments, headers=headers)
     if output in {"table", "wide"}:
         if reply["unroutable"]:
@@ -239,14 +235,6 @@ def topology(session: Session, arguments: Arguments, output: str) -> None:
     show(Listing(reply["edges"], EDGE_COLUMNS, reply, "to"), output)
     if reply["left_out"]["edges"]:
         note(f"{counted(reply['left_out']['edges'], 'way')} left out; choose with --exchange")
-
-
-def _header(text: str) -> list[str]:
-    """Read a header of a message, as `pub` takes it or as conditions are written."""
-    found = re.fullmatch(r"([^=:]+)[=:](.*)", text, re.DOTALL)
-    if found is None:
-        raise click.UsageError(f"{text!r} is no header; write --header NAME=VALUE or NAME:VALUE")
-    return [found[1], found[2]]
 
 
 def _value(content: str) -> Arguments:

@@ -68,8 +68,9 @@ class DelayedMessages:
 
     def _delays(self, topic_id: str | None, index: int | None) -> list[Delays]:
         chosen = self._broker.delaying.all()
-        if topic_id is not None:
-            key = topic_key(topic_id)
+        key = None if topic_id is None else topic_key(topic_id)
+        self._broker.delaying.check(key, index)
+        if key is not None:
             self._broker.meta.registry.topic_of(key)
             chosen = [each for each in chosen if each.partition.topic.id == key]
         return [each for each in chosen if index in (None, each.partition.index)]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import nsmallest
 from typing import Any, Final
 
 from tinymq.broker.broker import Broker
 from tinymq.broker.channel.history import History
-from tinymq.broker.channel.places import Places
+from tinymq.broker.channel.places import Places, Waiting
 from tinymq.broker.channel.queue import Subscribers
 from tinymq.broker.channel.runs import offsets_in
 from tinymq.broker.glimpse import Glimpse, Glimpses
@@ -58,10 +58,13 @@ class Retries:
                 continue
             if turns.over:
                 await turns.next()
-            rows = list(_waiting(one.channel.places, hosted.index, **choice))
-            if wanted is not None:
-                rows = _of_key(hosted, rows, wanted, glimpses)
-            total += len(rows)
+            groups = _chosen(one.channel.places, **choice)
+            if wanted is None:
+                total += sum(bits.bit_count() for _, _, bits, _ in groups)
+                rows = _rows(_first(groups, hosted.index, limit, after), hosted.index)
+            else:
+                rows = _of_key(hosted, _rows(groups, hosted.index), wanted, glimpses)
+                total += len(rows)
             behind = (each for each in rows if after is None or each[0] > tuple(after))
             page = nsmallest(limit, behind)
             seen = glimpses.of(hosted.partition, sorted(place[2] for place, _ in page))
@@ -126,15 +129,39 @@ class Retries:
                 yield hosted, one
 
 
-def _waiting(
-    places: Places, index: int, since_ms: int | None, until_ms: int | None
-) -> Iterator[tuple[_Place, History]]:
-    """Yield what waits, in no order."""
-    for due, base, bits, history in places.waiting:
-        early = since_ms is not None and due < since_ms
-        if not early and (until_ms is None or due < until_ms):
-            for offset in offsets_in(base, bits):
-                yield (due, index, offset), history
+def _chosen(places: Places, since_ms: int | None, until_ms: int | None) -> list[Waiting]:
+    """Return the groups of messages that wait and come between times, in no order."""
+    low, high = since_ms or 0, I64 if until_ms is None else until_ms
+    return [each for each in places.waiting if low <= each[0] < high]
+
+
+def _first(
+    groups: list[Waiting], index: int, limit: int, after: _Place | None
+) -> Iterable[Waiting]:
+    """Leave out groups that cannot have one of the first messages behind a place."""
+    if after is not None:
+        due, home, last = after
+        groups = [
+            each
+            for each in groups
+            if (each[0], index, each[1] + each[2].bit_length() - 1) > (due, home, last)
+        ]
+    near = nsmallest(limit, groups)
+    if len(near) < limit:
+        return near
+    due = near[-1][0]
+    # Offsets of groups that come together may lie between one another.
+    end = max(base + bits.bit_length() for at, base, bits, _ in near if at == due)
+    return (each for each in groups if each[:2] < (due, end))
+
+
+def _rows(groups: Iterable[Waiting], index: int) -> list[tuple[_Place, History]]:
+    """Write groups out, message by message."""
+    return [
+        ((due, index, offset), history)
+        for due, base, bits, history in groups
+        for offset in offsets_in(base, bits)
+    ]
 
 
 def _of_key(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any, Final
 
 from tinymq.catalog import PUBLIC
@@ -79,7 +80,7 @@ class DelayedMessages(Leaders):
             "choice": {key: value for key, value in choice.items() if value is not None},
             "partition": partition,
             "limit": limit + 1,
-            "after": _read(after),
+            "after": read_place(after, _PLACE),
         }
         if topic is None:
             return await self._ask(self._everybody(), "node.delayed_list", arguments)
@@ -309,9 +310,13 @@ def _begun(after: str) -> tuple[str, int | None]:
     return place, int(due) if at else None
 
 
-def _read(after: str) -> list[Any] | None:
+def read_place(after: str, names: Sequence[str]) -> list[Any] | None:
     """
     Read where a page begins.
+
+    Args:
+        after: What the page before said; empty for the first one.
+        names: What it is made of; all but the topic are whole numbers.
 
     Raises:
         InvalidRequest: No page said so.
@@ -319,11 +324,12 @@ def _read(after: str) -> list[Any] | None:
     if not after:
         return None
     parts = after.split("/")
-    if len(parts) != len(_PLACE) or not all(
-        part.isascii() and part.isdigit() and len(part) < 20 for part in (parts[0], *parts[2:])
+    if len(parts) != len(names) or not all(
+        name == "topic" or (part.isascii() and part.isdigit() and len(part) < 20)
+        for name, part in zip(names, parts, strict=True)
     ):
         raise InvalidRequest("after is what the page before said", field="after")
-    return [int(parts[0]), parts[1], int(parts[2]), int(parts[3])]
+    return [part if name == "topic" else int(part) for name, part in zip(names, parts, strict=True)]
 
 
 def _shown(row: Result) -> Result:

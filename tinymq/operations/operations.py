@@ -29,6 +29,8 @@ from tinymq.operations.topics import TOPIC_OPERATIONS, Topics
 from tinymq.operations.watching import WATCH_OPERATIONS, Watching
 
 _log = Logger()
+#: Ids of messages that are named in the log of what was done.
+_MOST_NAMED: Final = 5
 
 #: Every operation that a process with a MetaServer carries out, by its name.
 OPERATIONS: Final[dict[str, Operation]] = {
@@ -179,13 +181,18 @@ async def carry_out(
 
 
 def _what(arguments: Mapping[str, Any]) -> str:
-    """Name what an operation is about: a topic, a channel of one, or a broker."""
+    """Name what an operation is about: a topic, a channel of one, messages, or a broker."""
     exchange, bound = arguments.get("exchange"), arguments.get("target") or arguments.get("id")
     if exchange:
         return f"{exchange} -> {bound}"
     name, topic = arguments.get("name"), arguments.get("topic")
     other = arguments.get("broker") or arguments.get("target") or ""
-    return f"{topic}/{name}" if topic and name else name or other
+    if not topic or name:
+        return f"{topic}/{name}" if topic and name else name or other
+    partition, ids = arguments.get("partition"), arguments.get("ids") or ()
+    place = topic if partition is None else f"{topic}/{partition}"
+    more = ",..." if len(ids) > _MOST_NAMED else ""
+    return place + (f"~{','.join(map(str, ids[:_MOST_NAMED]))}{more}" if ids else "")
 
 
 def known_operation(name: str, operations: Mapping[str, Operation]) -> Operation:

@@ -12,7 +12,7 @@ from tinymq.limits import LATEST_MS
 from tinymq.meta.registry import Topic
 from tinymq.node.partitions import check_partition
 from tinymq.operation import Operation, Result, table
-from tinymq.operations.delayed import EDGES, DelayedMessages, histogram
+from tinymq.operations.delayed import EDGES, DelayedMessages, histogram, read_place
 from tinymq.operations.written import written
 
 #: Where a row stands in the list of all.
@@ -56,7 +56,7 @@ class Retries(DelayedMessages):
             partition,
             name=channel,
             limit=limit + 1,
-            after=_read(after),
+            after=read_place(after, _PLACE),
             **choice,
         )
         rows = [row for each in answers.results.values() for row in each["messages"]]
@@ -128,23 +128,6 @@ class Retries(DelayedMessages):
         }
         told = await self._ask_alone(owner.leader(partition), "node.reschedule", arguments)
         return {**told, "dry_run": dry_run}
-
-
-def _read(after: str) -> list[int] | None:
-    """
-    Read where a page begins.
-
-    Raises:
-        InvalidRequest: No page said so.
-    """
-    if not after:
-        return None
-    parts = after.split("/")
-    if len(parts) != len(_PLACE) or not all(
-        part.isascii() and part.isdigit() and len(part) < 20 for part in parts
-    ):
-        raise InvalidRequest("after is what the page before said", field="after")
-    return [int(part) for part in parts]
 
 
 def _shown(row: Result) -> Result:

@@ -9,7 +9,7 @@ connection resolves its name anew, looks at every address, and goes to one of th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as DeferredTimeout
@@ -58,13 +58,6 @@ MOST_ANSWER: Final = 64 * 1024
 
 class NoAddress(Exception):
     """A name has no address just now."""
-
-
-class Clocked(Protocol):
-    """A reactor, as far as it is needed here."""
-
-    def callLater(self, delay: float, call: Callable[..., Any], *args: Any) -> Any:  # noqa: N802
-        """Call something later."""
 
 
 @implementer(IResolutionReceiver)

@@ -203,7 +203,10 @@ class Pushes:
     # --- following --------------------------------------------------------------
 
     def _changed(self, before: Registry, after: Registry) -> None:
-        if before.endpoints is not after.endpoints or (after.endpoints and after.touched):
+        touched = after.touched
+        if before.endpoints is not after.endpoints or (
+            touched and any(topic_id in touched for topic_id, _ in after.endpoints)
+        ):
             try:
                 self._follow(after)
             except Exception:  # noqa: BLE001 - who wrote the change has no part in this

@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 from attrs import frozen
 
 from tinymq.errors import InvalidRequest
-from tinymq.routing.ruletext import MACROS, RuleText
+from tinymq.routing.ruletext import MACROS, MOST_SEARCHED, MOST_VALUE, RuleText
 
 if TYPE_CHECKING:
     import cel
@@ -35,11 +35,6 @@ MOST_MACROS: Final = 3
 MOST_LARGE: Final = 10
 #: Most additions of a rule: each may double what it is given.
 MOST_PLUS: Final = 8
-#: Most bytes of a value that a rule looks at, of one with macros, and of one with a
-#: regular expression (of its key and headers, too).
-MOST_VALUE: Final = 256 * 1024
-MOST_WALKED: Final = 64 * 1024
-MOST_SEARCHED: Final = 32 * 1024
 #: Deepest nesting of the JSON that a rule looks at, and most values in it: each is made
 #: anew for the library, at 2 us.
 MOST_DEPTH: Final = 64

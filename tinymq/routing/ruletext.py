@@ -20,6 +20,11 @@ _MACROS: Final = {*MACROS, "existsOne", "transformList", "transformMap", "transf
 #: Variables that may be large.
 _LARGE: Final = {"headers", "value", "json"}
 _WORDS_OF_LITERALS: Final = {"true", "false", "null"}
+#: Most bytes of a value that a rule looks at, of one with macros, and of one with a
+#: regular expression (of its key and headers, too).
+MOST_VALUE: Final = 256 * 1024
+MOST_WALKED: Final = 64 * 1024
+MOST_SEARCHED: Final = 32 * 1024
 #: Most of `regex_cost` of all regular expressions of a rule.
 MOST_SEARCH: Final = 500
 
@@ -115,7 +120,9 @@ class RuleText:
     @property
     def most_value(self) -> int:
         """Most bytes of a value that the rule may look at."""
-        return 32 * 1024 if self.searches else 64 * 1024 if self.macros else 256 * 1024
+        if self.searches:
+            return MOST_SEARCHED
+        return MOST_WALKED if self.macros else MOST_VALUE
 
     def work(self, elements: int) -> int:
         """

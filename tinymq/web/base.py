@@ -34,8 +34,6 @@ _STATUS: Final[tuple[tuple[type[errors.TinyMQError], int], ...]] = (
     (errors.UnknownBroker, 404),
     (errors.UnknownDelayed, 404),
     (errors.UnknownSchedule, 404),
-    (errors.UnknownExchange, 404),
-    (errors.UnknownBinding, 404),
     (errors.UnknownEndpoint, 404),
     (errors.OffsetOutOfRange, 404),
     (errors.Forbidden, 403),

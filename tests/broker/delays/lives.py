@@ -258,6 +258,13 @@ class DelayLives:
                 assert rows.get(sent.id) == sent.dues[0], f"{sent} is listed as {rows.get(sent.id)}"
         self.done["listed"] += len(rows)
 
+    def begin_anew(self) -> None:
+        """Let the index turn out to be damaged."""
+        delays = self.stage.broker.broker.delaying.of(self.stage.broker.partition())
+        if delays is not None:
+            delays.index._begin_anew()
+            self.done["indexes made anew"] += 1
+
     def _shrink(self) -> None:
         """Cut the log into small files, and let go of them as soon as that can be done."""
         delays = self.stage.broker.broker.delaying.of(self.stage.broker.partition())
@@ -277,7 +284,7 @@ class DelayLives:
             *[self.turn] * 2,
             *[self.wait] * 4,
             *(self.repeat, self.cancel, self.move, self.list_all),
-            *(self.checkpoint, self.step_clock),
+            *(self.checkpoint, self.step_clock, self.begin_anew),
         )
         for _ in range(self.rng.randint(5, most)):
             self.rng.choice(acts)()

@@ -11,6 +11,8 @@ import pytest
 from tests.broker.delays.stage import Stage
 from tests.fakes.broker import Answers, batch, only
 from tinymq.broker.delays.index import INDEX_FILE
+from tinymq.storage.facts import LogConfig
+from tinymq.storage.log import Log
 
 #: Bytes of a page of the index.
 PAGE = 4096
@@ -87,3 +89,43 @@ def test_ids_that_a_power_cut_took_back(stage: Stage) -> None:
     stage.again()
     stage.wait(10)
     assert stage.values == [b"old", b"new"]
+
+
+def test_a_purge_into_the_middle(stage: Stage) -> None:
+    """The data log is looked at wherever it begins, be that within what came together."""
+    stage.publish([-10] * 5)
+    stage.wait(1)
+    stage.broker.partition().purge(2, stage.now)
+    stage.broker.kill()
+    for each in stage.broker.path.rglob("delay"):
+        shutil.rmtree(each)
+    stage.broker = stage.broker.again()
+    stage.publish([-1000])
+    stage.wait(2)
+    assert stage.values[-1] == b"-1000"
+
+
+@pytest.mark.parametrize("how", ["purge", "retention"])
+def test_what_came_is_on_the_disk_before_it_goes(tmp_path: Path, how: str) -> None:
+    """A power cut after that brings nothing back: the delay log knows of it."""
+    stage = Stage(tmp_path / "data", {"sync": "os", "retention.ms": "1000"})
+    log = stage.broker.partition().log
+    assert isinstance(log, Log)
+    log.config = LogConfig(segment_bytes=1)
+    stage.publish([-10] * 3)
+    stage.wait(0.1)
+    assert not _safe(stage)
+    if how == "purge":
+        stage.broker.partition().purge(3, stage.now)
+    else:
+        stage.wait(2)
+        stage.broker.produce(b"in the next file")
+        log.sync()
+        stage.broker.housekeeping.apply_retention()
+    assert log.start_offset == 3
+    assert _safe(stage)
+
+
+def _safe(stage: Stage) -> bool:
+    """Whether the delay log on the disk says of everything that it came."""
+    return stage.delays.releasing.idle and not stage.delays.unsynced

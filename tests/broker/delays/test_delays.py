@@ -8,11 +8,11 @@ from random import Random
 import pytest
 
 from tests.broker.delays.stage import Stage
-from tests.fakes.broker import Answers, BrokerDisk, HeldSyncer, batch, refused
+from tests.fakes.broker import Answers, BrokerDisk, HeldSyncer, LogKeeper, batch, refused
 from tinymq.broker.delays.lateness import Lateness
 from tinymq.broker.partition import Appended
 from tinymq.broker.producers import RELEASES
-from tinymq.errors import InvalidRequest, StorageFull, UnknownDelayed, WireError
+from tinymq.errors import InvalidRequest, StateError, StorageFull, UnknownDelayed, WireError
 from tinymq.limits import MIB
 from tinymq.storage.disk import Space
 from tinymq.storage.log import Log, LogConfig
@@ -115,6 +115,24 @@ def test_a_full_disk(tmp_path: Path) -> None:
     disk.free = Space(1 << 40, 1 << 41)
     stage.broker.housekeeping.look_at_space()
     stage.wait(1, step=0.5)
+    assert stage.values == [b"a"]
+
+
+def test_a_start_that_cannot_open_it(stage: Stage, logged: LogKeeper) -> None:
+    """Until it can be opened nobody is told that nothing waits; then it comes, without a start."""
+    stage.publish([-1000], b"a")
+    stage.broker.stop()
+    (folder,) = stage.broker.path.glob("topics/*/0/delay")
+    away = folder.rename(folder.with_name("away"))
+    folder.touch()
+    stage.broker = stage.broker.again()
+    with pytest.raises(StateError, match="t/0 is not open"):
+        stage.delays.mark()
+    stage.wait(12, step=1)
+    assert len([text for text in logged.texts if "not open" in text]) == 1
+    folder.unlink()
+    away.rename(folder)
+    stage.wait(6, step=1)
     assert stage.values == [b"a"]
 
 
@@ -247,6 +265,21 @@ def test_apply(stage: Stage) -> None:
     assert (told["done"], told["missing"]) == ([1], [0])
     with pytest.raises(InvalidRequest):
         operate("delayed.move", topic="t", partition=0, ids=[1])
+
+
+def test_what_was_done_is_logged(stage: Stage, logged: LogKeeper) -> None:
+    """With the messages, or the topic, that it was about."""
+    stage.publish([-(10**6)] * 7)
+    stage.operate("delayed.cancel", topic="t", partition=0, ids=[0])
+    stage.operate("delayed.now", topic="t", partition=0, ids=[1, 2, 3, 4, 5, 6])
+    stage.operate("delayed.apply", act="cancel", topic="t")
+    done = [text for text in logged.texts if " did " in text]
+
+    assert [text.partition(" did ")[2] for text in done] == [
+        "delayed.cancel t/0~0",
+        "delayed.now t/0~1,2,3,4,5,...",
+        "delayed.apply t",
+    ]
 
 
 def test_a_move_step_by_step_moves_each_once(stage: Stage) -> None:

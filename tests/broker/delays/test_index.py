@@ -87,6 +87,17 @@ def test_damage_while_it_runs(index: Index, logged: LogKeeper) -> None:
     assert len([text for text in logged.texts if "anew" in text]) == 1
 
 
+def test_a_disk_that_spoils_it_again_and_again(index: Index, logged: LogKeeper) -> None:
+    """After some times it is kept in memory, so that nobody asks for ever."""
+    for _ in range(6):
+        index._connection.execute("DROP TABLE waiting")
+        with pytest.raises(Rebuilt):
+            index.rows(1, None, None, None, 9)
+    assert index._file is None
+    assert any("in memory until the next" in text for text in logged.texts)
+    assert index.rows(1, None, None, None, 9) == []
+
+
 def test_where_no_file_can_be(tmp_path: Path, logged: LogKeeper) -> None:
     """It is kept in memory until the next start, and that is said."""
     index = Index.open(tmp_path / "missing" / "delays.db", InlineBackground())

@@ -159,17 +159,30 @@ class Acting(Looking):
         self._append(batch[PAYLOAD:], checked_header(batch), base)
         self._acts = []
         self._written.append((log.end_offset, acts))
-        ghosts, indexed = self.memory.ghosts, self.follower.upto
+        ghosts, untold = self.memory.ghosts, self.follower.untold
         for offset, each in enumerate(acts, base):
             ids = each.act.ids
             if each.act.kind == RELEASED:
                 # Of those that the index has not it will not hear.
                 for number in ids:
-                    if number >= indexed:
+                    if number >= untold:
                         ghosts.pop(number, None)
-                ids = [number for number in ids if number < indexed]
+                ids = [number for number in ids if number < untold]
             if each.act.kind != NOTED:
                 ghosts.update(dict.fromkeys(ids, offset))
+
+    def rebuilt(self) -> None:
+        """Follow anew: the index hears again of what went, and not yet of that it did."""
+        self.follower.rebuilt()
+        self.freeing.rebuilt()
+        self._far_end = max(self._far_end, self.follower.seen)
+        ghosts = self.memory.ghosts
+        for end, acts in self._written:
+            for offset, each in enumerate(acts, end - len(acts)):
+                for number in each.act.ids if each.act.kind != NOTED else ():
+                    if number not in ghosts:
+                        ghosts[number] = offset
+        self.mark()
 
     def _refuse_acts(self, error: WireError) -> None:
         """Tell those who wait for acts; what nobody waits for is tried again."""

@@ -21,12 +21,16 @@ if TYPE_CHECKING:
     from tinymq.broker.broker import Broker
     from tinymq.broker.partition import Answer, Partition
     from tinymq.broker.ports import Timer
+    from tinymq.storage.log import Log
+    from tinymq.storage.memory import MemoryLog
     from tinymq.wire.frames import Bytes
 
 #: Seconds between two steps of forgetting topics that are gone.
 _FORGET_SECONDS: Final = 0.02
 #: How often a partition is opened when the index turns out to be damaged meanwhile.
 _ATTEMPTS: Final = 3
+#: Seconds after which it is tried again to open what could not be opened.
+_AGAIN_SECONDS: Final = 5.0
 
 
 class Delaying:
@@ -46,8 +50,9 @@ class Delaying:
         self.broker = broker
         self.shelf = Shelf()
         self._delays: dict[tuple[bytes, int], Delays] = {}
-        #: Why what waits in a partition is not here, by its key.
-        self._unopened: dict[tuple[bytes, int], str] = {}
+        #: Partitions of which what waits is not here yet, and why, by their keys.
+        self._unopened: dict[tuple[bytes, int], tuple[Partition, str]] = {}
+        self._again: Timer | None = None
         self._stored: Index | None = None
         self._volatile: Index | None = None
         self._gone: list[tuple[Index, int]] = []
@@ -67,8 +72,27 @@ class Delaying:
 
         Args:
             partition: The partition.
+
+        Raises:
+            StateError: What waits there could not be read so far.
         """
+        self.check(partition.topic.id, partition.index)
         return self._delays.get(partition.key)
+
+    def check(self, topic_id: bytes | None, index: int | None) -> None:
+        """
+        Refuse to speak for partitions of which it is not known what waits.
+
+        Args:
+            topic_id: Of a topic; None for all.
+            index: Of a partition; None for all.
+
+        Raises:
+            StateError: What waits in one of them could not be read so far.
+        """
+        for (owner, number), (partition, why) in self._unopened.items():
+            if topic_id in (None, owner) and index in (None, number):
+                raise StateError(_not_open(partition, why))
 
     def refusing(self, partition: Partition) -> WireError | None:
         """
@@ -121,8 +145,7 @@ class Delaying:
         try:
             return self._open(partition)
         except (OSError, TinyMQError) as error:
-            why = f"what waits in {partition.topic.name}/{partition.index} is not open: {error}"
-            raise StateError(why) from error
+            raise StateError(_not_open(partition, str(error))) from error
 
     # --- life ----------------------------------------------------------------------------
 
@@ -136,6 +159,8 @@ class Delaying:
         """
         Take over what waited in a partition before this start, if something did.
 
+        Where that fails, as on a full disk, it is tried again until it is done.
+
         Args:
             partition: The partition.
         """
@@ -144,12 +169,29 @@ class Delaying:
         try:
             self._open(partition)
         except (OSError, TinyMQError) as error:
-            self._log.error(
-                "what waits in {partition} is not open: {error}", partition=partition, error=error
-            )
+            why = str(error)
+            if self._unopened.get(partition.key) != (partition, why):
+                self._log.error("{why}; it is tried again", why=_not_open(partition, why))
+            self._unopened[partition.key] = partition, why
+            if self._again is None:
+                self._again = self.broker.scheduler.callLater(_AGAIN_SECONDS, self._try_again)
+
+    def _try_again(self) -> None:
+        self._again = None
+        for partition, _ in [*self._unopened.values()]:
+            self.recover(partition)
+            if partition.key not in self._unopened:
+                self._log.info("what waits in {partition} is open now", partition=partition)
 
     def _open(self, partition: Partition) -> Delays:
         log = self.broker.store.open_delays(partition)
+        try:
+            return self._take_over(partition, log)
+        except (OSError, TinyMQError):
+            log.close()
+            raise
+
+    def _take_over(self, partition: Partition, log: Log | MemoryLog) -> Delays:
         index = self._index(volatile=partition.volatile)
         for _ in range(_ATTEMPTS):
             delays = Delays(self, partition, log, index)
@@ -162,6 +204,7 @@ class Delaying:
         else:
             raise StateError("its index is damaged again and again")
         self._delays[partition.key] = delays
+        self._unopened.pop(partition.key, None)
         partition.delays = delays
         delays.mark()
         return delays
@@ -245,6 +288,7 @@ class Delaying:
         Args:
             partition: Its topic was deleted.
         """
+        self._unopened.pop(partition.key, None)
         delays = self._delays.pop(partition.key, None)
         if delays is not None:
             self.broker.committer.forget(delays)
@@ -281,6 +325,12 @@ class Delaying:
         """Release nothing any more; who stops the broker writes what is left."""
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
-        self._timer = None
+        if self._again is not None and self._again.active():
+            self._again.cancel()
+        self._timer = self._again = None
         for delays in self._delays.values():
             delays.stop()
+
+
+def _not_open(partition: Partition, why: str) -> str:
+    return f"what waits in {partition.topic.name}/{partition.index} is not open: {why}"

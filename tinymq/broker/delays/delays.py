@@ -380,6 +380,25 @@ class Delays(Timing):
         """Look what of the data log is on the disk by now."""
         self.releasing.data_moved()
 
+    def secure(self) -> None:
+        """
+        Let the disk know what came, before records go from which a start would see it.
+
+        This may wait for the disk.
+
+        Raises:
+            StorageError: It refused.
+        """
+        if not self.stored or self.failure is not None or self.partition.failure is not None:
+            return
+        if not self.releasing.idle:
+            self.partition.log.sync()
+            self.partition.advance()
+        if self._acts or self.unsynced:
+            self.write()
+            self._delay_log.sync()
+            self.advance()
+
     def note(self) -> None:
         """Note what a start would have to read otherwise."""
         log = self.partition.log
@@ -433,13 +452,6 @@ class Delays(Timing):
         self._unheard += (
             (row.id, row.due, row.schedule) for row in there.values() if row.schedule is not None
         )
-
-    def rebuilt(self) -> None:
-        """Let the index, which was begun anew, follow the log from its start."""
-        self.follower.rebuilt()
-        # Until it knows everything again, memory would find nothing further on.
-        self._far_end = max(self._far_end, self.follower.seen)
-        self.mark()
 
     def _recall_producers(self) -> None:
         log = self._delay_log

@@ -17,7 +17,7 @@ from twisted.logger import Logger
 
 from tinymq.broker.delays.acts import CANCELLED, MOVED, NOTED, RELEASED, Act, read
 from tinymq.broker.delays.index import Changes, Index, Rebuilt, Row
-from tinymq.broker.delays.shelf import Shelf, StoredBatch
+from tinymq.broker.delays.shelf import StoredBatch
 from tinymq.broker.delays.waiting import NOWHERE, Reach, Waiting
 from tinymq.errors import CorruptBatch
 from tinymq.limits import MIB
@@ -53,7 +53,6 @@ class Follower:
         index: The view.
         key: Topic and number of the partition.
         waiting: What memory knows.
-        shelf: Batches that were read last.
 
     Attributes:
         home: What the partition is called in the index.
@@ -73,14 +72,12 @@ class Follower:
         index: Index,
         key: tuple[bytes, int],
         waiting: Waiting,
-        shelf: Shelf,
     ) -> None:
         self._name = name
         self._stored = log
         self._index = index
         self._key = key
         self._waiting = waiting
-        self._shelf = shelf
         self.home = 0
         self.upto = self.seen = self.noted = self.rows = self.stored = 0
         #: From which offset on messages were divided by which reach.
@@ -147,6 +144,12 @@ class Follower:
         if self._marks[-1][0] == self.seen:
             self._marks.pop()
         self._marks.append((self.seen, self._waiting.reach))
+
+    @property
+    def untold(self) -> int:
+        """From which offset on the index is not told of what came before it followed so far."""
+        divided = (offset for offset, reach in self._marks if reach != NOWHERE)
+        return max(self.upto, next(divided, _EVERYTHING))
 
     def _reach_at(self, offset: int) -> Reach:
         return self._marks[bisect_right(self._marks, offset, key=_offset) - 1][1]

@@ -78,6 +78,10 @@ class Freeing:
             self._look_at = now + _LOOK_MS
         return more
 
+    def rebuilt(self) -> None:
+        """Copy nothing before the index has heard again of all that went."""
+        self._copied_end = max(self._copied_end, self._delays.follower.seen)
+
     def _free(self) -> bool:
         delays = self._delays
         front = self._front()

@@ -33,6 +33,8 @@ _APPLICATION_ID: Final = 0x544D5144
 _VERSION: Final = 1
 #: Pages of changes after which they are moved to their places.
 _CHECKPOINT_ROWS: Final = 20_000
+#: How often the file is begun anew; a disk that spoils it again and again is left alone then.
+_MOST_BEGUN: Final = 5
 #: Rows of a topic that is gone, removed at a time.
 _FORGET_ROWS: Final = 2000
 #: Questions about single ids in one statement.
@@ -205,6 +207,14 @@ class Index:
     def _begin_anew(self) -> None:
         with suppress(sqlite3.Error):
             self._connection.close()
+        if self.begun >= _MOST_BEGUN and self._file is not None:
+            self._log.error(
+                "{file} was damaged {count} times; what waits is listed in memory until the next "
+                "start",
+                file=str(self._file),
+                count=self.begun + 1,
+            )
+            self._file = None
         try:
             if self._file is not None:
                 _remove(self._file)

@@ -60,7 +60,6 @@ class Parts(SideLog):
             index,
             partition.key,
             self.memory,
-            host.shelf,
         )
         self.producers = ProducerTable(partition.limits.producer_window)
         #: Up to here the index must be before memory may reach further.

@@ -273,7 +273,8 @@ def released_in(
     for header in log.headers(max(start, log.start_offset)):
         if header.producer_id != RELEASES or header.next_offset <= start:
             continue
-        chunk = log.read(header.base_offset, 1, log.written_offset)
+        # It may begin below the start, which a purge moved into its middle.
+        chunk = log.read(max(header.base_offset, log.start_offset), 1, log.written_offset)
         assert chunk is not None, "it was to wait for the disk"
         for found, data in split(chunk.data):
             if found.base_offset == header.base_offset:

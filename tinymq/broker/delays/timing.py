@@ -138,12 +138,6 @@ class Timing(Acting):
         self.follower.reached()
         return True
 
-    def rebuilt(self) -> None:
-        """Wait for the index, which was begun anew, before memory reaches further."""
-        self.follower.rebuilt()
-        self._far_end = max(self._far_end, self.follower.seen)
-        self.mark()
-
     def _load(self, now: int) -> bool:
         """Take some of what comes soon from the index; say whether there is more."""
         waiting = self.memory

@@ -8,7 +8,7 @@ costly rules, in slices, one behind the other, so that nobody else waits for the
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -271,8 +271,8 @@ class Judge:
         self._judging = judging
         self.looked = looked
         self.partition = partition
-        #: What was said of batches that are not copied yet, by their first offsets.
-        self._known: dict[int, tuple[Sight, list[Names], int]] = {}
+        #: What was said of batches that are not copied yet, by their first offsets, in order.
+        self._known: OrderedDict[int, tuple[Sight, list[Names], int]] = OrderedDict()
         self._count = 0
         #: What is not looked through yet, or not stored, in order.
         self.open: dict[Judgement, None] = {}
@@ -327,5 +327,8 @@ class Judge:
             below: All batches that end below this offset, or there.
         """
         known = self._known
-        for base in [each for each in known if each + len(known[each][1]) <= below]:
-            self._count -= self._known.pop(base)[2]
+        while known:
+            base = next(iter(known))
+            if base + len(known[base][1]) > below:
+                break
+            self._count -= known.pop(base)[2]
