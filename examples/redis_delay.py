@@ -20,8 +20,10 @@ import uuid
 from pathlib import Path
 
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from tinymq.aio import Client
+from tinymq.errors import TinyMQError
 from tinymq.patterns.redis_delay import DELAY_ID, RedisDelay
 from tinymq.patterns.redis_worker import RedisDelayWorker
 from tinymq.testing import BrokerProcess
@@ -65,13 +67,14 @@ async def main(redis_url: str, url: str) -> None:
 if __name__ == "__main__":
     if not 2 <= len(sys.argv) <= 3:
         sys.exit("say where Redis is: redis_delay.py redis://HOST:PORT [tinymq://HOST:PORT]")
-    if len(sys.argv) == 3:
-        asyncio.run(main(sys.argv[1], sys.argv[2]))
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            broker = BrokerProcess(Path(folder) / "data")
-            broker.start()
-            try:
+    try:
+        if len(sys.argv) == 3:
+            asyncio.run(main(sys.argv[1], sys.argv[2]))
+        else:
+            with (
+                tempfile.TemporaryDirectory() as folder,
+                BrokerProcess(Path(folder, "data")) as broker,
+            ):
                 asyncio.run(main(sys.argv[1], broker.url))
-            finally:
-                broker.stop()
+    except (TinyMQError, RedisError) as error:
+        sys.exit(f"error: {error}")

@@ -10,10 +10,12 @@ Keep reminders: each comes at its time, and until then it can be listed, moved a
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from tinymq.errors import TinyMQError
 from tinymq.sync import Client, Delayed, SubscriptionConfig
 from tinymq.testing import BrokerProcess
 
@@ -64,7 +66,10 @@ if __name__ == "__main__":
     options = parser.parse_args()
     length = timedelta(seconds=0.05) if options.fast else timedelta(minutes=1)
     if options.url:
-        main(options.url, length)
+        try:
+            main(options.url, length)
+        except TinyMQError as error:
+            sys.exit(f"error: {error}")
     else:
         with tempfile.TemporaryDirectory() as folder, BrokerProcess(Path(folder, "data")) as broker:
             main(broker.url, length)

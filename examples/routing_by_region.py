@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 from pathlib import Path
 
-from tinymq.errors import Unroutable
+from tinymq.errors import TinyMQError, Unroutable
 from tinymq.sync import EARLIEST, Client
 from tinymq.testing import BrokerProcess
 
@@ -80,7 +81,10 @@ if __name__ == "__main__":
     parser.add_argument("--url", help="a running broker; without it one is started")
     options = parser.parse_args()
     if options.url:
-        main(options.url)
+        try:
+            main(options.url)
+        except TinyMQError as error:
+            sys.exit(f"error: {error}")
     else:
         with tempfile.TemporaryDirectory() as folder, BrokerProcess(Path(folder, "data")) as broker:
             main(broker.url)

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 import tempfile
 from pathlib import Path
 
 from tinymq.aio import Client, Message
+from tinymq.errors import TinyMQError
 from tinymq.testing import BrokerProcess
 
 WAITING, CHANNEL, DUE = "orders.waiting", "wait", "orders.due"
@@ -75,7 +77,10 @@ if __name__ == "__main__":
     options = parser.parse_args()
     length = 0.1 if options.fast else 1.0
     if options.url:
-        asyncio.run(main(options.url, length))
+        try:
+            asyncio.run(main(options.url, length))
+        except TinyMQError as error:
+            sys.exit(f"error: {error}")
     else:
         with tempfile.TemporaryDirectory() as folder, BrokerProcess(Path(folder, "data")) as broker:
             asyncio.run(main(broker.url, length))

@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 import tempfile
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from tinymq.aio import Client, SubscriptionConfig
+from tinymq.errors import TinyMQError
 from tinymq.testing import BrokerProcess
 
 TOPIC, CHANNEL = "unpaid", "shop"
@@ -95,7 +97,10 @@ if __name__ == "__main__":
     options = parser.parse_args()
     waiting = timedelta(seconds=0.5) if options.fast else timedelta(minutes=30)
     if options.url:
-        asyncio.run(main(options.url, waiting))
+        try:
+            asyncio.run(main(options.url, waiting))
+        except TinyMQError as error:
+            sys.exit(f"error: {error}")
     else:
         with tempfile.TemporaryDirectory() as folder, BrokerProcess(Path(folder, "data")) as broker:
             asyncio.run(main(broker.url, waiting))

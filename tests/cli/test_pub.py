@@ -54,7 +54,7 @@ def test_a_time_that_is_over_is_told(broker: MemoryBroker, run: Run) -> None:
     result = run("pub", "orders", "x", "--at", "1893456000")
 
     assert result.exit_code == 0
-    assert "1970-01-22T21:57:36.000Z is over" in result.stderr
+    assert "1970-01-22T21:57:36.000Z has passed" in result.stderr
 
 
 def test_pub_with_a_time_to_live(broker: MemoryBroker, run: Run) -> None:

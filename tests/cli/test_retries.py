@@ -21,7 +21,7 @@ def reply(done: list[int], missing: list[int] | None = None) -> dict[str, Any]:
     ("words", "more", "told"),
     [
         (["wake"], {}, "are given out now"),
-        (["delay", "--for", "2m"], {"delay_ms": 120_000}, "are given out in 120 s"),
+        (["delay", "--for", "2m"], {"delay_ms": 120_000}, "are given out in 2m0s"),
         (
             ["delay", "--at", "2030-01-01T00:00:00Z"],
             {"due_ms": 1_893_456_000_000},

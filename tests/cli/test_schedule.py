@@ -77,6 +77,15 @@ def test_change(broker: MemoryBroker, run: Run) -> None:
     assert "paused" not in broker.calls[0][1]
 
 
+def test_an_expression_without_quotes(broker: MemoryBroker, run: Run) -> None:
+    """Who forgets the quotes is told of them, not of arguments that are too many."""
+    result = run("schedule", "add", "nightly", "orders", "0", "3", "README.md", "docs", "docs")
+
+    assert (result.exit_code, broker.calls) == (2, [])
+    assert "quote it, such as '0 3 * * *'" in result.stderr
+    assert "No such option" in run("schedule", "add", "a", "b", "@daily", "--never").stderr
+
+
 def test_list(broker: MemoryBroker, run: Run) -> None:
     """A list says what comes next, what was missed, and what is wrong."""
     page: dict[str, Any] = {"more": False, "after": None, "total": 3, "silent": []}

@@ -144,7 +144,7 @@ class TestExchanges:
         """Names that are none, of no topic, or of no exchange are told apart."""
         with pytest.raises(InvalidName):
             fan.delete_exchange("no name")
-        with pytest.raises(UnknownTopic):
+        with pytest.raises(UnknownTopic, match="tinymq exchange create"):
             fan.alter_exchange("nobody", None)
         with pytest.raises(UnknownExchange):
             fan.add_binding("t", "u", ANY)

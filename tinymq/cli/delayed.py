@@ -267,9 +267,10 @@ def move(
     """
     if (delay is None) == (at is None):
         raise click.UsageError("give --delay or --at")
-    tell_passed(at)
     when = {"due_ms": at} if delay is None else {"delay_ms": round(delay * 1000)}
-    return _act(session, "move", {**arguments, **when}, options)
+    status = _act(session, "move", {**arguments, **when}, options)
+    tell_passed(at)
+    return status
 
 
 def parse_places(texts: Sequence[str]) -> dict[tuple[str, int], list[int]]:

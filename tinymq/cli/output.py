@@ -272,7 +272,7 @@ def flat(found: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 def tell_passed(at: int | None) -> None:
     """Say that a time is over, for seconds taken as milliseconds, or another year, look alike."""
     if at is not None and at <= now_ms():
-        note(f"{iso(at)} is over: what is to come then comes at once")
+        note(f"{iso(at)} has passed: what is to come then comes at once")
 
 
 def note(text: str) -> None:

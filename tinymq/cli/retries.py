@@ -15,7 +15,7 @@ from tinymq.cli.operation import Arguments, operation_options
 from tinymq.cli.output import Listing, Row, counted, note, output_option, tell_passed
 from tinymq.cli.reply import show_plan
 from tinymq.cli.session import Session, remote
-from tinymq.cli.values import DELAY, MOMENT, MOMENT_TEXT, iso
+from tinymq.cli.values import DELAY, MOMENT, MOMENT_TEXT, human_span, iso
 
 _OWN: Final = dict.fromkeys(("topic", "name", "partition", "offsets"), "places")
 _messages = click.argument(
@@ -55,7 +55,7 @@ def delay(
         raise click.UsageError("say when they are to come: one of --for and --at")
     when = ""
     if length is not None:
-        arguments["delay_ms"], when = round(length * 1000), f"in {length:g} s"
+        arguments["delay_ms"], when = round(length * 1000), f"in {human_span(length)}"
     tell_passed(at)
     if at is not None:
         arguments["due_ms"], when = at, f"at {iso(at)}"

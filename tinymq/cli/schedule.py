@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import click
+from typing_extensions import override
 
 from tinymq.cli.confirm import yes_option
 from tinymq.cli.groups import Group
@@ -60,7 +61,22 @@ def schedule() -> None:
     """Send messages again and again, by schedules."""
 
 
-@schedule.command("add")
+class _Quoted(click.Command):
+    """A verb whose last argument has spaces in it."""
+
+    @override
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Say what is the matter when a shell made several words, or names of files, of it."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if "unexpected extra argument" not in error.message:
+                raise
+            text = "the expression is one argument: quote it, such as '0 3 * * *'"
+            raise click.UsageError(text, ctx) from None
+
+
+@schedule.command("add", cls=_Quoted)
 @operation_options(
     "schedule.create",
     own={"headers": "given", "paused": "paused"},

@@ -75,7 +75,8 @@ class Exchanges(Channels):
             UnknownTopic: There is no such topic.
             UnknownExchange: The topic is no exchange.
         """
-        return self.registry.topic(valid_name(name)), self.registry.exchange(name)
+        exchange = self.registry.exchange(valid_name(name))
+        return self.registry.topic(name), exchange
 
     def make_exchange(
         self, topic: Topic, kind: Kind, dead_letter: str | None = None, *, dry_run: bool = False

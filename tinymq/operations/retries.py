@@ -30,7 +30,9 @@ class Retries(DelayedMessages):
             InvalidRequest: No topic was named.
         """
         if topic is None:
-            raise InvalidRequest("a channel goes with the name of its topic", field="topic")
+            raise InvalidRequest(
+                "a channel goes with the name of its topic: say topic, too", field="topic"
+            )
         owner = self.find(topic)
         self._registry.channel(owner.id, channel)
         return owner
