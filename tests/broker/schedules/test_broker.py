@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.broker.delays.stage import Stage
-from tests.fakes.broker import BEGIN_MS
+from tests.broker.lives import LateSyncer
+from tests.fakes.broker import BEGIN_MS, BrokerDisk
+from tinymq.broker.producers import SCHEDULES
 from tinymq.broker.schedules.scheduling import SCHEDULE, SCHEDULED
 from tinymq.meta.registry import Schedule
 from tinymq.wire.batch import split
@@ -24,7 +26,8 @@ FIRST = (BEGIN_MS // MINUTE + 1) * MINUTE
 
 def begin(path: Path, cron: str = "* * * * *", **more: Any) -> Stage:
     """A broker with a schedule."""
-    stage = Stage(path, more.pop("config", None))
+    held = {name: more.pop(name) for name in ("disk", "syncer") if name in more}
+    stage = Stage(path, more.pop("config", None), **held)
     topic = stage.broker.meta.describe("t")
     schedule = Schedule(name="s", topic_id=topic.id, partition=0, cron=cron, value=b"v", **more)
     stage.broker.meta.put_schedule(schedule)
@@ -76,6 +79,18 @@ def test_each_minute(tmp_path: Path) -> None:
     assert stage.values == [b"v"] * 3
 
 
+@pytest.mark.parametrize("sync", ["os", "interval"])
+def test_no_sync_is_waited_for(tmp_path: Path, sync: str) -> None:
+    """Where a topic waits for no disk, its schedules do not; a kill counts nothing twice."""
+    stage = begin(tmp_path / "data", config={"sync": sync})
+    sleep(stage, 180)
+    assert times(stage) == [FIRST, FIRST + MINUTE, FIRST + 2 * MINUTE]
+    stage.again()
+    sleep(stage, 60)
+    assert len(times(stage)) == 4
+    assert row(stage)["runs"] == 4
+
+
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize(
     ("catch_up", "come", "missed"), [("skip", 0, 5), ("once", 1, 4), ("all", 5, 0)]
@@ -92,6 +107,26 @@ def test_away(tmp_path: Path, clean: bool, catch_up: str, come: int, missed: int
     assert (row(stage)["missed"], row(stage)["runs"]) == (missed, come)
     sleep(stage, 120)
     assert len(times(stage)) == come + 1
+
+
+def test_killed_while_it_comes(tmp_path: Path) -> None:
+    """A start finds that it came: one message waits for the next time, and no more."""
+    disk = BrokerDisk()
+    syncer = LateSyncer(disk)
+    stage = begin(tmp_path / "data", disk=disk, syncer=syncer)
+    for _ in range(3):
+        while syncer.groups:
+            syncer.release()
+        settle(stage)
+    stage.wait((FIRST - stage.now) / 1000 + 1, step=1)
+    assert syncer.groups
+    assert times(stage) == []
+    stage.broker.kill()
+    stage.broker = stage.broker.again()
+    settle(stage)
+    assert times(stage) == [FIRST]
+    put = [each for each in stage.delays.log.headers() if each.producer_id == SCHEDULES]
+    assert len(put) == 2
 
 
 def test_memory(tmp_path: Path) -> None:

@@ -353,6 +353,14 @@ class Delays(Timing):
             self.memory.elsewhere.pop(number, None)
         act = Act(RELEASED, self.host.now(), sorted(leaving.dues), leaving.end)
         self._write(Pending(act))
+
+    def came(self, leaving: Leaving) -> None:
+        """
+        Tell of schedules whose messages readers see, as safe as the topic promises.
+
+        Args:
+            leaving: The messages; a topic that waits for no sync may sync them much later.
+        """
         if leaving.schedules:
             self._tell(
                 [(number, leaving.dues[number], name) for number, name in leaving.schedules.items()]
@@ -360,7 +368,7 @@ class Delays(Timing):
 
     @property
     def hook(self) -> Released | None:
-        """Told when the release of scheduled messages is safe, whenever that was found."""
+        """Told when scheduled messages came, as safe as the topic promises; some at a start."""
         return self._hook
 
     @hook.setter

@@ -164,6 +164,7 @@ class Releasing:
             self._waiting.stored -= leaving.stored
             self.lateness.note(delays.host.now(), [*leaving.dues.values()])
             self.data_moved()
+            delays.came(leaving)
         delays.mark()
 
     def _back(self, leaving: Leaving) -> None:
@@ -186,6 +187,7 @@ class Releasing:
         return [
             (number, each.dues[number])
             for each in self._leaving
+            if not each.visible
             for number, name in each.schedules.items()
             if name == schedule
         ]

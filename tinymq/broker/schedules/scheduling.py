@@ -246,12 +246,13 @@ class Scheduling:
             partition: Where.
             ids: The id, the due time and the schedule's mark of each.
         """
-        for delay_id, _, mark in ids:
+        for delay_id, due, mark in ids:
             line = self._lines.get((*partition.key, mark))
             if line is None:
                 continue
             entry = line.entry
-            self._count(entry)
+            if delay_id >= entry.floor or due > entry.done_ms:
+                self._count(entry)  # else a start found once more what was told
             if delay_id >= entry.floor and entry.due_ms is not None:
                 self._dealt(entry)
             # Else it was on its way when it was taken back.
@@ -320,12 +321,20 @@ class Scheduling:
 
     def _turn(self, line: Line) -> None:
         """Take the next step of a schedule, if none is under way."""
-        if line.busy or self._closed or (line.timer is not None and line.timer.active()):
+        if self._rests(line):
             return
         try:
-            self._step(line, self.delays(line.partition))
+            # Opening tells what a start found to have come, and that takes steps of its own.
+            delays = self.delays(line.partition)
+            if not self._rests(line):
+                self._step(line, delays)
         except (OSError, TinyMQError, ValueError) as error:
             self._failed(line, error)
+
+    def _rests(self, line: Line) -> bool:
+        """Whether a step is under way, or nothing is to be done now."""
+        waits = line.timer is not None and line.timer.active()
+        return line.busy or waits or self._closed or line.place not in self._lines
 
     def _step(self, line: Line, delays: Delays) -> None:
         entry, schedule = line.entry, line.schedule
