@@ -155,9 +155,9 @@ def test_a_burst_comes_in_slices(stage: Stage) -> None:
     assert stage.values == [b"%d" % each for each in range(10_000)]
 
 
-@pytest.mark.parametrize("spoil", ["bytes", "version", "gone", "ahead"])
+@pytest.mark.parametrize("spoil", ["bytes", "version", "gone", "ahead", "place"])
 def test_a_damaged_index(stage: Stage, logged: LogKeeper, spoil: str) -> None:
-    """It is made anew from the log, with one warning, and nothing is missing or comes twice."""
+    """What is wrong in it comes from the log, and nothing is missing or comes twice."""
     stage.publish([-1000, -200_000, -(10**9)], b"a", b"b", b"c")
     stage.wait(30, step=1)
     stage.broker.stop()
@@ -170,12 +170,16 @@ def test_a_damaged_index(stage: Stage, logged: LogKeeper, spoil: str) -> None:
         connection = sqlite3.connect(file)
         if spoil == "version":
             connection.execute("PRAGMA user_version = 99")
+        elif spoil == "place":
+            connection.execute("UPDATE waiting SET place = place + 1")
         else:
             connection.execute("UPDATE homes SET upto = 1000")
         connection.commit()
         connection.close()
     stage.broker = stage.broker.again()
-    assert len([text for text in logged.texts if "anew" in text]) == (spoil != "gone")
+    assert len([text for text in logged.texts if "anew" in text]) == (
+        spoil not in ("gone", "place")
+    )
     stage.wait(200, step=1)
     assert stage.values == [b"a", b"b"]
     stage.wait(10**6, step=10**3)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -216,10 +217,8 @@ class _Gathered:
         for number, due in islice(waiting.ready.items(), _MOST_TOGETHER):
             if (self.dues or self.lost) and seconds() >= until:
                 break
-            offset = waiting.offset(number)
             try:
-                batch = delays.batch(offset)
-                place = offset - batch.base
+                batch, place = _found(delays, number)
                 value, has_time = batch.values[place], batch.times[place] is not None
             except CorruptBatch:
                 self.lost.append(number)
@@ -255,6 +254,21 @@ class _Gathered:
             producer_epoch=0,
             base_sequence=sequence,
         )
+
+
+def _found(delays: Delays, number: int) -> tuple[StoredBatch, int]:
+    """
+    Find where a message lies; where the index says, or where its id says that it lay first.
+
+    Raises:
+        CorruptBatch: It is at neither place, or cannot be read.
+    """
+    for offset in dict.fromkeys((delays.memory.offset(number), number)):
+        with suppress(CorruptBatch):
+            batch = delays.batch(offset)
+            if batch.ids[offset - batch.base] == number:
+                return batch, offset - batch.base
+    raise CorruptBatch(f"message {number} is not in the delay log")
 
 
 def released_in(
