@@ -8,6 +8,7 @@ sessions, and gives each partition with something to do its turn.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import ceil
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -60,7 +61,8 @@ class Channels:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         #: The wall clock when the scheduler's was 0: no step of the former moves a deadline.
-        self._origin_ms = broker.wall() - int(broker.scheduler.seconds() * 1000)
+        # Rounded down, so that nothing comes a part of a millisecond early.
+        self._origin_ms = broker.wall() - ceil(broker.scheduler.seconds() * 1000)
         self._hosted: dict[tuple[bytes, int], Hosted] = {}
         self._subscriptions: dict[str, Subscription] = {}
         self._by_topic: dict[bytes, dict[str, Subscription]] = {}

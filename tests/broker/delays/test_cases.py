@@ -11,6 +11,7 @@ import pytest
 from tests.broker.delays.stage import Stage
 from tests.fakes.broker import LogKeeper, only, refused
 from tests.fakes.taking import Taker
+from tinymq.broker.channels import Channels
 from tinymq.broker.delays.index import INDEX_FILE
 from tinymq.broker.delays.shelf import StoredBatch
 from tinymq.broker.partition import Appended
@@ -221,6 +222,14 @@ def test_a_damaged_page_of_the_index(stage: Stage, page: int) -> None:
     assert sorted(stage.values, key=lambda value: int(value or b"")) == [
         b"%d" % each for each in range(600)
     ]
+
+
+def test_not_a_part_of_a_millisecond_early(stage: Stage) -> None:
+    """However the clocks lie to each other at a start, the wall clock shows at least the time."""
+    stage.broker.clock.rightNow = 100.0009
+    channels = Channels(stage.broker.broker)
+    stage.broker.clock.rightNow += 0.0002
+    assert channels.now() <= stage.broker.wall.now_ms
 
 
 def test_the_clock_is_set_back(stage: Stage) -> None:
