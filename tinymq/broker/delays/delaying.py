@@ -293,7 +293,7 @@ class Delaying:
         if delays is not None:
             self.broker.committer.forget(delays)
             delays.stop()
-            self.shelf.forget(delays.follower.home)
+            self.shelf.forget(partition.key)
             self._forget(self._index(volatile=partition.volatile), delays.follower.home)
 
     def _forget_others(self) -> None:
