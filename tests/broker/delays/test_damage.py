@@ -144,6 +144,36 @@ def test_what_cannot_be_opened_at_the_start(stage: Stage, monkeypatch: pytest.Mo
     assert stage.delays.memory.count == 1
 
 
+def test_partitions_of_two_indexes(stage: Stage) -> None:
+    """A topic in memory and one on the disk are not mixed up, each the first of its kind."""
+    stage.broker.meta.create_topic("m", 1, {"storage": "memory"})
+    for name in ("t", "m"):
+        topic = stage.broker.meta.describe(name).id
+        stage.broker.broker.produce(topic, 0, batch(name.encode(), dues=[-10]), lambda _: None)
+        stage.broker.clock.advance(0)
+    stage.wait(0.1)
+    assert stage.broker.values("t") == [b"t"]
+    assert stage.broker.values("m") == [b"m"]
+
+
+def test_a_topic_that_goes_as_the_index_does(stage: Stage) -> None:
+    """What is called as the deleted one was, in the index that is made anew, keeps its messages."""
+    stage.broker.meta.create_topic("gone", 1, {"sync": "os"})
+    for name in ("gone", "t"):
+        topic = stage.broker.meta.describe(name).id
+        data = batch(b"far", dues=[-300_000])
+        stage.broker.broker.produce(topic, 0, data, lambda _: None)
+        stage.broker.clock.advance(0)
+    stage.wait(15, step=1)
+    stage.broker.meta.delete_topic("gone")
+    stage.delays.index._begin_anew()
+    stage.broker.clock.advance(0)
+    for _ in stage.delays.catch_up():
+        pass
+    stage.wait(400, step=1)
+    assert stage.values == [b"far"]
+
+
 def _safe(stage: Stage) -> bool:
     """Whether the delay log on the disk says of everything that it came."""
     return stage.delays.releasing.idle and not stage.delays.unsynced

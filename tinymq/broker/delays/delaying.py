@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -213,16 +214,19 @@ class Delaying:
         found = self._volatile if volatile else self._stored
         if found is None:
             found = self.broker.store.open_index(self.broker.background, volatile=volatile)
-            found.broken = self._rebuilt
+            found.broken = partial(self._rebuilt, found)
             if volatile:
                 self._volatile = found
             else:
                 self._stored = found
         return found
 
-    def _rebuilt(self) -> None:
+    def _rebuilt(self, index: Index) -> None:
+        # What was to be forgotten is gone, and others may be called so now.
+        self._gone = [each for each in self._gone if each[0] is not index]
         for delays in self._delays.values():
-            delays.rebuilt()
+            if delays.index is index:
+                delays.rebuilt()
 
     def table(self, snapshot: list[Any]) -> ProducerTable:
         """
@@ -293,7 +297,7 @@ class Delaying:
         if delays is not None:
             self.broker.committer.forget(delays)
             delays.stop()
-            self.shelf.forget(delays.follower.home)
+            self.shelf.forget(partition.key)
             self._forget(self._index(volatile=partition.volatile), delays.follower.home)
 
     def _forget_others(self) -> None:
@@ -312,6 +316,8 @@ class Delaying:
 
     def _forget_some(self) -> None:
         self._timer = None
+        if not self._gone:
+            return
         index, home = self._gone.pop()
         try:
             if index.forget(home):

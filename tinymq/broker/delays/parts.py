@@ -111,7 +111,7 @@ class Parts(SideLog):
         Raises:
             CorruptBatch: It is not there.
         """
-        return self.host.shelf.batch(self.follower.home, self._delay_log, offset)
+        return self.host.shelf.batch(self.partition.key, self._delay_log, offset)
 
     def _append(self, payload: bytes, header: BatchHeader, base: int) -> int:
         log = self._delay_log

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tinymq.storage.log import Log
     from tinymq.storage.memory import MemoryLog
 
+#: Topic and number of a partition: what the index calls it may change, and there are two of them.
+Home = tuple[bytes, int]
 #: The header that says which schedule a message comes from, as NAME@CREATED.
 SCHEDULE_HEADER: Final = "tinymq-schedule"
 #: Bytes of batches that stay; the last one stays whatever it has.
@@ -133,16 +135,16 @@ class Shelf:
     """The batches of all delay logs of a broker that were read last."""
 
     def __init__(self) -> None:
-        self._batches: OrderedDict[tuple[int, int], StoredBatch] = OrderedDict()
-        self._bases: dict[int, list[int]] = {}
+        self._batches: OrderedDict[tuple[Home, int], StoredBatch] = OrderedDict()
+        self._bases: dict[Home, list[int]] = {}
         self._bytes = 0
 
-    def batch(self, home: int, log: Log | MemoryLog, offset: int) -> StoredBatch:
+    def batch(self, home: Home, log: Log | MemoryLog, offset: int) -> StoredBatch:
         """
         Find the batch that a message lies in.
 
         Args:
-            home: What the partition is called.
+            home: The partition.
             log: Its delay log.
             offset: Of the message.
 
@@ -161,7 +163,7 @@ class Shelf:
                     return found
         return self._read(home, log, offset)
 
-    def _read(self, home: int, log: Log | MemoryLog, offset: int) -> StoredBatch:
+    def _read(self, home: Home, log: Log | MemoryLog, offset: int) -> StoredBatch:
         if not log.start_offset <= offset < log.written_offset:
             raise CorruptBatch(f"the delay log does not reach to {offset}")
         chunk = log.read(offset, 1, log.written_offset)
@@ -173,12 +175,12 @@ class Shelf:
                 return found
         raise CorruptBatch(f"no message lies at {offset} of the delay log")
 
-    def put(self, home: int, batch: StoredBatch) -> None:
+    def put(self, home: Home, batch: StoredBatch) -> None:
         """
         Keep a batch for a while.
 
         Args:
-            home: What its partition is called.
+            home: Its partition.
             batch: The batch.
         """
         key = home, batch.base
@@ -192,7 +194,7 @@ class Shelf:
         ):
             self._drop(next(iter(self._batches)))
 
-    def _drop(self, key: tuple[int, int]) -> None:
+    def _drop(self, key: tuple[Home, int]) -> None:
         gone = self._batches.pop(key)
         self._bytes -= gone.header.size
         bases = self._bases[key[0]]
@@ -200,12 +202,12 @@ class Shelf:
         if not bases:
             del self._bases[key[0]]
 
-    def forget(self, home: int) -> None:
+    def forget(self, home: Home) -> None:
         """
         Forget the batches of a partition.
 
         Args:
-            home: What it is called.
+            home: Which one.
         """
         for base in tuple(self._bases.get(home, ())):
             self._drop((home, base))
