@@ -61,7 +61,8 @@ class PartitionStore:
         self._producers = producers
         #: Segments of each log when its producers were last stored.
         self._stored: dict[Partition, int] = {}
-        self._index: Index | None = None
+        #: Views of what is not due yet, by whether they are for topics in memory.
+        self._indexes: dict[bool, Index] = {}
 
     def open(self, topic: Topic, index: int) -> Partition:
         """
@@ -155,17 +156,15 @@ class PartitionStore:
             background: Where its pages are moved to their places.
             volatile: Whether it is for topics in memory.
         """
-        if volatile:
-            return Index.open(None, background)
-        if self._index is None:
-            self._index = Index.open(Path(self.folder.path) / INDEX_FILE, background)
-        return self._index
+        if volatile not in self._indexes:
+            file = None if volatile else Path(self.folder.path) / INDEX_FILE
+            self._indexes[volatile] = Index.open(file, background)
+        return self._indexes[volatile]
 
     def close_index(self) -> None:
-        """Close the view of what is not due yet."""
-        if self._index is not None:
-            self._index.close()
-            self._index = None
+        """Close the views of what is not due yet."""
+        while self._indexes:
+            self._indexes.popitem()[1].close()
 
     def routes(self, partition: Partition) -> bool:
         """

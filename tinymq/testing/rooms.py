@@ -107,4 +107,5 @@ class Rooms:
         """End at once: nothing is stored, synced or said any more."""
         self.clock.stop()
         self.folder.close()
+        self.broker.store.close_index()
         self.meta_store.close()
