@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,11 @@ def row(number: int, due: int, offset: int | None = None, **more: object) -> Row
 
 
 @pytest.fixture
-def index(tmp_path: Path) -> Index:
+def index(tmp_path: Path) -> Iterator[Index]:
     """Return an empty one on the disk."""
-    return Index.open(tmp_path / "delays.db", InlineBackground())
+    found = Index.open(tmp_path / "delays.db", InlineBackground())
+    yield found
+    found.close()
 
 
 def test_pages(index: Index) -> None:
@@ -61,6 +64,7 @@ def test_changes(index: Index, tmp_path: Path) -> None:
     assert [each.id for each in again.lying_in(home, 20, 21, 9)] == [1]
     assert [each.id for each in again.of_schedule(home, "s@1")] == [3]
     assert sorted(again.find(home, [1, 3, 77])) == [1, 3]
+    again.close()
 
 
 def test_forgetting(index: Index) -> None:
@@ -105,6 +109,7 @@ def test_where_no_file_can_be(tmp_path: Path, logged: LogKeeper) -> None:
     index.apply(home, Changes([row(1, 1)]), 2, 0)
     assert index.count(home, None, None) == 1
     assert any("cannot be made" in text for text in logged.texts)
+    index.close()
 
 
 def test_another_database(tmp_path: Path, logged: LogKeeper) -> None:
@@ -116,3 +121,4 @@ def test_another_database(tmp_path: Path, logged: LogKeeper) -> None:
     index = Index.open(tmp_path / "delays.db", InlineBackground())
     assert index.homes() == []
     assert any("another kind" in text for text in logged.texts)
+    index.close()
