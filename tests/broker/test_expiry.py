@@ -336,6 +336,25 @@ class TestOverTime:
         assert first == still == [b"1"]
         assert values(broker) == [b"1", b"2"]
 
+    def test_a_clock_that_was_ahead_before_the_start(self, broker: BrokerFixture) -> None:
+        """What came with times ahead holds up nothing that comes after the clock was set right."""
+        broker.meta.alter_topic("t", {"ttl.ms": 4000})
+        broker.wall.now_ms += HOUR
+        publish(broker, b"1")
+        broker.stop()
+        broker.wall.now_ms -= HOUR
+        after = broker.again()
+        wait(after, 1)
+        publish(after, b"2")
+        wait(after, 2.9)
+        none = values(after)
+        wait(after, 0.2)
+        first = values(after)
+        wait(after, 1)
+
+        assert (none, first) == ([], [b"1"])
+        assert values(after) == [b"1", b"2"]
+
     def test_altered_while_it_runs(self, broker: BrokerFixture) -> None:
         """It counts from the append of each message, whenever the topic was altered."""
         publish(broker, b"1")

@@ -93,6 +93,9 @@ class Expiry:
         self._covered = Runs()
         self._noted = self._partition.log.end_offset
         self._steps = self._partition.steps = Steps(hosted.clock)
+        #: The last append time at the start, and the time then. One that lies ahead is of a
+        #: clock that was set right since: it counts as then, or it would hold up what follows.
+        self._before = self._partition.log.max_timestamp, hosted.clock()
         #: Channels that begin anew, and until when what expired is passed over.
         self._fresh: dict[str, int | None] = {}
         #: Up to where each channel has done what the front says.
@@ -257,6 +260,10 @@ class Expiry:
         while True:
             step, following = self._steps.find(front)
             since = now - ttl - step.delta + 1
+            newest, began = self._before
+            ahead = not step.delta and newest > began
+            if ahead and since > began:
+                since = max(since, newest + 1)
             if since <= 0:
                 self._front, self._front_due = front, now + 1 - since
                 return
@@ -265,7 +272,7 @@ class Expiry:
                 break
             front = following
         if found >= front and time >= 0:
-            due = time + step.delta + ttl
+            due = (min(time, began) if ahead and time <= newest else time) + step.delta + ttl
         else:
             due = max(step.time + step.delta + ttl, now + _AGAIN_MS)
         self._front = max(front, found)
