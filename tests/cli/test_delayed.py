@@ -60,7 +60,7 @@ def calls(broker: MemoryBroker, name: str) -> list[dict[str, Any]]:
 def test_list(broker: MemoryBroker, run: Run) -> None:
     """Messages in order of their time, page after page, with names that other verbs take."""
     first = page(row(17), more=True, after="x")
-    retry = row(None, offset=9, channel="work", why="retry", attempt=2, key="AAE=")
+    retry = row(None, offset=9, channel="mail", why="retry", attempt=2, key="AAE=")
     second = page(row(3, schedule="nightly", why="schedule"), {**retry, "encoding": "base64"})
     broker.answers["delayed.list"] = [first, {**second, "silent": ["b2"]}] * 2
     result = run("delayed", "ls", "-t", "orders", "--since", "2027-01-01T00:00Z", "--key", "k1")
@@ -69,7 +69,7 @@ def test_list(broker: MemoryBroker, run: Run) -> None:
     assert heading == ["MESSAGE", "DUE", "DUE-IN", "WHY", "KEY", "SIZE"]
     assert lines[1][3:5] == ["schedule", "nightly"]
     assert lines[2][3:5] == ["retry", "2"]
-    assert [line[0] for line in lines] == ["orders/0~17", "orders/0~3", "orders/work/0@9"]
+    assert [line[0] for line in lines] == ["orders/0~17", "orders/0~3", "orders/mail/0@9"]
     assert lines[0][1] == "2096-10-02T07:06:40.000Z"
     assert "b2 does not answer" in result.stderr
     assert run("delayed", "ls", "-o", "name").stdout.split()[1] == "orders/0~3"
@@ -208,7 +208,7 @@ def test_ctrl_c_tells_how_far_it_came(broker: MemoryBroker, run: Run) -> None:
         (("cancel", "--all"), "--topic"),
         (("now", "orders/0~17", "--all"), "not both"),
         (("now", "orders/0~17", "--key", "k"), "not both"),
-        (("now", "orders/work/0@17"), "`channel wake`"),
+        (("now", "orders/mail/0@17"), "`channel wake`"),
         (("now", "orders/0/17"), "write TOPIC/PARTITION~ID"),
         (("show", "17"), "write TOPIC/PARTITION~ID"),
         (("move", "orders/0~17"), "give --delay or --at"),
