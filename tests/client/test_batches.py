@@ -14,7 +14,7 @@ from tests.client.test_client import Results
 from tests.client.test_subscription import Scene
 from tinymq.client import MessageBatch
 from tinymq.client.core.fate import Fate
-from tinymq.client.stepping import begun
+from tinymq.client.stepping import _rest, begun
 from tinymq.errors import ConnectionLost, LeaseLost, UsageError
 
 
@@ -260,3 +260,24 @@ class TestSteps:
 
         assert cancelled == [waiting]
         assert len(ended.errors) == 1
+
+
+def test_what_is_let_go_of_ends_quietly() -> None:
+    """Whichever of a coroutine and its rest is let go of first, nothing is raised."""
+
+    async def waits() -> None:
+        ended.append("begun")
+        try:
+            await Deferred()
+        finally:
+            ended.append("ended")
+
+    for first in (True, False):
+        ended: list[str] = []
+        coroutine = waits()
+        rest = _rest(coroutine, coroutine.send(None))
+        next(rest)
+        if first:
+            coroutine.close()
+        rest.close()
+        assert ended == ["begun", "ended"]

@@ -36,6 +36,10 @@ def _rest(coroutine: Coroutine[Any, Any, Any], awaited: Any) -> Generator[Any, A
         while True:
             try:
                 found = yield awaited
+            except GeneratorExit:
+                # Nobody waits for either any more; it may have been let go of before this was.
+                coroutine.close()
+                raise
             except BaseException as error:  # noqa: BLE001 - it is the coroutine's
                 awaited = coroutine.throw(error)
             else:
