@@ -11,6 +11,7 @@ from tinymq.errors import (
     BY_CODE,
     ClientError,
     ForeignCluster,
+    GroupBusy,
     InternalError,
     OffsetOutOfRange,
     ProtocolError,
@@ -99,12 +100,21 @@ def test_codes_do_not_change() -> None:
         54: "MetaUnavailable",
         55: "BrokerSilent",
         56: "ForeignCluster",
+        57: "NotCoordinator",
+        58: "UnstablePosition",
+        59: "GroupBusy",
         60: "StorageError",
         61: "StorageFull",
         62: "PartitionOffline",
         63: "TooManyOpenFiles",
         70: "UnknownEndpoint",
         71: "EndpointRefused",
+        80: "UnknownGroup",
+        81: "UnknownMember",
+        82: "FencedGeneration",
+        83: "InconsistentGroup",
+        84: "InvalidTransaction",
+        85: "TransactionAborted",
     }
 
 
@@ -115,7 +125,7 @@ def test_flags_follow_the_branch(cls: type[WireError]) -> None:
     if issubclass(cls, (ProtocolError, RequestError, InternalError)):
         assert not cls.retriable
     if issubclass(cls, StateError):  # no moment makes another cluster of one
-        assert cls.retriable == (cls is not ForeignCluster)
+        assert cls.retriable == (cls not in {ForeignCluster, GroupBusy})
 
 
 @pytest.mark.parametrize("cls", WIRE)

@@ -365,6 +365,42 @@ class EndpointRefused(RequestError):
     code = 71
 
 
+class UnknownGroup(RequestError):
+    """There is no group of this name; `tinymq group ls` lists them."""
+
+    code = 80
+
+
+class UnknownMember(RequestError):
+    """The group does not know this member, maybe no longer; it has to join again."""
+
+    code = 81
+
+
+class FencedGeneration(RequestError):
+    """Somebody else was given this partition since; what was committed by then counts."""
+
+    code = 82
+
+
+class InconsistentGroup(RequestError):
+    """The members of a group must agree on how its partitions are divided."""
+
+    code = 83
+
+
+class InvalidTransaction(RequestError):
+    """This cannot be part of a transaction, or not of one in this state."""
+
+    code = 84
+
+
+class TransactionAborted(RequestError):
+    """The transaction was aborted: nothing of it counts; begin it again."""
+
+    code = 85
+
+
 # --- the right request at the wrong moment -----------------------------------
 
 
@@ -409,6 +445,25 @@ class ForeignCluster(StateError):
     """The broker's data folder and the MetaServer are of different clusters."""
 
     code = 56
+    retriable = False
+
+
+class NotCoordinator(StateError):
+    """Another broker looks after this group or transaction; the data say which."""
+
+    code = 57
+
+
+class UnstablePosition(StateError):
+    """A transaction that moves this position is not decided yet; ask again."""
+
+    code = 58
+
+
+class GroupBusy(StateError):
+    """The group has live members; stop them first, or use force."""
+
+    code = 59
     retriable = False
 
 

@@ -174,6 +174,7 @@ def test_attributes() -> None:
         "3": batches.APPEND_TIME,
         "4": batches.TRANSACTIONAL,
         "5": batches.CONTROL,
+        "11": batches.ABORTED,
         "12": batches.HAS_DUE,
         "13": batches.HAS_IDS,
         "14": batches.HAS_EXPIRY,
@@ -181,7 +182,7 @@ def test_attributes() -> None:
     }
 
     assert {row[0]: 1 << int(row[0]) for row in bits if row[0] in named} == named
-    assert [row[0] for row in bits] == ["0-2", "3", "4", "5", "6-11", "12", "13", "14", "15"]
+    assert [row[0] for row in bits] == ["0-2", "3", "4", "5", "6-10", "11", "12", "13", "14", "15"]
     assert [row[:2] for row in codecs] == [[str(int(codec)), codec.name.lower()] for codec in Codec]
 
 

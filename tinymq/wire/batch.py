@@ -65,6 +65,8 @@ _CODEC_MASK: Final = 0x7
 APPEND_TIME: Final = 1 << 3
 TRANSACTIONAL: Final = 1 << 4
 CONTROL: Final = 1 << 5
+#: Of a control batch: the transaction that it ends was aborted.
+ABORTED: Final = 1 << 11
 HAS_DUE: Final = 1 << 12
 HAS_IDS: Final = 1 << 13
 HAS_EXPIRY: Final = 1 << 14

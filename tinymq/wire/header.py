@@ -70,6 +70,14 @@ class MessageType(IntEnum):
     METADATA = 0x20
     #: One administrative operation by its name.
     OPERATE = 0x21
+    #: A member of a consumer group: joining, a sign of life, what it has, leaving.
+    MEMBER = 0x30
+    #: How far a group has read in partitions of one broker.
+    COMMIT = 0x31
+    #: Where a group goes on in partitions of one broker.
+    COMMITTED = 0x32
+    #: The end of a transaction.
+    END_TRANSACTION = 0x33
     #: A reply that carries an error instead of a result; with id 0 it concerns
     #: the connection as a whole.
     ERROR = 0xFF
