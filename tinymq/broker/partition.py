@@ -287,7 +287,7 @@ class Partition:
 
     def _stage(self, batch: Bytes, header: BatchHeader, now_ms: int, answer: Answer) -> None:
         base = self.log.end_offset
-        following = base + header.records
+        following = base + header.last_offset_delta + 1
         timestamp = max(now_ms, self._newest)
         self.log.append(
             stamp(batch, header, base, self.epoch, timestamp), base, following - 1, timestamp

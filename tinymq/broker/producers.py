@@ -167,7 +167,9 @@ class ProducerTable:
         if known is None or known.epoch != header.producer_epoch:
             known = _Producer(header.producer_epoch, self._keep)
         first = header.base_sequence
-        known.batches.append((first, (first + header.records) % SEQUENCE_MODULUS, base_offset))
+        # Records may be missing in it, by compaction; they had sequences all the same.
+        following = (first + header.last_offset_delta + 1) % SEQUENCE_MODULUS
+        known.batches.append((first, following, base_offset))
         known.seen_ms = timestamp
         self._producers[producer_id] = known
         if len(self._producers) > self._most:
