@@ -32,7 +32,7 @@ bin := .venv/bin
 pip := -m pip --disable-pip-version-check --quiet install
 sources := pyproject.toml setup.py
 
-.PHONY: help run test check format bench long clean others browser redis
+.PHONY: help run test check format bench long clean others browser redis postgres
 
 help:
 	@sed -n 's/^# make/make/p; s/^#  / /p' Makefile
@@ -46,7 +46,7 @@ run: .venv/installed
 	@exec $(bin)/twistd --nodaemon --pidfile= tinymq \
 	    --data '$(DATA)' --listen '$(LISTEN)' --http '$(HTTP)'
 
-test: .venv/installed-test browser redis others check
+test: .venv/installed-test browser redis postgres others check
 	@echo "== tests on $$($(bin)/python -V)"
 	@$(bin)/python -m pytest -q $(ARGS)
 
@@ -64,7 +64,7 @@ bench: .venv/installed-test
 	@$(bin)/python -m benches $(ARGS)
 
 long: export TINYMQ_LONG = 1
-long: .venv/installed-test browser redis
+long: .venv/installed-test browser redis postgres
 	$(bin)/tinymq verify-crash --kills 200 --power-loss 50
 	$(bin)/tinymq verify-cluster --rounds 5
 	$(bin)/python -m pytest -q -m 'long or not long' $(ARGS)
@@ -79,6 +79,9 @@ browser:
 
 redis:
 	@.ci/redis
+
+postgres:
+	@.ci/postgres
 
 # One environment for each further Python. Their tests run side by side (by make,
 # for what a shell starts in the background ignores Ctrl-C); a failure fails the whole.
