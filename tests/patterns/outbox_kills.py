@@ -88,6 +88,11 @@ class Victims:
             connection.commit()
             step()
 
+    def businesses(self, many: list[list[int]]) -> None:
+        """Do so several times, and live."""
+        for numbers in many:
+            self.business(numbers, 0)
+
     def relay(self, dies_at: Step | None) -> None:
         """Publish, and die at a step."""
 
@@ -121,7 +126,7 @@ class Victims:
         numbers = [self.numbers(3) for _ in range(5)]
         self.ahead += 100
         children = [
-            _fork(lambda: [self.business(each, 0) for each in numbers]),
+            _fork(partial(self.businesses, numbers)),
             *(_fork(lambda: self.relay(None)) for _ in range(2)),
         ]
         time.sleep(chance.uniform(0, 0.1))
@@ -134,9 +139,7 @@ class Victims:
         self.ahead += 100
         assert _forked(lambda: self.relay(None)) == 0
         with closing(self.connect()) as connection:
-            work = [
-                row[0] for row in connection.execute("SELECT n FROM work ORDER BY n").fetchall()
-            ]
+            rows = connection.execute("SELECT n FROM work ORDER BY n").fetchall()
             left, parked, _ = self.outbox.depth(connection)
         found = {"work": [row[0] for row in rows], "left": left, "parked": parked}
         sys.stdout.write(json.dumps(found))
