@@ -32,7 +32,13 @@ class Base:
 
 def sqlite_base(path: Path) -> Base:
     """Return a database in a file."""
-    return Base(SQLITE, lambda: sqlite3.connect(path, check_same_thread=False), str(path))
+
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(path, check_same_thread=False, timeout=20)
+        connection.execute("PRAGMA synchronous = OFF")  # quick; a kill loses nothing by that
+        return connection
+
+    return Base(SQLITE, connect, str(path))
 
 
 @pytest.fixture(scope="session")
