@@ -55,17 +55,15 @@ def small(lite: Base) -> Iterator[Stage]:
 
 
 def test_a_message_is_published_as_it_was_written(stage: Stage) -> None:
-    """Topic, key, value, headers and due time arrive, with the id as a header."""
+    """Topic, key, value and headers arrive, with the id as a header."""
     with stage.work() as connection:
-        due = datetime(2030, 1, 1, tzinfo=UTC)
         headers = [("a", b"1"), ("a", b"2")]
-        made = stage.outbox.add(connection, "t", b"\0\xff", "k", headers, at=due)
+        made = stage.outbox.add(connection, "t", b"\0\xff", "k", headers)
 
     assert stage.relay().turn() == 1
     (row,) = stage.topics.stored
     assert (row.id, row.topic, row.key, row.value) == (made, "t", b"k", b"\0\xff")
     assert row.headers == (("a", b"1"), ("a", b"2"), (MESSAGE_ID, made.encode()))
-    assert row.due_ms == 1_893_456_000_000
     assert stage.left == 0
 
 
@@ -156,18 +154,23 @@ def test_a_connection_without_transactions_is_refused(base: Base) -> None:
     assert stage.left == 1
 
 
-def test_a_delay_counts_from_the_writing(small: Stage) -> None:
-    """A message that lay in the outbox meanwhile does not come later for that."""
-    with small.work() as connection:
-        small.outbox.add(connection, "t", b"v", delay=90)
-        small.outbox.add(connection, "t", b"at once", delay=0)
-    small.time += 60
-    small.relay().turn()
+def test_what_is_not_due_stays(stage: Stage) -> None:
+    """A delay counts from the writing; a message waits in the outbox and holds up nobody."""
+    with stage.work() as connection:
+        stage.outbox.add(connection, "t", b"90 s", "k", delay=90)
+        stage.outbox.add(connection, "t", b"at", "k", at=datetime(2030, 1, 1, tzinfo=UTC))
+        stage.outbox.add(connection, "t", b"at once", "k", delay=0)
+    relay = stage.relay()
+    relay.turn()
+    assert (stage.topics.values, relay._due_in_s()) == ([b"at once"], 90)
 
-    assert {row.value: row.due_ms for row in small.topics.stored} == {
-        b"v": 1_800_000_090_000,
-        b"at once": None,
-    }
+    stage.time += 89.9
+    assert relay.turn() == 0
+    stage.time += 0.1
+    assert relay.turn() == 1
+    stage.time = datetime(2030, 1, 1, tzinfo=UTC).timestamp()
+    assert relay.turn() == 1
+    assert (stage.topics.values[1:], relay._due_in_s()) == ([b"90 s", b"at"], float("inf"))
 
 
 def test_tables_are_made_once(stage: Stage) -> None:
@@ -445,7 +448,7 @@ def test_a_topic_without_dedup_is_warned_of(
 @given(sizes=st.lists(st.integers(0, 50), max_size=30), most=st.integers(1, 100))
 def test_chunks(sizes: list[int], most: int) -> None:
     """Rows are cut into runs, in order, none too large but a single row."""
-    rows = [Row(n, "", "t", None, bytes(size), (), None, 0) for n, size in enumerate(sizes)]
+    rows = [Row(n, "", "t", None, bytes(size), (), 0) for n, size in enumerate(sizes)]
     runs = [*chunks(rows, most)]
 
     assert [row for run in runs for row in run] == rows

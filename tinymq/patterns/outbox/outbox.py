@@ -159,7 +159,8 @@ class Outbox:
             value: Its value; None is a tombstone.
             key: Its key; messages of one topic with equal keys are published in order.
             headers: Pairs of name and bytes, or a mapping. `MESSAGE_ID` is added.
-            delay: How long it waits, counted from now: seconds or a timedelta.
+            delay: How long it waits, counted from now: seconds or a timedelta. It stays in
+                the outbox until then, so that it is published once, as others.
             at: When it comes instead: a datetime with its zone, or milliseconds since 1970.
 
         Returns:

@@ -199,6 +199,7 @@ class Relay:
             self._poked.clear()
             try:
                 sent = self.turn()
+                soonest = 0.0 if sent else self._due_in_s()
             except (ClosedError, ForkedError):
                 raise
             except UnreachableError as error:
@@ -208,7 +209,7 @@ class Relay:
             else:
                 self._failures = 0
                 if not sent and not self._stopped.is_set():
-                    self._poked.wait(self.config.poll_s)
+                    self._poked.wait(min(self.config.poll_s, soonest))
 
     def turn(self) -> int:
         """
@@ -274,19 +275,30 @@ class Relay:
                 connection,
                 f"SELECT lane FROM {table}_lanes WHERE until_ms <= ? AND EXISTS ("  # noqa: S608 - the name was looked at
                 f"SELECT 1 FROM {table} WHERE {table}.lane = {table}_lanes.lane "
-                "AND parked_ms IS NULL AND retry_ms <= ?) "
+                "AND parked_ms IS NULL AND retry_ms <= ? AND (due_ms IS NULL OR due_ms <= ?)) "
                 f"ORDER BY until_ms LIMIT 1{lock}",
-                (now, now),
+                (now, now, now),
             ).fetchone()
             if found is None:
                 return None
             lane = int(found[0])
             end = now + int(config.lease_s * 1000)
             self._lease(connection, lane, end)
-            rows = run(connection, _ready(table), (lane, now, now, config.batch)).fetchall()
+            rows = run(connection, _ready(table), (lane, now, now, now, config.batch)).fetchall()
             self._step(Step.TAKEN)
         self._step(Step.LEASED)
         return Taken(lane, [_row(each) for each in rows], until)
+
+    def _due_in_s(self) -> float:
+        """Tell when the next message is due."""
+        with self._connections.transaction() as connection:
+            now = self._connections.now_ms(connection)
+            (due,) = self._connections.statements.run(
+                connection,
+                f"SELECT MIN(due_ms) FROM {self.outbox.table} WHERE due_ms > ?",  # noqa: S608
+                (now,),
+            ).fetchone()
+        return float("inf") if due is None else (int(due) - now) / 1000
 
     def _lease(self, connection: Connection, lane: int, until: int) -> None:
         self._connections.statements.run(
@@ -397,8 +409,9 @@ class Relay:
 def _ready(table: str) -> str:
     """Read rows of a lane, but none behind one of the same key that waits for its retry."""
     return (
-        "SELECT seq, id, topic, message_key, value, headers, due_ms, attempts "  # noqa: S608
+        "SELECT seq, id, topic, message_key, value, headers, attempts "  # noqa: S608
         f"FROM {table} AS one WHERE lane = ? AND parked_ms IS NULL AND retry_ms <= ? "
+        "AND (due_ms IS NULL OR due_ms <= ?) "
         f"AND NOT EXISTS (SELECT 1 FROM {table} AS other WHERE other.lane = one.lane "
         "AND other.retry_ms > ? AND other.retry_ms > 0 AND other.parked_ms IS NULL "
         "AND other.seq < one.seq AND other.topic = one.topic "
@@ -407,7 +420,7 @@ def _ready(table: str) -> str:
 
 
 def _row(found: Sequence[Any]) -> Row:
-    seq, message_id, topic, key, value, headers, due, attempts = found
+    seq, message_id, topic, key, value, headers, attempts = found
     pairs = msgpack.unpackb(bytes(headers), use_list=False)
     return Row(
         int(seq),
@@ -416,7 +429,6 @@ def _row(found: Sequence[Any]) -> Row:
         None if key is None else bytes(key),
         None if value is None else bytes(value),
         tuple((name, content) for name, content in pairs),
-        None if due is None else int(due),
         int(attempts),
     )
 

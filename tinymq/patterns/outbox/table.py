@@ -61,12 +61,14 @@ def statements(dialect: Dialect, table: str = TABLE, version: int = VERSION) -> 
     )
     leases = "lane SMALLINT PRIMARY KEY, owner CHAR(32) NOT NULL, until_ms BIGINT NOT NULL"
     unsent = f"ON {name} (lane, seq) WHERE parked_ms IS NULL"
+    due = f"ON {name} (due_ms) WHERE due_ms IS NOT NULL"
     retried = f"ON {name} (lane, retry_ms) WHERE retry_ms > 0"
     once = "ON CONFLICT DO NOTHING"
     return [
         f"CREATE TABLE IF NOT EXISTS {name} ({messages})",
         f"CREATE INDEX IF NOT EXISTS {index}_unsent {unsent}",
         f"CREATE INDEX IF NOT EXISTS {index}_retried {retried}",
+        f"CREATE INDEX IF NOT EXISTS {index}_due {due}",
         f"CREATE TABLE IF NOT EXISTS {name}_lanes ({leases})",
         f"INSERT INTO {name}_lanes (lane, owner, until_ms) VALUES {lanes} {once}",  # noqa: S608
     ]

@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple, Protocol
 from tinymq.client.core.batches import ITEM_OVERHEAD, headers_size
 from tinymq.client.core.config import ProducerConfig
 from tinymq.client.core.results import PartlySent
-from tinymq.client.core.timing import TIMES_OVERHEAD
 from tinymq.errors import ClientError, StorageError, TinyMQError, Unroutable, WireError
 from tinymq.limits import KIB
 from tinymq.sync.client import Client
@@ -38,7 +37,6 @@ class Row(NamedTuple):
         key: Its key.
         value: Its value.
         headers: Its headers; the id is among them.
-        due_ms: When it is to come, milliseconds since 1970, or None.
         attempts: How often its topic refused it.
     """
 
@@ -48,14 +46,13 @@ class Row(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers
-    due_ms: int | None
     attempts: int
 
     @property
     def size(self) -> int:
         """Upper bound of its bytes in a batch."""
         content = len(self.key or b"") + len(self.value or b"") + headers_size(self.headers)
-        return content + 2 * ITEM_OVERHEAD + TIMES_OVERHEAD + _ID
+        return content + 2 * ITEM_OVERHEAD + _ID
 
 
 class Waits(Enum):
@@ -179,8 +176,6 @@ class ClientWay:
 
     def _batch(self, topic: str, rows: Sequence[Row]) -> None:
         more: dict[str, Any] = {}
-        if any(row.due_ms for row in rows):
-            more["at"] = [row.due_ms for row in rows]
         if self._ids:
             more["ids"] = [bytes.fromhex(row.id) for row in rows]
         self._producer.send_batch(
