@@ -2,7 +2,7 @@
 Hands the versions of a key to a handler in order, and holds early ones meanwhile.
 
 A held message is not settled: its lease is renewed by the client, and when the process dies it
-comes again. It counts against `SubscriptionConfig.window`, so let that be larger than
+comes again. It counts against `SubscriptionConfig.max_in_flight`, so let that be larger than
 `OrderConfig.most`. A key whose missing version does not come is given up after a while.
 """
 

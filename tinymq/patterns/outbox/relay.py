@@ -130,7 +130,7 @@ class Relay:
     Args:
         outbox: Which outbox.
         connect: Opens a connection of its own, which does not commit by itself.
-        way: A blocking client, or another way to the topics.
+        way: A blocking client, of which no other thread makes use, or another way to the topics.
         config: How.
         on_step: Told each step before it goes on.
         clock: Seconds that never go back.
