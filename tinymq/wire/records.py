@@ -22,9 +22,11 @@ from tinymq.wire.batch import (
     HAS_DUE,
     HAS_EXPIRY,
     HAS_IDS,
+    LENGTH_END,
     MAX_RECORDS,
     NATIVE,
     NO_PRODUCER,
+    PAYLOAD,
     BatchHeader,
     Codec,
     Column,
@@ -467,6 +469,36 @@ class Opened:
             records=len(places),
         )
         return stored(pack(packed), found, base, header.leader_epoch, header.max_timestamp)
+
+
+    def keep(self, places: Sequence[int]) -> tuple[bytes, BatchHeader]:
+        """
+        Make a batch of some of its records that takes as many offsets and sequences as it.
+
+        Args:
+            places: Which ones, counted from 0, rising; maybe none.
+
+        Returns:
+            The columns, not compressed, and the header to be stamped before them.
+        """
+        header = self._header
+        flags = header.attributes & ~_CODECS
+        if places:
+            packed = [
+                None
+                if items is None
+                else pack(items if type(items) is int else [items[place] for place in places])
+                for items in self._columns
+            ]
+            packed[Column.DELTAS] = pack([*places])
+            if packed[Column.DUE] is None:
+                del packed[Column.DUE]
+        else:
+            packed = [None] * Column.DUE
+            flags &= ~(HAS_IDS | HAS_EXPIRY | HAS_DUE)
+        payload = pack(packed)
+        length = len(payload) + PAYLOAD - LENGTH_END
+        return payload, header._replace(attributes=flags, records=len(places), length=length)
 
 
 #: The bits of the attributes that name a codec.
