@@ -470,7 +470,6 @@ class Opened:
         )
         return stored(pack(packed), found, base, header.leader_epoch, header.max_timestamp)
 
-
     def keep(self, places: Sequence[int]) -> tuple[bytes, BatchHeader]:
         """
         Make a batch of some of its records that takes as many offsets and sequences as it.

@@ -163,7 +163,9 @@ class Dedup:
             self._note(log, synced)
         except (OSError, TinyMQError) as error:
             # They are known here, and lie in the data log.
-            self._log.warn("ids of {where} are not kept: {error}", where=self.partition, error=error)
+            self._log.warn(
+                "ids of {where} are not kept: {error}", where=self.partition, error=error
+            )
 
     def _note(self, log: Log, synced: int) -> None:
         fresh = self.seen.fresh
@@ -221,7 +223,9 @@ class Dedup:
             log.trim(log.end_offset)
             write(log, Note(self.rule, self._upto, -1, []), data.max_timestamp)
         except (OSError, TinyMQError) as error:
-            self._log.warn("ids of {where} are not kept: {error}", where=self.partition, error=error)
+            self._log.warn(
+                "ids of {where} are not kept: {error}", where=self.partition, error=error
+            )
 
     def alter(self) -> None:
         """Follow the topic's settings."""
