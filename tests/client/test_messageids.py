@@ -9,13 +9,13 @@ from uuid import UUID
 import pytest
 
 from tinymq.client.core.batches import Batch, Group
+from tinymq.client.core.intake import many_records, one_record
 from tinymq.client.core.messageids import message_id
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.outcomes import outcomes
 from tinymq.client.core.results import Position, Sent
 from tinymq.client.core.routes import Route
 from tinymq.client.core.timing import timing_of, timings_of
-from tinymq.client.core.intake import many_records, one_record
 from tinymq.errors import UsageError
 from tinymq.limits import DEFAULT_LIMITS
 

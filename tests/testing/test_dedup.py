@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 from uuid import uuid4
 
@@ -61,6 +62,7 @@ def test_header(tinymq_broker: InProcessBroker) -> None:
     """Records without key come to one partition by the header that is their id."""
     broker = tinymq_broker
     broker.create_topic("t", 8, dedup_ms=60_000, dedup_by="header:order")
+    repeats = []
     for _ in range(3):
         producer = broker.client().producer()
         sent = broker.run(
@@ -70,8 +72,17 @@ def test_header(tinymq_broker: InProcessBroker) -> None:
         )
         broker.run(producer.send("t", b"d", headers={"order": b"4"}))
         broker.run(producer.send("t", b"e", headers={"other": b"4"}))
-    assert sum(count for _, _, count in sent.duplicates) == 3
-    assert sorted(values(broker)) == [b"a", b"b", b"c", b"d", b"e", b"e", b"e"]
+        repeats.append(sum(count for _, _, count in sent.duplicates))
+    assert repeats == [0, 3, 3]
+    assert sorted(value for value in values(broker) if value) == [
+        b"a",
+        b"b",
+        b"c",
+        b"d",
+        b"e",
+        b"e",
+        b"e",
+    ]
 
 
 def test_channel(tinymq_broker: InProcessBroker) -> None:
@@ -96,7 +107,7 @@ def test_channel(tinymq_broker: InProcessBroker) -> None:
 
 def life(seed: int, steps: int) -> None:
     """Publish ids again and again, with kills, power cuts, purges and retention in between."""
-    random = Random(seed)  # noqa: S311 - a test
+    random = Random(seed)
     with InProcessBroker() as broker:
         broker.create_topic("t", 2, dedup_ms=3_600_000, segment_bytes=4096, retention_ms=60_000)
         first: dict[str, tuple[int, int]] = {}
@@ -104,7 +115,7 @@ def life(seed: int, steps: int) -> None:
         for step in range(steps):
             act = random.random()
             if act < 0.06:
-                random.choice([broker.kill, lambda: broker.power_cut(step), broker.stop])()
+                random.choice([broker.kill, partial(broker.power_cut, step), broker.stop])()
                 broker.restart()
             elif act < 0.1:
                 broker.jump(seconds=random.choice([1, 40]))

@@ -69,7 +69,7 @@ class Producer(ProducerFace):
         partition: int | None = None,
         *,
         ttl: Span | None = None,
-        id: MessageId | None = None,  # noqa: A002 - its name everywhere
+        id: MessageId | None = None,
     ) -> asyncio.Future[Position]: ...
 
     @overload
@@ -83,7 +83,7 @@ class Producer(ProducerFace):
         *,
         at: Moment,
         ttl: Span | None = None,
-        id: MessageId | None = None,  # noqa: A002 - its name everywhere
+        id: MessageId | None = None,
     ) -> asyncio.Future[Delayed]: ...
 
     @overload
@@ -98,7 +98,7 @@ class Producer(ProducerFace):
         delay: Span | None,
         at: Moment | None = None,
         ttl: Span | None = None,
-        id: MessageId | None = None,  # noqa: A002 - its name everywhere
+        id: MessageId | None = None,
     ) -> asyncio.Future[Position | Delayed]: ...
 
     def send(  # noqa: PLR0913 - the fields of a record

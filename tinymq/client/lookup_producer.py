@@ -109,7 +109,7 @@ class LookupProducer:
         headers: Any = None,
         *,
         ttl: Span | None = None,
-        id: MessageId | None = None,  # noqa: A002 - its name everywhere
+        id: MessageId | None = None,
     ) -> Deferred[list[Stored]]: ...
 
     @overload
@@ -122,7 +122,7 @@ class LookupProducer:
         *,
         at: Moment,
         ttl: Span | None = None,
-        id: MessageId | None = None,  # noqa: A002 - its name everywhere
+        id: MessageId | None = None,
     ) -> Deferred[list[Stored[Delayed]]]: ...
 
     @overload
@@ -136,7 +136,7 @@ class LookupProducer:
         delay: Span | None,
         at: Moment | None = None,
         ttl: Span | None = None,
-        id: MessageId | None = None,  # noqa: A002 - its name everywhere
+        id: MessageId | None = None,
     ) -> Deferred[list[Stored[Position | Delayed]]]: ...
 
     def send(  # noqa: PLR0913 - the fields of a record
@@ -164,6 +164,7 @@ class LookupProducer:
             at: When it comes instead: a datetime with its zone, or milliseconds since
                 the epoch.
             ttl: How long it lives in channels from when it comes.
+            id: Its message id; each node finds repeats by itself.
 
         Returns:
             A Deferred that ends

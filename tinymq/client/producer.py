@@ -67,7 +67,7 @@ class Producer(ProducerFace):
         partition: int | None = None,
         *,
         ttl: Span | None = None,
-        id: MessageId | None = None,  # noqa: A002 - its name everywhere
+        id: MessageId | None = None,
     ) -> Deferred[Position]: ...
 
     @overload
@@ -81,7 +81,7 @@ class Producer(ProducerFace):
         *,
         at: Moment,
         ttl: Span | None = None,
-        id: MessageId | None = None,  # noqa: A002 - its name everywhere
+        id: MessageId | None = None,
     ) -> Deferred[Delayed]: ...
 
     @overload
@@ -96,7 +96,7 @@ class Producer(ProducerFace):
         delay: Span | None,
         at: Moment | None = None,
         ttl: Span | None = None,
-        id: MessageId | None = None,  # noqa: A002 - its name everywhere
+        id: MessageId | None = None,
     ) -> Deferred[Position | Delayed]: ...
 
     def send(  # noqa: PLR0913 - the fields of a record

@@ -86,7 +86,7 @@ class Producer(ProducerFace):
         partition: int | None = None,
         *,
         ttl: Span | None = None,
-        id: MessageId | None = None,  # noqa: A002 - its name everywhere
+        id: MessageId | None = None,
     ) -> Position: ...
 
     @overload
@@ -100,7 +100,7 @@ class Producer(ProducerFace):
         *,
         at: Moment,
         ttl: Span | None = None,
-        id: MessageId | None = None,  # noqa: A002 - its name everywhere
+        id: MessageId | None = None,
     ) -> Delayed: ...
 
     @overload
@@ -115,7 +115,7 @@ class Producer(ProducerFace):
         delay: Span | None,
         at: Moment | None = None,
         ttl: Span | None = None,
-        id: MessageId | None = None,  # noqa: A002 - its name everywhere
+        id: MessageId | None = None,
     ) -> Position | Delayed: ...
 
     def send(  # noqa: PLR0913 - the fields of a record

@@ -74,7 +74,7 @@ def encode_batch(  # noqa: PLR0913 - the columns of a batch
     keys: Sequence[bytes | None] | None = None,
     headers: Sequence[Headers] | None = None,
     times: Sequence[int] | int | None = None,
-    ids: Sequence[bytes] | None = None,
+    ids: Sequence[bytes | None] | None = None,
     ttls: Sequence[int | None] | None = None,
     dues: Sequence[int] | None = None,
     codec: Codec = Codec.NONE,
@@ -90,7 +90,7 @@ def encode_batch(  # noqa: PLR0913 - the columns of a batch
         keys: As many keys, or None when no record has one.
         headers: As many header lists, or None when no record has headers.
         times: The producer's times in milliseconds, one for all or one each.
-        ids: As many 16-byte message ids, or None.
+        ids: As many 16-byte message ids, of which some may be None, or None.
         ttls: As many times to live in milliseconds from the append time, or None.
         dues: As many due times in milliseconds since the epoch, a delay as the
             number below 0 of its milliseconds; None is due at once.

@@ -204,7 +204,7 @@ class TestHeaders:
 
 class TestTime:
     def test_expires(self, broker: BrokerFixture) -> None:
-        """An id is known for the time of the window, from its first append on, to the millisecond."""
+        """An id is known for the window, from its first append on, to the millisecond."""
         publish(broker, 1)
         broker.wall.now_ms = BEGIN_MS + HOUR - 1
         assert publish(broker, 1).duplicate
@@ -280,13 +280,13 @@ class TestWaiting:
         broker.turn()
         later = stage(broker, batch(b"1", ids=[id_of(1)]))
         broker.turn()
-        assert not (first or again or later)
+        assert [*first, *again, *later] == []
         syncer.release()
         assert only(first).base_offset == 0
         assert [*only(again).known] == [*only(later).known] == [(0, 0)]
 
     def test_refused(self, broker: BrokerFixture) -> None:
-        """When the first could not be written, its id is not known, and its repeat is refused too."""
+        """When the first could not be written, its repeat is refused too, and its id is not known."""
         disk: Any = broker.disk
         disk.failing["writev"] = errno.ENOSPC
         first = stage(broker, batch(b"1", ids=[id_of(1)]))

@@ -12,6 +12,7 @@ from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
+
 from tinymq.errors import Overloaded
 
 #: Rows of a place in a batch and the offset of the first.

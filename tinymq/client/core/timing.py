@@ -149,9 +149,7 @@ def timings_of(
     return lambda count: _timings(delay, at, ttl, ids, count, now)
 
 
-def _timings(  # noqa: PLR0913, PLR0917 - what may be said of records
-    delay: Any, at: Any, ttl: Any, ids: Any, count: int, now: float
-) -> Timings | None:
+def _timings(delay: Any, at: Any, ttl: Any, ids: Any, count: int, now: float) -> Timings | None:
     """Read one for all, or a sequence with one for each."""
     _only_one(delay, at)
     dues = None
@@ -164,7 +162,9 @@ def _timings(  # noqa: PLR0913, PLR0917 - what may be said of records
         dues = None
     ttls = None if ttl is None else _column("ttl", ttl, ttl_ms, count)
     known = None if ids is None else message_ids(ids, count)
-    return None if dues is ttls is known is None else Timings(dues, ttls, now, known)
+    if dues is None and ttls is None and known is None:
+        return None
+    return Timings(dues, ttls, now, known)
 
 
 def delay_ms(delay: Any) -> int:
