@@ -475,7 +475,9 @@ class Broker:
             return (name[:200], b"", [], {}, error_meta(error))
 
     def _topic_row(self, topic: Topic) -> TopicRow:
-        shown = {"sync": topic.config.sync, "storage": topic.config.storage}
+        shown: dict[str, Any] = {"sync": topic.config.sync, "storage": topic.config.storage}
+        if topic.config.dedup_ms is not None:
+            shown["dedup.by"] = topic.config.dedup_by
         live = self.meta.registry.brokers
         leaders = [leader if leader in live else -1 for leader in topic.leaders]
         return (topic.name, topic.id, leaders, shown, None)

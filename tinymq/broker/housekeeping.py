@@ -155,6 +155,8 @@ class Housekeeping:
                     partition.moved.add(partition)
                     self._broker.channels.trimmed(partition)
                 partition.producers.forget_idle(now)
+                if partition.dedup is not None:
+                    partition.dedup.look_after(now)
             except (OSError, TinyMQError) as error:
                 self._log.error(
                     "retention of {partition} failed: {error}", partition=partition, error=error
@@ -175,10 +177,13 @@ class Housekeeping:
         """Before records go: that some of them waited, and came, is told by them alone."""
         config = partition.topic.config
         limits = config.retention_ms, config.retention_bytes
-        if partition.delays is not None and (
-            config.retention_mode == "settled" or partition.log.due(now, *limits)
-        ):
-            partition.delays.secure()
+        if partition.delays is None and partition.dedup is None:
+            return
+        if config.retention_mode == "settled" or partition.log.due(now, *limits):
+            if partition.delays is not None:
+                partition.delays.secure()
+            if partition.dedup is not None:
+                partition.dedup.secure()
 
     def _squeeze(self) -> None:
         """Let channels hold back less while the disk is nearly full, those with the most first."""

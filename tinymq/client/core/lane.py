@@ -389,6 +389,7 @@ class Lane:
             batch.timestamp = reply.timestamp
             batch.volatile = reply.volatile
             batch.unroutable = reply.unroutable
+            batch.known = dict(reply.known or ())
         self._way.settled(self, batch)
         if self._window and not self._window.live:
             self._begin_anew()
