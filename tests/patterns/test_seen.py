@@ -367,10 +367,8 @@ def test_random_repeats_and_crashes(
             assert offset not in done
         else:
             done.add(offset)
-    for store in stage.stores:
-        store.close()
-
     assert sorted(stage.work) == sorted(map(str, done))
+    stage.base.close()
 
 
 # --- identity --------------------------------------------------------------------------
