@@ -41,7 +41,7 @@ class Membership:
 
     Attributes:
         id: What it calls itself.
-        request: What it said when it said what it wants, last.
+        request: What it said when it said something new, last.
         client: Who speaks for it.
         since: When it came.
         heard: When it was heard last.
@@ -93,14 +93,17 @@ class Membership:
             return dict(self.shares)
         return {place: each for place, each in self.shares.items() if place not in self.leaving}
 
-    def wants(self, other: Member) -> bool:
-        """Whether a request says that it wants what it wanted before."""
+    def says(self, other: Member) -> bool:
+        """Whether a request says what it said before, but for what it has."""
         mine = self.request
         return (
             mine.topics == other.topics
             and mine.patterns == other.patterns
             and mine.strategy == other.strategy
             and mine.metadata == other.metadata
+            and mine.session_ms == other.session_ms
+            and mine.rebalance_ms == other.rebalance_ms
+            and mine.instance == other.instance
         )
 
     def resolve(self, topics: Topics) -> frozenset[bytes]:

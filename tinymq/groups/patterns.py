@@ -108,12 +108,15 @@ class Patterns:
 
 def _check(text: str) -> None:
     try:
-        if regex_cost(text) > MOST_COST:
-            raise ValueError("it is too large; repeat less often, or ask for less")
+        large = regex_cost(text) > MOST_COST
         # Alone first, so that no bracket of it closes ours.
-        _matches(_program(text), "")
+        why = "it is too large; repeat less often, or ask for less" if large else ""
+        if not large:
+            _matches(_program(text), "")
     except ValueError as error:
-        raise InvalidRequest(f"the pattern {text[:60]!a}: {error}", field="r") from None
+        why = str(error)
+    if why:
+        raise InvalidRequest(f"the pattern {text[:60]!a}: {why}", field="r")
 
 
 @lru_cache(maxsize=100)
