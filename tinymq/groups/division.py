@@ -118,6 +118,9 @@ class Division(Moves):
     def _divide(self, now: Now) -> None:
         self._replan_at = None
         self.read, self.stuck = self._readable()
+        if not self.members:
+            self.target = {}
+            return
         if self.strategy.name == OWN:
             self._ask_plan(now)
             return
