@@ -13,7 +13,7 @@ those that it stands for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgpack
@@ -258,7 +258,7 @@ class Positions:
         if moves:
             self._change([HOLD, *identity, [[*move] for move in moves]])
 
-    def decide(self, identity: Identity, commit: bool) -> bool:  # noqa: FBT001 - as it is told
+    def decide(self, identity: Identity, commit: bool) -> bool:
         """
         End a transaction: what it would move is moved, or is not.
 
@@ -320,20 +320,15 @@ class Positions:
 
     # --- what becomes of groups and of the log -----------------------------------------
 
-    def forget(self, over: Callable[[str], bool]) -> list[str]:
+    def forget(self, group: str) -> None:
         """
-        Forget groups that were deleted.
+        Forget a group that was deleted.
 
         Args:
-            over: Says of a mark whether it was.
-
-        Returns:
-            The marks that are no more.
+            group: Its mark.
         """
-        gone = [group for group in {**self.known, **self._unstable} if over(group)]
-        for group in gone:
+        if group in self.known or group in self._unstable:
             self._change([FORGET, group])
-        return gone
 
     def rename(self, old: str, new: str) -> None:
         """
