@@ -62,6 +62,15 @@ class Division(Moves):
         self._asked: _Asked | None = None
         self._passed_over: set[str] = set()
 
+    def topic_name(self, topic_id: bytes) -> str:
+        """Name a topic; empty if it is no more."""
+        topic = self._topics.by_id.get(topic_id)
+        return "" if topic is None else topic.name
+
+    def topic_names(self) -> list[str]:
+        """Name the topics that are divided."""
+        return [name for name in map(self.topic_name, self.read) if name]
+
     @property
     def moving(self) -> bool:
         """Whether partitions change hands, or are about to."""
