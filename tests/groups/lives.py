@@ -101,19 +101,23 @@ class Life:
         return self.random.choice(people) if people else None
 
     def do_join(self) -> None:
+        """Somebody comes."""
         if len(self.stage.people) < 12:
             self._come(None)
 
     def do_leave(self) -> None:
+        """Somebody goes in good order."""
         if (person := self._one()) is not None:
             self.stage.robbed |= self.stage.now.mono < person.mute
             self.stage.leave(person.name)
 
     def do_crash(self) -> None:
+        """Somebody dies without a word."""
         if (person := self._one()) is not None:
             self.stage.crash(person.name)
 
     def do_silence(self) -> None:
+        """Somebody hears and says nothing for a while."""
         if (person := self._one()) is not None:
             ms = self.random.choice((500, 3000, 12_000))
             self.stage.robbed |= ms > 5000
@@ -138,11 +142,13 @@ class Life:
             self._come(self.random.choice(living))
 
     def do_slow(self) -> None:
+        """Somebody gives up slowly from now on."""
         if (person := self._one()) is not None:
             person.drain_ms = self.random.choice((2000, 7000))
             self.stage.robbed |= person.drain_ms >= person.rebalance_ms
 
     def do_fail_over(self) -> None:
+        """The coordinator dies."""
         # Who comes when all was given out already is late.
         pause_ms = 1500 if self.orderly else self.random.choice((0, 1000))
         self.stage.robbed |= not self.orderly
@@ -178,11 +184,13 @@ class Life:
                 self.stage.say(person)
 
     def do_evict(self) -> None:
+        """Somebody is sent away."""
         if (person := self._one()) is not None and person.name in self.stage.group.members:
             self.stage.robbed = True
             self.stage.group.evict(self.stage.group.find(person.name), "test", self.stage.now)
 
     def do_wait(self) -> None:
+        """Nothing happens."""
         self.stage.run(self.random.choice((100, 1000, 3000)))
 
 

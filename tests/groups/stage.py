@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from attrs import define, field, frozen
 
-from tinymq.errors import FencedGeneration, TinyMQError, UnknownMember, WireError
+from tinymq.errors import FencedGeneration, UnknownMember, WireError
 from tinymq.groups.group import Group
 from tinymq.groups.membership import Poll, rows_of, shares_of
 from tinymq.groups.topics import Topics
@@ -130,8 +130,7 @@ class Stage:
 
         try:
             person.poll = group.ask(request, Client("c", "1.2.3.4:5"), self.now, answer)
-        except TinyMQError as error:
-            assert isinstance(error, WireError)
+        except WireError as error:
             self.hear(person, error)
 
     def hear(self, person: Person, reply: MemberReply | WireError) -> None:
@@ -261,9 +260,7 @@ class Stage:
 
     def who(self) -> dict[Place, str]:
         """Who reads what."""
-        return {
-            place: person.name for person in self.people.values() for place in person.holds
-        }
+        return {place: person.name for person in self.people.values() for place in person.holds}
 
     def settled(self, *, even: bool = True) -> None:
         """Everything is read by somebody, evenly, and nothing moves any more."""
