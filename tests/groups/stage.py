@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 from attrs import define, field, frozen
 
@@ -97,14 +98,14 @@ class Stage:
 
     # --- what members do ------------------------------------------------------------
 
-    def join(self, name: str, *wanted: str, **more: object) -> Person:
+    def join(self, name: str, *wanted: str, **more: Any) -> Person:
         """Let somebody come."""
-        person = Person(name, list(wanted), **more)  # type: ignore[arg-type]
+        person = Person(name, list(wanted), **more)
         self.people[name] = person
         self.say(person)
         return person
 
-    def say(self, person: Person, *, leaves: bool = False, **more: object) -> None:
+    def say(self, person: Person, *, leaves: bool = False, **more: Any) -> None:
         """Let somebody say how it is."""
         request = Member(
             group="g",
