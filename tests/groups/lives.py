@@ -20,11 +20,12 @@ WEIGHTS: Mapping[str, int] = {
     "topics": 2,
     "fence": 2,
     "twin": 1,
+    "lose": 2,
     "evict": 1,
     "wait": 8,
 }
 #: Of these, nobody is robbed: no partition is ever read by two.
-ORDERLY = ("join", "leave", "crash", "restart", "fail_over", "topics", "fence", "wait")
+ORDERLY = ("join", "leave", "crash", "restart", "fail_over", "topics", "fence", "lose", "wait")
 STRATEGIES = ("cooperative-sticky", "cooperative-sticky", "sticky", "range", "roundrobin")
 
 
@@ -47,6 +48,7 @@ class Life:
         self.version = 0
         self.found = [topic("t", self.random.randrange(1, 9)), topic("u", 3)]
         self.stage = Stage(*self.found)
+        self.stage.latency = self.random if self.random.random() < 0.7 else None  # noqa: PLR2004
         self.names = iter(f"m{number}" for number in range(10_000))
         self.instances = [f"i{number}" for number in range(4)]
         self.generation = 0
@@ -110,6 +112,11 @@ class Life:
         if (person := self._one()) is not None:
             self.stage.robbed |= self.stage.now.mono < person.mute
             self.stage.leave(person.name)
+
+    def do_lose(self) -> None:
+        """Somebody's connection is lost, with the answers on it."""
+        if (person := self._one()) is not None:
+            self.stage.lose(person.name)
 
     def do_crash(self) -> None:
         """Somebody dies without a word."""
