@@ -48,7 +48,7 @@ class Life:
         self.version = 0
         self.found = [topic("t", self.random.randrange(1, 9)), topic("u", 3)]
         self.stage = Stage(*self.found)
-        self.stage.latency = self.random if self.random.random() < 0.7 else None  # noqa: PLR2004
+        self.stage.latency = self.random if self.random.random() < 0.7 else None
         self.names = iter(f"m{number}" for number in range(10_000))
         self.instances = [f"i{number}" for number in range(4)]
         self.generation = 0
