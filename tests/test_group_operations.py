@@ -377,7 +377,7 @@ def test_who_has_what(broker: BrokerFixture, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_stuck(broker: BrokerFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """A group that reads and commits nothing for long is told as that."""
-    told = {"members": [{}], "shares": [], "rebalances": [], "state": "stable"}
+    told: dict[str, Any] = {"members": [{}], "shares": [], "rebalances": [], "state": "stable"}
     told |= {"strategy": "range", "generation": 6, "stuck": ""}
 
     async def coordination(self: Groups, name: str) -> Any:
@@ -397,7 +397,7 @@ def test_no_half_of_a_seek(broker: BrokerFixture) -> None:
         async def ask(self, broker_id: int, operation: str, arguments: Any) -> Result:
             raise BrokerSilent("no", broker=broker_id)
 
-    broker.operations._nodes = Silent()  # type: ignore[assignment]
+    broker.operations._nodes = Silent()
     with pytest.raises(BrokerSilent, match="nothing was done"):
         outcome_of(broker.operations.run("group.seek", {"name": "g", "to": 0}), broker.clock)
     plan = broker.carry_out("group.seek", name="g", to=0, dry_run=True)
