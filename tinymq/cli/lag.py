@@ -86,7 +86,7 @@ def lag(
     **options: Any,
 ) -> int:
     """
-    Show how far channels and consumer groups are behind.
+    Show how far channels and groups are behind.
 
     LAG counts messages that are not settled, or that a group has not read; AGE is that of the
     oldest, TREND how many a second come on top (less than 0: it shrinks), ETA how long it takes
