@@ -26,6 +26,7 @@ from tinymq.broker.channel.surviving import cut_back
 from tinymq.broker.expiry import Expiry
 from tinymq.broker.giving import Giving
 from tinymq.broker.glimpse import Aging
+from tinymq.broker.groups.figures import GroupFigures
 from tinymq.broker.groups.positions import GROUPS_KEY, Positions
 from tinymq.broker.holding import Holding
 from tinymq.broker.ledger import History, Ledger, records_in
@@ -42,6 +43,7 @@ from tinymq.wire.messages import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from tinymq.broker.broker import Broker
+    from tinymq.broker.pacing import Pacing
     from tinymq.meta.registry import ChannelInfo
     from tinymq.storage.log import Log
 
@@ -53,6 +55,8 @@ class Host(Protocol):
     """What the channels of a partition ask of those of the broker."""
 
     broker: Broker
+    #: Looks at what moves.
+    pacing: Pacing
 
     def now(self) -> int:
         """Milliseconds since the epoch; no step of the wall clock moves it."""
@@ -94,6 +98,7 @@ class Hosted:
         self.infos: dict[str, ChannelInfo] = {}
         self.positions = Positions()
         self.strangers: set[str] = set()
+        self.group_figures = GroupFigures(self)
         storage = host.broker.config.storage
         history = History(storage.history_seconds * 1000, storage.history_bytes)
         self.ledger = Ledger(partition, log, self._records, self._snapshots, host.now, history)
@@ -143,6 +148,8 @@ class Hosted:
         """Let it have its turn if somebody waits for what is published; groups ask for it."""
         if self.queue.channels or self.router is not None:
             self._host.mark(self)
+        elif self.positions.known:
+            self._host.pacing.moved((self,))
 
     def clock(self) -> int:
         """Tell the channels' time."""
@@ -560,13 +567,13 @@ class Hosted:
         self.mark()
 
     def note(self) -> int:
-        """Look how far each channel is, and return how many there are."""
+        """Look how far each channel and each group is, and return how many there are."""
         now, high = self._host.now(), self.partition.high_watermark
         for one in self.queue.channels.values():
             one.note(now, high)
         if self.router is not None:
             self.router.note(now)
-        return len(self.queue.channels)
+        return len(self.queue.channels) + self.group_figures.note(now)
 
     # --- time --------------------------------------------------------------------------
 

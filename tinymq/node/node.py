@@ -14,6 +14,7 @@ from tinymq.node.coordination import COORDINATION_OPERATIONS, Coordination
 from tinymq.node.deadletters import DEAD_LETTER_OPERATIONS, DeadLetters
 from tinymq.node.delayed import DELAYED_OPERATIONS, DelayedMessages
 from tinymq.node.endpoints import ENDPOINT_OPERATIONS, Endpoints, Pushing
+from tinymq.node.groups import GROUP_OPERATIONS, Groups
 from tinymq.node.hosting import Hosting
 from tinymq.node.inflight import INFLIGHT_OPERATIONS, InFlight
 from tinymq.node.life import LIFE_OPERATIONS, LifeLines
@@ -42,6 +43,7 @@ class Node(
     Telling,
     Schedules,
     Coordination,
+    Groups,
 ):
     """
     What one broker does and tells.
@@ -84,4 +86,5 @@ NODE_OPERATIONS: Final[dict[str, Operation]] = {
     **TELLING_OPERATIONS,
     **SCHEDULE_OPERATIONS,
     **COORDINATION_OPERATIONS,
+    **GROUP_OPERATIONS,
 }
