@@ -24,6 +24,8 @@ from tinymq.broker.ports import Directory, Neighbours, NoNeighbours, Timer, Worl
 from tinymq.broker.reading import Fetched, Reader, Wanted
 from tinymq.broker.routing.routing import Routing
 from tinymq.broker.schedules.scheduling import Scheduling
+from tinymq.broker.transactions.deciding import Deciding
+from tinymq.broker.transactions.transacting import Transacting
 from tinymq.config import Config
 from tinymq.errors import (
     NotLeader,
@@ -124,6 +126,10 @@ class Broker:
         self.coordinating = Coordinating(self)
         self.delaying = Delaying(self)
         self.scheduling = Scheduling(self)
+        #: The transactions in its partitions,
+        self.deciding = Deciding(self)
+        #: and those that it decides.
+        self.transacting = Transacting(self)
 
     # --- partitions -----------------------------------------------------------
 
@@ -148,6 +154,8 @@ class Broker:
             self._later.cancel()
         self._later = None
         self.coordinating.close()
+        self.transacting.close()
+        self.deciding.close()
         self.channels.close()
         self.routing.close()
         self.scheduling.close()
@@ -201,6 +209,8 @@ class Broker:
                 partition = self._partitions[key] = self.store.open(topic, index)
                 partition.moved = self.moved
                 self.moved.add(partition)
+                self.deciding.opened(partition)
+                self.transacting.opened(partition)
                 if self._unwatch is not None:
                     self.delaying.recover(partition)
         self.channels.follow(topic)
@@ -226,6 +236,7 @@ class Broker:
             partition.moved = set()  # a sync under way would bring it back
             self.dropped(partition)
             self.committer.forget(partition)
+            self.deciding.drop(partition)
             self.channels.drop(partition)
             self.scheduling.drop(partition)
             self.delaying.drop(partition)

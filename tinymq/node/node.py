@@ -25,6 +25,7 @@ from tinymq.node.retries import RETRY_OPERATIONS, Retries
 from tinymq.node.routers import ROUTER_OPERATIONS, Routers
 from tinymq.node.schedules import SCHEDULE_OPERATIONS, Schedules
 from tinymq.node.telling import TELLING_OPERATIONS, Telling
+from tinymq.node.transactions import TRANSACTION_OPERATIONS, Transactions
 from tinymq.operation import Operation
 
 
@@ -44,6 +45,7 @@ class Node(
     Schedules,
     Coordination,
     Groups,
+    Transactions,
 ):
     """
     What one broker does and tells.
@@ -87,4 +89,5 @@ NODE_OPERATIONS: Final[dict[str, Operation]] = {
     **SCHEDULE_OPERATIONS,
     **COORDINATION_OPERATIONS,
     **GROUP_OPERATIONS,
+    **TRANSACTION_OPERATIONS,
 }

@@ -56,6 +56,7 @@ HARMLESS: Final = frozenset(
         "schedule.list",
         "topic.info",
         "topic.list",
+        "transaction.list",
     }
 )
 
