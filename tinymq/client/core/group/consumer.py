@@ -109,8 +109,6 @@ class GroupCore:
     ) -> None:
         topics, patterns = wanted
         valid_name(group)
-        if isinstance(topics, str) or isinstance(patterns, str):
-            raise UsageError("topics and patterns are lists of words")
         if not topics and not patterns:
             raise UsageError("a group consumer reads topics or patterns: name at least one")
         self.config = config
@@ -444,9 +442,9 @@ class GroupCore:
         for share in self._by_where.values():
             mark = self.position(*share.where)
             known = share.committed
-            if mark.offset >= 0 and share.stage is not Stage.OPENING:
-                if known is None or known.offset != mark.offset:
-                    rows.append(ShareRow(*share.spot, share.generation, *mark, share.note))
+            new = mark.offset >= 0 and (known is None or known.offset != mark.offset)
+            if new and share.stage is not Stage.OPENING:
+                rows.append(ShareRow(*share.spot, share.generation, *mark, share.note))
         return GroupShares(self.group, self.membership.id, tuple(rows), self)
 
     def settled(self, shares: GroupShares) -> None:
@@ -478,6 +476,30 @@ class GroupCore:
                 share.tally.end_here()
                 share.tally = Tally(share.tally.floor)
                 self._soon()
+
+    def give_back(self, item: GroupMessage | GroupBatch, now: float) -> None:
+        """
+        Hand out again what was not done, to whoever reads the partition then.
+
+        Args:
+            item: A message or a batch.
+            now: The time.
+        """
+        share = self._by_where.get((item.topic, item.partition))
+        item.let_go()
+        if share is None or share.stage is not Stage.READING or item.is_lost:
+            return
+        self._restart(share, share.tally.floor or self.config.place, now)
+
+    def draining(self, item: GroupMessage | GroupBatch) -> bool:
+        """
+        Tell whether the partition of something is being given up, or was lost.
+
+        Args:
+            item: A message or a batch.
+        """
+        share = self._by_where.get((item.topic, item.partition))
+        return share is None or item.is_lost or share.stage is not Stage.READING
 
     def _alive(self, row: ShareRow) -> HeldShare | None:
         share = self._shares.get((row.topic_id, row.partition))

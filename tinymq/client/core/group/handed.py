@@ -94,6 +94,10 @@ class GroupMessage:
         """Say that it is handled: the group need not have it again."""
         self._slip.done(self._index)
 
+    def let_go(self) -> None:
+        """Say that it will not be: whoever reads the partition next has it again."""
+        self._slip.let_go(self._index)
+
 
 class GroupBatch(ConsumerBatch):
     """
@@ -135,3 +139,7 @@ class GroupBatch(ConsumerBatch):
     def done(self) -> None:
         """Say that all of it is handled: the group need not have it again."""
         self._slip.all_done(self._first)
+
+    def let_go(self) -> None:
+        """Say that the rest will not be: whoever reads the partition next has it again."""
+        self._slip.let_all_go(self._first)

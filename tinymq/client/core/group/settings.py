@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from attrs import Attribute, field, frozen
+from attrs import Attribute, evolve, field, fields, frozen
 
 from tinymq.client.core.config import (
     ConsumerConfig,
@@ -19,7 +19,7 @@ from tinymq.client.core.config import (
     _word,
 )
 from tinymq.client.core.starts import WORDS, At, Place
-from tinymq.errors import ConfigError
+from tinymq.errors import ConfigError, UsageError
 from tinymq.wire.messages import NOTE_BYTES
 
 STRATEGIES: Final = ("range", "roundrobin", "sticky", "cooperative-sticky", "own")
@@ -134,3 +134,36 @@ class GroupConfig(ConsumerConfig):
     def place(self) -> Place:
         """Where a partition begins of which nothing was committed."""
         return WORDS[self.start] if isinstance(self.start, str) else self.start
+
+
+def group_config(config: GroupConfig | None, changes: Mapping[str, Any]) -> GroupConfig:
+    """
+    Make settings of what the caller gave.
+
+    Args:
+        config: Settings, or None.
+        changes: Fields that are to be different.
+
+    Raises:
+        ConfigError: One of them is wrong, or there is no such field.
+    """
+    known = {one.name for one in fields(GroupConfig)}
+    for name in changes:
+        if name not in known:
+            raise ConfigError(f"GroupConfig has no field {name}")
+    return GroupConfig(**changes) if config is None else evolve(config, **changes)
+
+
+def listed(names: Iterable[str]) -> list[str]:
+    """
+    Make a list of names of topics, or of patterns.
+
+    Args:
+        names: As the caller gave them.
+
+    Raises:
+        UsageError: It is one word.
+    """
+    if isinstance(names, str):
+        raise UsageError(f"topics and patterns are lists of words: [{names!r}]")
+    return list(names)

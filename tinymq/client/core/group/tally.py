@@ -35,7 +35,7 @@ class Slip:
         count: How many records it has.
     """
 
-    __slots__ = ("_ahead", "_offsets", "batch", "count", "handed", "place", "tally")
+    __slots__ = ("_ahead", "_let_go", "_offsets", "batch", "count", "handed", "place", "tally")
 
     def __init__(self, tally: Tally, batch: ConsumerBatch) -> None:
         self.tally = tally
@@ -44,6 +44,7 @@ class Slip:
         self.handed = 0
         self.place = 0
         self._ahead: set[int] = set()
+        self._let_go: set[int] = set()
         self._offsets: Sequence[int] | None = None
 
     @property
@@ -55,8 +56,34 @@ class Slip:
 
     @property
     def open(self) -> int:
-        """How many records are handed out and not done."""
-        return self.handed - self.place - len(self._ahead)
+        """How many records are handed out, not done, and still to be waited for."""
+        return self.handed - self.place - len(self._ahead) - len(self._let_go)
+
+    def let_go(self, index: int) -> None:
+        """
+        Note that a record will not be done: whoever reads the partition next has it again.
+
+        Args:
+            index: Its place in the batch.
+        """
+        if not self.is_done(index):
+            self._let_go.add(index)
+            self._tell()
+
+    def let_all_go(self, first: int) -> None:
+        """
+        Note the same of all records from one on.
+
+        Args:
+            first: Its place in the batch.
+        """
+        self._let_go.update(one for one in range(first, self.count) if not self.is_done(one))
+        self._tell()
+
+    def _tell(self) -> None:
+        watch = self.tally.watch
+        if watch is not None:
+            watch(self)
 
     def is_done(self, index: int) -> bool:
         """
@@ -86,6 +113,8 @@ class Slip:
             self._ahead.add(index)
         else:
             return
+        if self._let_go:
+            self._let_go.discard(index)
         watch = self.tally.watch
         if watch is not None:
             watch(self)
@@ -102,6 +131,7 @@ class Slip:
         elif self.place < self.count:
             self.place = self.count
             self._ahead.clear()
+        self._let_go.clear()
         watch = self.tally.watch
         if watch is not None:
             watch(self)
