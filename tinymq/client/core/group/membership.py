@@ -21,6 +21,7 @@ from typing import Any, Final, Protocol
 from uuid import uuid4
 
 from tinymq.client.core.cluster import Cluster
+from tinymq.client.core.connection import Done
 from tinymq.client.core.group.names import learn_brokers
 from tinymq.client.core.group.settings import GroupConfig, GroupMember
 from tinymq.client.core.link import Link
@@ -119,7 +120,7 @@ class Membership:
         self._owner = owner
         self._coordinator: int | None = None
         #: The link that a question is on its way over.
-        self._asked: Link | None = None
+        self._asked: tuple[Link, Done] | None = None
         self._ticket = 0
         self._next_at = inf
         self._attempt = 0
@@ -182,6 +183,7 @@ class Membership:
     def stop(self) -> None:
         """Ask nothing more, and say nothing."""
         self.phase = Phase.GONE
+        self._withdraw()
         self._ticket += 1
         self._next_at = self._leave_by = inf
         self._left = None
@@ -226,8 +228,8 @@ class Membership:
             now: The time.
         """
         asked = self._asked
-        if asked is not None and self._coordinator is not None and asked.failing:
-            self._asked = None
+        if asked is not None and self._coordinator is not None and asked[0].failing:
+            self._withdraw()
             self._ticket += 1
             self._coordinator = None
             self._later(now)
@@ -278,10 +280,18 @@ class Membership:
             self._coordinator = None
             self._later(now)
             return
+        self._withdraw()
         asked = now
-        self._asked = link
+        self._asked = link, told
         until = now + self._wait_s + min(self._cluster.config.request_timeout_s, config.session_s)
         link.request(message.type, message.to_meta(), (), until, told, now)
+
+    def _withdraw(self) -> None:
+        """What is not on its way yet would make a member of the past, if it came."""
+        asked, self._asked = self._asked, None
+        if asked is not None:
+            link, done = asked
+            link.withdraw(done)
 
     def _answered(self, reply: MemberReply, asked: float, now: float) -> None:
         self._attempt = self._hops = 0
