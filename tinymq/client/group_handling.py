@@ -139,7 +139,7 @@ class GroupRun:
         if self._producer is not None:
             self._producer.close().addErrback(_told_before)
         now = self._source.seconds()
-        for job in (*self._waiting, *self._busy):
+        for job in (*self._waiting, *self._busy, *self._lanes.drop()):
             self._give_up(job)
             self._core.give_back(job.item, now)
         self._cancel()
@@ -163,6 +163,8 @@ class GroupRun:
         try:
             self._feed()
         except ClosedError:
+            for job in self._lanes.drop():
+                job.item.let_go()
             # What is being handled may end; the consumer says when it is all over.
             if not self._source.closing:
                 self.end(None)

@@ -122,6 +122,11 @@ class Lanes:
         """Whether no more should be taken for now."""
         return self._waiting >= self._most
 
+    @property
+    def any_ready(self) -> bool:
+        """Whether one that has waited for its lane may begin."""
+        return bool(self._ready)
+
     def next(self) -> Job | None:
         """Give one that has waited for its lane, if that is free now."""
         if not self._ready:
@@ -149,6 +154,15 @@ class Lanes:
         queue.append(job)
         self._waiting += 1
         return False
+
+    def drop(self) -> list[Job]:
+        """Give up all that wait for their lane, and return them."""
+        waiting = [*self._ready, *(job for queue in self._busy.values() for job in queue)]
+        for queue in self._busy.values():
+            queue.clear()
+        self._ready.clear()
+        self._waiting = 0
+        return waiting
 
     def leave(self, job: Job) -> None:
         """
