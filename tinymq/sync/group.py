@@ -429,7 +429,8 @@ class GroupConsumer(GroupConsumerFace):
 
         What `run` is handling may end within the time. What is not done by then comes
         again, to another member; threads cannot be cancelled. It returns when the brokers
-        know everything, or after `GroupConfig.leave_s` more.
+        know everything, or after `GroupConfig.leave_s` more; at once from within a
+        handler, whose message may then end within the time like all others.
 
         Args:
             within_s: Seconds for what was handed out.
@@ -439,21 +440,24 @@ class GroupConsumer(GroupConsumerFace):
         """
         with self._lock:
             self._loop.check()
-            first, left = self._left is None, self._left or Event()
-            self._left = left
-            if first:
-                self._core.close(left.set, within_s, self._loop.now())
+            left = self._left
+            if left is None:
+                left = self._left = Event()
+                self._core.close(self._ended, within_s, self._loop.now())
                 if self._run is not None:
                     self._run.halt()
                 self._keeper.ring()
+            if self._run is not None and self._run.is_mine:
+                return
         left.wait(self.config.leave_s + within_s + _GRACE_S)
-        if not first:
-            return
-        with self._lock:
-            self._keeper.stop()
-            self._forget(self)
+
+    def _ended(self) -> None:
+        assert self._left is not None
+        self._keeper.stop()
+        self._forget(self)
         if self._caller is not None:
             self._caller.shutdown(wait=False)
+        self._left.set()
 
     # --- inside ----------------------------------------------------------------
 

@@ -84,6 +84,11 @@ class GroupRun:
         if self._failure is not None:
             raise self._failure
 
+    @property
+    def is_mine(self) -> bool:
+        """Whether this is the thread of one of its handlers."""
+        return get_ident() in self._busy.values()
+
     def halt(self) -> None:
         """Try nothing again: the consumer is about to end."""
         self._stopped.set()
