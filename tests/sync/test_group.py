@@ -104,8 +104,8 @@ def test_membership_goes_on_while_the_caller_is_busy(scene: Scene) -> None:
     with Client(scene.server.url) as client:
         other = client.group("g", ["t"])
         until(lambda: other.assigned == [("t", 1)])
-    assert told == [1]
-    assert consumer.assigned == [("t", 0)]
+        assert told == [1]
+        assert consumer.assigned == [("t", 0)]
 
 
 def test_run_in_threads(scene: Scene) -> None:
