@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from twisted.logger import Logger
 
 from tinymq.broker.channels import Channels
+from tinymq.broker.cleaning import Cleaning
 from tinymq.broker.committer import Committer
 from tinymq.broker.delays.delaying import Delaying
 from tinymq.broker.partition import Answer, Partition
@@ -120,6 +121,8 @@ class Broker:
         self.channels = Channels(self)
         self.delaying = Delaying(self)
         self.scheduling = Scheduling(self)
+        #: Compaction of the logs of topics that want it.
+        self.cleaning = Cleaning(self)
 
     # --- partitions -----------------------------------------------------------
 
