@@ -23,6 +23,7 @@ _DAY: Final = 24 * 60 * _MINUTE
 _GIB: Final = 1024 * MIB
 _FOREVER: Final = 10_000 * 365 * _DAY
 _EXBIBYTE: Final = 1024**6
+_COMPACTING: Final = ("compact", "compact_limits")
 
 
 @frozen(kw_only=True)
@@ -179,7 +180,7 @@ class TopicConfig(Dotted):
     @property
     def compacts(self) -> bool:
         """Whether of each key only the newest record is kept."""
-        return self.retention_mode.startswith("compact")
+        return self.retention_mode in _COMPACTING
 
     @property
     def limits(self) -> tuple[int | None, int | None]:

@@ -145,6 +145,7 @@ class Broker:
         if self._later is not None and self._later.active():
             self._later.cancel()
         self._later = None
+        self.cleaning.close()
         self.channels.close()
         self.routing.close()
         self.scheduling.close()
@@ -478,7 +479,9 @@ class Broker:
             return (name[:200], b"", [], {}, error_meta(error))
 
     def _topic_row(self, topic: Topic) -> TopicRow:
-        shown = {"sync": topic.config.sync, "storage": topic.config.storage}
+        shown: dict[str, Any] = {"sync": topic.config.sync, "storage": topic.config.storage}
+        if topic.config.compacts:
+            shown["compacted"] = True
         live = self.meta.registry.brokers
         leaders = [leader if leader in live else -1 for leader in topic.leaders]
         return (topic.name, topic.id, leaders, shown, None)

@@ -55,6 +55,7 @@ class Housekeeping:
         self._every("space", SPACE_SECONDS, self.look_at_space)
         self._every("retention", config.retention.check_seconds, self.apply_retention)
         self._every("checkpoint", config.storage.checkpoint_seconds, self.checkpoint)
+        self._every("compaction", config.compaction.check_seconds, self._broker.cleaning.look)
         self.look_at_space()
 
     def stop(self) -> None:

@@ -53,9 +53,14 @@ def cleaned_index_path(folder: str, base: int) -> str:
     return os.path.join(folder, f"{base:020d}.cleaned-index{TEMPORARY}")
 
 
+def segment_path(folder: str, base: int) -> str:
+    """The name of a segment."""
+    return os.path.join(folder, segment_name(base))
+
+
 def index_path(folder: str, base: int) -> str:
     """The index of a segment."""
-    return os.path.join(folder, segment_name(base)).removesuffix(SUFFIX) + index_file.SUFFIX
+    return segment_path(folder, base).removesuffix(SUFFIX) + index_file.SUFFIX
 
 
 def prepare(disk: Disk, folder: str, swap: Swap) -> None:
@@ -83,7 +88,7 @@ def rename(disk: Disk, folder: str, base: int) -> None:
     """
     with suppress(OSError):
         disk.rename(cleaned_index_path(folder, base), index_path(folder, base))
-    disk.rename(cleaned_path(folder, base), os.path.join(folder, segment_name(base)))
+    disk.rename(cleaned_path(folder, base), segment_path(folder, base))
 
 
 def finish(disk: Disk, folder: str, others: list[int]) -> None:
@@ -97,7 +102,7 @@ def finish(disk: Disk, folder: str, others: list[int]) -> None:
     """
     disk.fsync_dir(folder)
     for base in others:
-        for path in (os.path.join(folder, segment_name(base)), index_path(folder, base)):
+        for path in (segment_path(folder, base), index_path(folder, base)):
             with suppress(FileNotFoundError):
                 disk.unlink(path)
     if others:
