@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from twisted.logger import Logger
 
 from tinymq.broker.channels import Channels
+from tinymq.broker.cleaning import Cleaning
 from tinymq.broker.committer import Committer
 from tinymq.broker.delays.delaying import Delaying
 from tinymq.broker.groups.committing import Committing
@@ -130,6 +131,8 @@ class Broker:
         self.deciding = Deciding(self)
         #: and those that it decides.
         self.transacting = Transacting(self)
+        #: Compaction of the logs of topics that want it.
+        self.cleaning = Cleaning(self)
 
     # --- partitions -----------------------------------------------------------
 
@@ -156,6 +159,7 @@ class Broker:
         self.coordinating.close()
         self.transacting.close()
         self.deciding.close()
+        self.cleaning.close()
         self.channels.close()
         self.routing.close()
         self.scheduling.close()
@@ -494,7 +498,9 @@ class Broker:
             return (name[:200], b"", [], {}, error_meta(error))
 
     def _topic_row(self, topic: Topic) -> TopicRow:
-        shown = {"sync": topic.config.sync, "storage": topic.config.storage}
+        shown: dict[str, Any] = {"sync": topic.config.sync, "storage": topic.config.storage}
+        if topic.config.compacts:
+            shown["compacted"] = True
         live = self.meta.registry.brokers
         leaders = [leader if leader in live else -1 for leader in topic.leaders]
         return (topic.name, topic.id, leaders, shown, None)

@@ -26,6 +26,7 @@ from tinymq.broker.producers import ProducerTable, refuse_own
 from tinymq.broker.transactions.controls import control
 from tinymq.broker.transactions.opened import Identity, Transactions, identity_of
 from tinymq.errors import (
+    InvalidRequest,
     LogTruncated,
     OffsetOutOfRange,
     PartitionOffline,
@@ -279,7 +280,7 @@ class Partition:
 
     def check_values(self, batch: Bytes, header: BatchHeader) -> None:
         """
-        Hold values to what the topic allows, as far as that shows without opening them.
+        Hold records to what the topic allows, as far as that shows without opening values.
 
         Of several records it is their mean; the client looks at each.
 
@@ -289,7 +290,10 @@ class Partition:
 
         Raises:
             ValueTooLarge: They are longer.
+            InvalidRequest: A record has no key, where of each key the newest is kept.
         """
+        if self.topic.config.compacts:
+            self._check_keys(batch, header)
         most = self.topic.config.max_value_bytes
         if most >= self.limits.value:
             return  # the batch was held to that already
@@ -301,6 +305,16 @@ class Partition:
                 f"max.value.bytes of {self.topic.name} is {most}",
                 limit=most,
                 name="max.value.bytes",
+            )
+
+    def _check_keys(self, batch: Bytes, header: BatchHeader) -> None:
+        keys = RecordBatch(batch, header).keys
+        if None in keys:
+            name, mode = self.topic.name, self.topic.config.retention_mode
+            raise InvalidRequest(
+                f"record {keys.index(None)} of {len(keys)} has no key; retention.mode of {name} "
+                f"is {mode}, which keeps the newest record of each key: give it one",
+                field="retention.mode",
             )
 
     def _stage(self, batch: Bytes, header: BatchHeader, now_ms: int, answer: Answer) -> None:

@@ -189,8 +189,9 @@ class PartitionStore:
         )
         if known >= log.end_offset:
             return
-        if seen and seen[0].base_offset <= known:
-            headers: Iterable[BatchHeader] = (each for each in seen if each.base_offset >= known)
+        behind = _side_by_side(seen)
+        if behind and behind[0].base_offset <= known:
+            headers: Iterable[BatchHeader] = (each for each in behind if each.base_offset >= known)
         else:
             headers = log.headers(known)  # purged ones too, as long as they lie there
         for header in headers:
@@ -412,3 +413,11 @@ def _home(log: Log) -> str:
 
 def _parent(path: str) -> str:
     return str(Path(path).parent)
+
+
+def _side_by_side(seen: list[BatchHeader]) -> list[BatchHeader]:
+    """Leave out what was read of earlier files, if files between were not read."""
+    at = len(seen)
+    while at > 1 and seen[at - 2].next_offset == seen[at - 1].base_offset:
+        at -= 1
+    return seen[max(0, at - 1) :]

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from typing import Any, Final
 
 from tinymq.catalog import PUBLIC
+from tinymq.errors import StateError
 from tinymq.meta.registry import Topic
 from tinymq.node.partitions import Rows, nothing_to_undo
 from tinymq.operation import WHICH, Operation, Result, table
@@ -128,6 +129,29 @@ class Topics(Leaders):
             raise nothing_to_undo(name)
         return {"topic": await self._describe(topic), "dry_run": dry_run}
 
+    async def compact(self, name: str, partition: int | None, *, dry_run: bool) -> Result:
+        """Have the log of a topic that is compacted cleaned soon."""
+        topic = self.find(name)
+        if not topic.config.compacts:
+            raise StateError(
+                f"{name} is not compacted: retention.mode is {topic.config.retention_mode}; set "
+                "it to compact or compact_limits first"
+            )
+        await self._need_all(topic, partition, "cleaned")
+        answers = await self._ask_leaders(
+            topic, "node.compact", partition=partition, dry_run=dry_run
+        )
+        rows = [row for _, row in sorted(answers.rows.items())]
+        found = {
+            "topic": topic.name,
+            "partitions": rows,
+            "bytes": sum(row["bytes"] for row in rows),
+            "dirty": sum(row["dirty"] for row in rows),
+            "silent": self._silence(answers),
+            "dry_run": dry_run,
+        }
+        return {"compaction": found}
+
     async def _describe(self, topic: Topic) -> Result:
         """Describe a topic with its partitions, as a map."""
         answers = await self._ask_leaders(topic, "node.partitions")
@@ -198,5 +222,6 @@ TOPIC_OPERATIONS: Final[dict[str, Operation]] = table(
     PUBLIC["topic.info"].by(Topics.info),
     PUBLIC["topic.purge"].by(Topics.purge),
     PUBLIC["topic.undo_purge"].by(Topics.undo_purge),
+    PUBLIC["topic.compact"].by(Topics.compact),
     Operation("meta.ensure_topic", "cluster", True, (WHICH,), Topics.ensure),
 )
