@@ -27,6 +27,7 @@ from tinymq.wire.batch import (
     NATIVE,
     NO_PRODUCER,
     PAYLOAD,
+    TRANSACTIONAL,
     BatchHeader,
     Codec,
     Column,
@@ -81,6 +82,7 @@ def encode_batch(  # noqa: PLR0913 - the columns of a batch
     producer_id: int = NO_PRODUCER,
     producer_epoch: int = -1,
     base_sequence: int = -1,
+    transactional: bool = False,
 ) -> bytes:
     """
     Encode records as one native batch.
@@ -98,6 +100,7 @@ def encode_batch(  # noqa: PLR0913 - the columns of a batch
         producer_id: From INIT_PRODUCER, or -1.
         producer_epoch: From INIT_PRODUCER, or -1.
         base_sequence: Sequence of the first record, or -1.
+        transactional: Whether it is part of the transaction of this id and epoch.
 
     Returns:
         The batch, ready for PRODUCE.
@@ -127,6 +130,8 @@ def encode_batch(  # noqa: PLR0913 - the columns of a batch
     if dues is not None:
         columns.append(pack(dues))
         flags |= HAS_DUE
+    if transactional:
+        flags |= TRANSACTIONAL
     newest = 0 if times is None else times if isinstance(times, int) else max(times)
     return build(
         pack(columns),
