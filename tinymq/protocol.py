@@ -66,6 +66,7 @@ from tinymq.wire.messages import (
     Ping,
     Produce,
     ProduceReply,
+    known_rows,
 )
 
 __all__ = [
@@ -178,6 +179,7 @@ class BrokerProtocol(Consuming):
             if not result.duplicate:
                 self.traffic.messages_in += records
             if message_id:
+                known, payload = known_rows(result.known)
                 self.reply(
                     MessageType.PRODUCE,
                     message_id,
@@ -188,7 +190,9 @@ class BrokerProtocol(Consuming):
                         volatile=result.volatile,
                         unroutable=result.unroutable,
                         delayed=result.delayed,
+                        known=known,
                     ),
+                    payload,
                 )
         if was_full:
             self._flow()

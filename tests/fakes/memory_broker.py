@@ -415,6 +415,7 @@ class MemorySent:
     positions: list[tuple[int, int, int]]
     volatile: bool = False
     delayed: list[tuple[int, int, int]] = Factory(list)
+    duplicates: list[tuple[int, int, int]] = Factory(list)
 
 
 @frozen
@@ -424,6 +425,7 @@ class MemoryPosition:
     partition: int
     offset: int
     volatile: bool
+    duplicate: bool = False
 
 
 @frozen

@@ -501,6 +501,8 @@ class Broker:
         shown: dict[str, Any] = {"sync": topic.config.sync, "storage": topic.config.storage}
         if topic.config.compacts:
             shown["compacted"] = True
+        if topic.config.dedup_ms is not None:
+            shown["dedup.by"] = topic.config.dedup_by
         live = self.meta.registry.brokers
         leaders = [leader if leader in live else -1 for leader in topic.leaders]
         return (topic.name, topic.id, leaders, shown, None)
