@@ -51,6 +51,7 @@ HARMLESS: Final = frozenset(
         "push.list",
         "schedule.info",
         "schedule.list",
+        "topic.history",
         "topic.info",
         "topic.list",
     }
