@@ -16,6 +16,7 @@ from tinymq.catalog.deadletters import DEAD_LETTERS
 from tinymq.catalog.delayed import DELAYED
 from tinymq.catalog.endpoints import ENDPOINTS
 from tinymq.catalog.exchanges import EXCHANGES
+from tinymq.catalog.groups import GROUPS
 from tinymq.catalog.inflight import INFLIGHT
 from tinymq.catalog.messages import MESSAGES
 from tinymq.catalog.retries import RETRIES
@@ -29,6 +30,7 @@ __all__ = ["PUBLIC"]
 PUBLIC: Final[dict[str, Operation]] = {
     **TOPICS,
     **CHANNELS,
+    **GROUPS,
     **INFLIGHT,
     **RETRIES,
     **DEAD_LETTERS,

@@ -13,6 +13,7 @@ The MetaServer: every operation on topics, brokers and producer ids.
     binding/ID/B    its binding B         routing        written with what could close a circle
     push/ID/C       where the messages of this channel are sent to
     schedule/NAME   a message that comes again and again
+    group/NAME      a consumer group
     history/ID/N    the change N of the topic of this id: see `history`
 
 An operation checks, writes one transaction, and returns when it is on disk.
@@ -34,6 +35,7 @@ from tinymq.meta.endpoints import Endpoints
 from tinymq.meta.entries import Compare, Delete, Put, Write
 from tinymq.meta.exchanges import Exchanges
 from tinymq.meta.following import ID_BYTES, Clocks
+from tinymq.meta.groups import Groups
 from tinymq.meta.history import History, changed_rows, texts_of
 from tinymq.meta.membership import BROKER_SECONDS, LOST_SECONDS
 from tinymq.meta.observers import Observer
@@ -63,7 +65,7 @@ _DEAD: Final[Settings] = {
 _MOST_WRITES: Final = 1000
 
 
-class MetaServer(Exchanges, Endpoints, Schedules, History):
+class MetaServer(Exchanges, Endpoints, Schedules, Groups, History):
     """
     The operations.
 
