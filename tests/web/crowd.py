@@ -189,9 +189,7 @@ class FakeCrowd:
         """Describe one."""
         return self.find(name).told
 
-    def _move(
-        self, name: str, act: str, after: Callable[[Json], int | None], how: Json
-    ) -> Json:
+    def _move(self, name: str, act: str, after: Callable[[Json], int | None], how: Json) -> Json:
         group, dry_run = self.find(name), how.pop("dry_run", False)
         topic, partition = how.get("topic"), how.get("partition")
         if group.members and not how.get("force"):
@@ -470,9 +468,7 @@ def crowd() -> FakeCrowd:
                 ("retention.time", "14 d", "7 d"),
                 who="anonymous",
             ),
-            change(
-                "created", 270 * DAY, ("partitions", None, "4"), who="", peer="", note=""
-            ),
+            change("created", 270 * DAY, ("partitions", None, "4"), who="", peer="", note=""),
         ],
     )
 
@@ -502,8 +498,7 @@ def hostile_crowd(texts: tuple[str, ...]) -> FakeCrowd:
     return FakeCrowd(
         groups=groups,
         transactions=[
-            transaction(text, client=text, partitions=places, since_ms=NOW - HOUR)
-            for text in texts
+            transaction(text, client=text, partitions=places, since_ms=NOW - HOUR) for text in texts
         ],
         changes=[
             change("altered", MINUTE, (text, text, text), who=text, peer=text, note=text)

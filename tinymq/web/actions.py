@@ -169,8 +169,9 @@ class Actions(Base):
                 name, changed, dry_run=not seen, caller=self._config.caller(request)
             )
         except EXPECTED as error:
+            known = await self._changes(request, name)
             return self._again(
-                request, "topic_settings.html", name, error, tab="settings", values=form
+                request, "topic_settings.html", name, error, tab="settings", values=form, **known
             )
         if seen:
             return redirect(request, f"/topics/{segment(name)}", {"done": "altered"})

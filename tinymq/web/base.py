@@ -16,6 +16,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from tinymq import errors
 from tinymq.operation import require
 from tinymq.web.config import SiteConfig
+from tinymq.web.history import ACTS, last_changes, readable
 from tinymq.web.input import BadInput, form_of
 from tinymq.web.port import Console
 from tinymq.web.recent import Recent
@@ -67,6 +68,9 @@ _FIELDS: Final[tuple[tuple[type[errors.TinyMQError], str], ...]] = (
 )
 _TITLES: Final = {404: "Not found", 413: "Too large"}
 _RETRY_SECONDS: Final = 5
+#: Changes of a topic that settings know of, and that are listed at once.
+MOST_CHANGES: Final = 100
+_CHANGES: Final = 20
 
 
 class Refused(Exception):
@@ -212,6 +216,29 @@ class Base:
             return await self._operate(request, operation, **arguments)
         except (errors.WireError, errors.ClientError, errors.StorageError):
             return None
+
+    async def _changes(self, request: Request, topic: str, after: str = "") -> dict[str, Any]:
+        """
+        Tell who changed what about a topic, for its settings.
+
+        Args:
+            request: Whose role counts.
+            topic: Its name.
+            after: Where the list begins; the settings know all changes that are kept.
+        """
+        whole = await self._known(request, "topic.history", name=topic, limit=MOST_CHANGES)
+        listed = whole
+        if whole is not None:
+            asked = {"after": after} if after else {}
+            listed = await self._known(
+                request, "topic.history", name=topic, limit=_CHANGES, **asked
+            )
+        return {
+            "history": listed,
+            "last": last_changes((whole or {}).get("changes", ())),
+            "acts": ACTS,
+            "readable": readable,
+        }
 
     @app.handle_errors(Exception)
     def failed(self, request: IRequest, failure: Failure) -> bytes:

@@ -39,7 +39,9 @@ _MOVED: Final = ("Partition", "Before", "After", "Skipped", "Replayed")
 _ROWS: Final = 500
 #: Longest reason that a member is told.
 _MOST_REASON: Final = 200
-_FIELDS: Final = ("to", "at", "topic", "partition", "from_group")
+_FIELDS: Final = ("to", "at", "topic", "partition")
+#: What stands before a number: nothing where it is an offset.
+_SIGNS: Final = {"offset": "", "forward": "+", "back": "-"}
 
 
 def seek_arguments(fields: Mapping[str, str]) -> Json:
@@ -62,24 +64,27 @@ def seek_arguments(fields: Mapping[str, str]) -> Json:
             raise BadInput("topic", "say which topic the partition is of")
         found["partition"] = partition
     kind = text(fields, "to")
+    if kind == "group":
+        other = text(fields, "at").strip()
+        if not other:
+            raise BadInput("at", "name the group whose positions it takes")
+        return {**found, "from_group": other}
+    return {**found, "to": _place(kind, fields)}
+
+
+def _place(kind: str, fields: Mapping[str, str]) -> str | int:
     if kind in {"earliest", "latest"}:
-        return {**found, "to": kind}
+        return kind
     if kind == "time":
         ms = moment(fields, "at")
         if ms is None:
             raise BadInput("at", "name the time to go on at")
-        return {**found, "to": f"@{ms}"}
-    if kind == "group":
-        other = text(fields, "from_group").strip() or text(fields, "at").strip()
-        if not other:
-            raise BadInput("at", "name the group whose positions it takes")
-        return {**found, "from_group": other}
-    if kind in {"offset", "forward", "back"}:
+        return f"@{ms}"
+    if kind in _SIGNS:
         amount = integer(fields, "at", 0, MOST_OFFSET)
         if amount is None:
             raise BadInput("at", "write a whole number beside it")
-        sign = {"offset": "", "forward": "+", "back": "-"}[kind]
-        return {**found, "to": f"{sign}{amount}" if sign else amount}
+        return f"{_SIGNS[kind]}{amount}" if _SIGNS[kind] else amount
     raise BadInput("to", "say where to go on: earliest, latest, an offset, a time or a group")
 
 
@@ -400,12 +405,12 @@ class GroupMoves(GroupPages):
             cli=cli_of("group.evict", (name, member), {"reason": "…"}),
         )
 
-    @GroupPages.app.route(f"{ONE}/members/<member>/evict", methods=["GET"])
+    @GroupPages.app.route(f"{ONE}/members/<path:member>/evict", methods=["GET"])
     async def evict_plan(self, request: Request, name: str, member: str) -> bytes:
         """What sending a member away would do. Changes nothing."""
         return self._sheet(request, await self._evict_sheet(request, name, member, {}))
 
-    @GroupPages.app.route(f"{ONE}/members/<member>/evict", methods=["POST"])
+    @GroupPages.app.route(f"{ONE}/members/<path:member>/evict", methods=["POST"])
     async def evict(self, request: Request, name: str, member: str) -> bytes:
         """Send a member away."""
         form = self._form(request, "group.evict")

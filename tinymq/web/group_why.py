@@ -121,7 +121,9 @@ def _positions(partitions: Sequence[Row]) -> Iterator[Cause]:
     for row in outside[:_NAMED]:
         side = "before" if row["committed"] < row["start"] else "behind"
         valid = f"valid is {number(row['start'])} to {number(row['end'])}"
-        text = f"The position {number(row['committed'])} of {place(row)} is {side} its log: {valid}."
+        text = (
+            f"The position {number(row['committed'])} of {place(row)} is {side} its log: {valid}."
+        )
         yield Cause("range", "bad", text)
     if len(outside) > _NAMED:
         count = plural(len(outside) - _NAMED, "more position")
@@ -165,7 +167,8 @@ def _draining(told: Row, now_ms: int) -> Iterator[Cause]:
     for row in told["members"]:
         if row["state"] == "draining" and age >= DRAIN_MS:
             count = plural(kept.get(row["id"], 0), "partition")
-            text = f"{member_name(row)} has been draining for {duration(age)} and holds up the move of {count}."
+            since = f"{member_name(row)} has been draining for {duration(age)}"
+            text = f"{since} and holds up the move of {count}."
             yield Cause("draining", "bad", text, row["id"])
     if age < DRAIN_MS:
         yield Cause("moving", "warn", f"Partitions have been moving for {duration(age)}.")
@@ -180,7 +183,9 @@ def _unassigned(told: Row) -> Iterator[Cause]:
     idle = sum(not row["partitions"] for row in members)
     if idle and len(members) > len(partitions):
         count = plural(len(partitions), "partition")
-        text = f"{idle:,} of {plural(len(members), 'member')} have nothing to do: there are {count}."
+        text = (
+            f"{idle:,} of {plural(len(members), 'member')} have nothing to do: there are {count}."
+        )
         yield Cause("idle", "warn", text)
 
 

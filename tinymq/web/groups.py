@@ -11,12 +11,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, Literal, get_args
+from urllib.parse import quote
 
 from attrs import field, frozen
 
 from tinymq.web import channels
 from tinymq.web.channels import Word
+from tinymq.web.format import duration, plural
 from tinymq.web.lists import cut
+from tinymq.web.verdict import Problem
 
 GroupRow = Mapping[str, Any]
 GroupSort = Literal[
@@ -37,6 +40,8 @@ GROUP_STATES: Final = ("stuck", "unknown", "empty", "moving", "stable")
 #: In these, what waits is somebody's trouble.
 TROUBLED: Final = frozenset({"stuck", "empty"})
 _NEVER: Final = 1 << 62
+#: Groups in trouble that the overview names.
+_NAMED: Final = 3
 #: What waits no longer than this is no lag.
 _PROMPT_MS: Final = 1_000
 
@@ -230,6 +235,55 @@ def clears(row: GroupRow) -> tuple[str, str]:
     """
     keeps_up = row["state"] == "stable" and _maybe(row["lag_ms"], _NEVER) < _PROMPT_MS
     return channels.clears({**row, "state": "consuming" if keeps_up else row["state"]})
+
+
+def worst_of(
+    queues: Iterable[Mapping[str, Any]], groups: Iterable[GroupRow], most: int = 5
+) -> list[tuple[str, Mapping[str, Any]]]:
+    """
+    Find those with the largest lag among channels and groups.
+
+    Args:
+        queues: Rows of channels.
+        groups: Rows of groups.
+        most: How many.
+
+    Returns:
+        What each is, and its row.
+    """
+    found = [*(("channel", row) for row in queues), *(("group", row) for row in groups)]
+    return sorted(found, key=lambda one: -one[1]["lag"])[:most]
+
+
+def group_problems(rows: Sequence[GroupRow]) -> list[Problem]:
+    """
+    Say which groups get no further.
+
+    Args:
+        rows: Groups that have lag, the largest first.
+    """
+    bad = [row for row in rows if troubled(row)]
+    found = []
+    for row in bad[:_NAMED]:
+        behind = "" if row["lag_ms"] is None else f", {duration(row['lag_ms'])}"
+        why = row["stuck"] or "Nobody reads for it"
+        what = "is stuck" if row["state"] == "stuck" else "has no members"
+        found.append(
+            Problem(
+                "bad",
+                f"Group {row['name']} {what}",
+                f"{plural(row['lag'], 'message')} behind{behind}. {why[:1].upper()}{why[1:]}"
+                f"{'' if why.endswith('.') else '.'}",
+                f"/groups/{quote(row['name'], safe='')}",
+                "See why",
+            )
+        )
+    if len(bad) > _NAMED:
+        title = f"{plural(len(bad) - _NAMED, 'more group')} get no further"
+        found.append(
+            Problem("bad", title, "Messages wait.", "/groups?sort=lag&reverse=true", "See all")
+        )
+    return found
 
 
 class GroupWords:

@@ -20,8 +20,8 @@ from tinymq.operation import DRY, Operation, Parameter, Role
 from tinymq.web.brokers import BROKER_SORTS
 from tinymq.web.browsing import MOST_RECORDS, WHERES
 from tinymq.web.channels import CHANNEL_SORTS, STATES
-from tinymq.web.input import MOST_BROKER, MOST_OFFSET
 from tinymq.web.groups import GROUP_SORTS, GROUP_STATES
+from tinymq.web.input import MOST_BROKER, MOST_OFFSET
 from tinymq.web.lists import CLIENT_SORTS, MAX_PAGE_SIZE, SORT_FIELDS
 from tinymq.web.publishing import MOST_PARTITION
 from tinymq.wire.fields import JsonSchema, boolean, choice, integer, optional, text

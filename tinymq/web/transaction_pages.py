@@ -100,12 +100,12 @@ class TransactionPages(Flow):
             cli=cli_of("transaction.abort", (name,)),
         )
 
-    @Flow.app.route("/transactions/<name>/abort", methods=["GET"])
+    @Flow.app.route("/transactions/<path:name>/abort", methods=["GET"])
     async def abort_plan(self, request: Request, name: str) -> bytes:
         """What aborting would mean. Aborts nothing."""
         return self._sheet(request, await self._abort_sheet(request, name))
 
-    @Flow.app.route("/transactions/<name>/abort", methods=["POST"])
+    @Flow.app.route("/transactions/<path:name>/abort", methods=["POST"])
     async def abort(self, request: Request, name: str) -> bytes:
         """Abort a transaction."""
         form = self._form(request, "transaction.abort")
