@@ -26,8 +26,9 @@ ALLOWED: dict[str, set[str]] = {
     "storage": {"wire"},
     "stats": {"wire"},
     "routing": set(),
+    "groups": {"wire", "routing"},
     "meta": {"wire", "storage", "routing"},
-    "broker": {"wire", "storage", "meta", "stats", "routing"},
+    "broker": {"wire", "storage", "meta", "stats", "routing", "groups"},
     "operation": {"wire"},
     "catalog": {"wire", "operation", "routing"},
     "caller": {"operation"},
@@ -86,7 +87,7 @@ ALLOWED: dict[str, set[str]] = {
 
 #: Rooms, and one inner room, that do not know Twisted.
 PURE = ["wire", "storage", "meta", "client/core", "aio", "sync", "operation", "catalog"]
-PURE += ["routing", "webhook"]
+PURE += ["routing", "webhook", "groups"]
 PURE += sorted(BASE)
 
 MODULES = sorted(PACKAGE.rglob("*.py"))

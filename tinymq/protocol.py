@@ -44,6 +44,8 @@ from tinymq.wire.frames import Bytes, Frame
 from tinymq.wire.header import VERSION, MessageType
 from tinymq.wire.messages import (
     ACKS_NONE,
+    Commit,
+    Committed,
     Fetch,
     FetchReply,
     Goodbye,
@@ -236,6 +238,16 @@ class BrokerProtocol(Consuming):
         InitProducer.from_meta(frame.split()[0])
         self.shared.broker.init_producer(partial(self._settle, frame.type, frame.message_id))
 
+    def _on_commit(self, frame: Frame) -> None:
+        request = Commit.from_meta(frame.split()[0])
+        told = partial(self._settle, frame.type, frame.message_id)
+        self.shared.broker.committing.commit(request, told)
+
+    def _on_committed(self, frame: Frame) -> None:
+        request = Committed.from_meta(frame.split()[0])
+        told = partial(self._settle, frame.type, frame.message_id)
+        self.shared.broker.committing.committed(request, told)
+
     def _on_metadata(self, frame: Frame) -> None:
         request = Metadata.from_meta(frame.split()[0])
         self.shared.broker.metadata(request, partial(self.reply, frame.type, frame.message_id))
@@ -274,6 +286,8 @@ class BrokerProtocol(Consuming):
         MessageType.FETCH: _on_fetch,
         MessageType.OFFSETS: _on_offsets,
         MessageType.INIT_PRODUCER: _on_init_producer,
+        MessageType.COMMIT: _on_commit,
+        MessageType.COMMITTED: _on_committed,
         MessageType.METADATA: _on_metadata,
         MessageType.OPERATE: _on_operate,
     }

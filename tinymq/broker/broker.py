@@ -16,6 +16,7 @@ from twisted.logger import Logger
 from tinymq.broker.channels import Channels
 from tinymq.broker.committer import Committer
 from tinymq.broker.delays.delaying import Delaying
+from tinymq.broker.groups.committing import Committing
 from tinymq.broker.partition import Answer, Partition
 from tinymq.broker.partitions import PartitionStore
 from tinymq.broker.ports import Directory, Neighbours, NoNeighbours, Timer, World
@@ -118,6 +119,7 @@ class Broker:
         #: Where what is published to exchanges goes.
         self.routing = Routing(self)
         self.channels = Channels(self)
+        self.committing = Committing(self)
         self.delaying = Delaying(self)
         self.scheduling = Scheduling(self)
 
@@ -148,6 +150,8 @@ class Broker:
         self.delaying.close()
 
     def _changed(self, before: Registry, after: Registry) -> None:
+        if after.groups is not before.groups:
+            self.channels.follow_groups(before.groups, after.groups)
         for topic_id in after.touched:
             topic = after.topics.get(topic_id)
             if topic is not None:

@@ -177,6 +177,11 @@ class Partition:
         return self.log.synced_offset if self.synced_policy else self.log.written_offset
 
     @property
+    def stable_offset(self) -> int:
+        """Offset behind the last record that readers see: below it every transaction is decided."""
+        return self.high_watermark
+
+    @property
     def full(self) -> WireError | None:
         """Why publishing is refused here, as when a channel is as long as it may be."""
         return next(iter(self.refusals.values()), None)
@@ -518,10 +523,15 @@ class Partition:
         return self._found(max(found[0], self.log.start_offset), found[1])
 
     def _found(self, offset: int, time_ms: int = -1) -> tuple[int, int, int]:
-        return offset, self._epoch_before(offset), time_ms
+        return offset, self.epoch_before(offset), time_ms
 
-    def _epoch_before(self, offset: int) -> int:
-        """The epoch of the record before an offset, -1 where it is not known."""
+    def epoch_before(self, offset: int) -> int:
+        """
+        Return the leader epoch of the record before an offset, -1 where it is not known.
+
+        Args:
+            offset: The offset.
+        """
         if offset <= 0:
             return -1
         if self.epochs is None:

@@ -57,6 +57,9 @@ class Groups(Channels):
         self._check_groups()
         at = max(self._now_ms(), self._last_grouped_ms + 1)
         made = GroupInfo(name=name, created_ms=at)
+        while group_mark(made.mark) in self.registry.deleted:
+            at += 1
+            made = GroupInfo(name=name, created_ms=at)
         self._write([Compare(made.store_key, 0)], [Put(made.store_key, made.encode())])
         self._last_grouped_ms = at
         return made

@@ -13,6 +13,7 @@ from tinymq.node.clients import CLIENT_OPERATIONS, Clients
 from tinymq.node.deadletters import DEAD_LETTER_OPERATIONS, DeadLetters
 from tinymq.node.delayed import DELAYED_OPERATIONS, DelayedMessages
 from tinymq.node.endpoints import ENDPOINT_OPERATIONS, Endpoints, Pushing
+from tinymq.node.groups import GROUP_OPERATIONS, Groups
 from tinymq.node.hosting import Hosting
 from tinymq.node.inflight import INFLIGHT_OPERATIONS, InFlight
 from tinymq.node.life import LIFE_OPERATIONS, LifeLines
@@ -40,6 +41,7 @@ class Node(
     Clients,
     Telling,
     Schedules,
+    Groups,
 ):
     """
     What one broker does and tells.
@@ -81,4 +83,5 @@ NODE_OPERATIONS: Final[dict[str, Operation]] = {
     **CLIENT_OPERATIONS,
     **TELLING_OPERATIONS,
     **SCHEDULE_OPERATIONS,
+    **GROUP_OPERATIONS,
 }
