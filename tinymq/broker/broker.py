@@ -17,6 +17,7 @@ from tinymq.broker.channels import Channels
 from tinymq.broker.committer import Committer
 from tinymq.broker.delays.delaying import Delaying
 from tinymq.broker.groups.committing import Committing
+from tinymq.broker.groups.coordinating import Coordinating
 from tinymq.broker.partition import Answer, Partition
 from tinymq.broker.partitions import PartitionStore
 from tinymq.broker.ports import Directory, Neighbours, NoNeighbours, Timer, World
@@ -120,6 +121,7 @@ class Broker:
         self.routing = Routing(self)
         self.channels = Channels(self)
         self.committing = Committing(self)
+        self.coordinating = Coordinating(self)
         self.delaying = Delaying(self)
         self.scheduling = Scheduling(self)
 
@@ -135,6 +137,7 @@ class Broker:
         self.scheduling.open()
         self.store.opened(self.partitions())
         self._unwatch = self.meta.watch(self._changed)
+        self.coordinating.open()
 
     def close(self) -> None:
         """Follow the MetaServer no more; partitions stay open."""
@@ -144,6 +147,7 @@ class Broker:
         if self._later is not None and self._later.active():
             self._later.cancel()
         self._later = None
+        self.coordinating.close()
         self.channels.close()
         self.routing.close()
         self.scheduling.close()

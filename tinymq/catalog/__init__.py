@@ -18,6 +18,7 @@ from tinymq.catalog.endpoints import ENDPOINTS
 from tinymq.catalog.exchanges import EXCHANGES
 from tinymq.catalog.groups import GROUPS
 from tinymq.catalog.inflight import INFLIGHT
+from tinymq.catalog.members import GROUP_MEMBERS
 from tinymq.catalog.messages import MESSAGES
 from tinymq.catalog.retries import RETRIES
 from tinymq.catalog.schedules import SCHEDULES
@@ -31,6 +32,7 @@ PUBLIC: Final[dict[str, Operation]] = {
     **TOPICS,
     **CHANNELS,
     **GROUPS,
+    **GROUP_MEMBERS,
     **INFLIGHT,
     **RETRIES,
     **DEAD_LETTERS,

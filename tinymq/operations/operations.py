@@ -18,6 +18,7 @@ from tinymq.operations.clients import CLIENT_OPERATIONS, Clients
 from tinymq.operations.deadletters import DEAD_LETTER_OPERATIONS, DeadLetters
 from tinymq.operations.delayed import DELAYED_OPERATIONS
 from tinymq.operations.endpoints import ENDPOINT_OPERATIONS, Endpoints
+from tinymq.operations.evicting import EVICTING_OPERATIONS, Evicting
 from tinymq.operations.exchanges import EXCHANGE_OPERATIONS, Exchanges
 from tinymq.operations.groups import GROUP_OPERATIONS, Groups
 from tinymq.operations.inflight import INFLIGHT_OPERATIONS, InFlight
@@ -39,6 +40,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     **CHANNEL_OPERATIONS,
     **INFLIGHT_OPERATIONS,
     **GROUP_OPERATIONS,
+    **EVICTING_OPERATIONS,
     **EXCHANGE_OPERATIONS,
     **MESSAGE_OPERATIONS,
     **SCHEDULE_OPERATIONS,
@@ -78,6 +80,7 @@ class Operations(
     DeadLetters,
     Exchanges,
     Endpoints,
+    Evicting,
     Retries,
     Messages,
     Schedules,
