@@ -141,6 +141,8 @@ class FakeCrowd:
     calls: list[tuple[Any, ...]] = Factory(list)
     silent: list[str] = Factory(list)
     failure: Exception | None = None
+    #: Operations that cannot be carried out just now.
+    untold: set[str] = Factory(set)
 
     @property
     def rows(self) -> list[Json]:
@@ -167,6 +169,8 @@ class FakeCrowd:
             return None
         if self.failure is not None:
             raise self.failure
+        if name in self.untold:
+            raise errors.StateError("not now")
         return method(**arguments)
 
     def _did(self, dry_run: bool, *what: Any) -> bool:
@@ -413,6 +417,7 @@ def crowd() -> FakeCrowd:
                 members=[member(index, client=f"fraud-{index}") for index in range(2)],
                 partitions=still,
                 trend=3.1,
+                stuck="nothing was committed for 4 m, while 2,520 messages wait",
                 coordinator="mq-2",
             ).assign(),
             FakeGroup(name="mailer", state="empty", partitions=lost, strategy="", trend=None),

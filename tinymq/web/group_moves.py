@@ -209,7 +209,8 @@ class GroupMoves(GroupPages):
                     "to": arguments.get("to"),
                     "from-group": arguments.get("from_group"),
                     "topic": arguments.get("topic"),
-                    "partition": arguments.get("partition"),
+                    # Zero would be left out as nothing.
+                    "partition": str(arguments.get("partition", "")),
                     "force": bool(sheet.ticks),
                     "execute": True,
                 },
@@ -261,7 +262,7 @@ class GroupMoves(GroupPages):
             typed="",
             figures=sheet.figures[:3],
             notes=("The positions are again what they were before the last seek.",),
-            cli=cli_of("group.undo_seek", (name,), {"force": bool(sheet.ticks)}),
+            cli=cli_of("group.undo_seek", (name,), {"force": bool(sheet.ticks), "execute": True}),
         )
 
     @GroupPages.app.route(f"{ONE}/undo", methods=["GET"])
@@ -293,7 +294,9 @@ class GroupMoves(GroupPages):
                 "The messages stay in their topics.",
             ),
             fields=arguments,
-            cli=cli_of("group.reset", (name,), {**arguments, "force": bool(sheet.ticks)}),
+            cli=cli_of(
+                "group.reset", (name,), {**arguments, "force": bool(sheet.ticks), "execute": True}
+            ),
         )
 
     @GroupPages.app.route(f"{ONE}/reset", methods=["GET"])
@@ -375,7 +378,8 @@ class GroupMoves(GroupPages):
         return evolve(
             self._begun(name, "Evict", ""),
             title=f"Evict {title}",
-            action=f"{base}/members/{segment(member)}/evict",
+            action=f"{base}/evict",
+            fields={"member": member},
             cancel=base,
             button="Evict the member",
             typed="",
@@ -405,15 +409,18 @@ class GroupMoves(GroupPages):
             cli=cli_of("group.evict", (name, member), {"reason": "…"}),
         )
 
-    @GroupPages.app.route(f"{ONE}/members/<path:member>/evict", methods=["GET"])
-    async def evict_plan(self, request: Request, name: str, member: str) -> bytes:
+    # Ids of members may have slashes, which no address has: they are fields.
+    @GroupPages.app.route(f"{ONE}/evict", methods=["GET"])
+    async def evict_plan(self, request: Request, name: str) -> bytes:
         """What sending a member away would do. Changes nothing."""
+        member = text(query_of(request), "member")
         return self._sheet(request, await self._evict_sheet(request, name, member, {}))
 
-    @GroupPages.app.route(f"{ONE}/members/<path:member>/evict", methods=["POST"])
-    async def evict(self, request: Request, name: str, member: str) -> bytes:
+    @GroupPages.app.route(f"{ONE}/evict", methods=["POST"])
+    async def evict(self, request: Request, name: str) -> bytes:
         """Send a member away."""
         form = self._form(request, "group.evict")
+        member = text(form, "member")
         try:
             reason = text(form, "reason").strip()
             await self._operate(request, "group.evict", name=name, member=member, reason=reason)

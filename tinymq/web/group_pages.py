@@ -130,7 +130,7 @@ def _order(row: Mapping[str, Any]) -> tuple[str, int]:
 
 def _rebalance(row: Mapping[str, Any]) -> charts.Event:
     moved = f"{write.plural(row['moved'], 'partition')} moved"
-    took = "" if row["took_ms"] is None else f" in {write.duration(row['took_ms'])}"
+    took = " so far" if row["took_ms"] is None else f" in {write.duration(row['took_ms'])}"
     why = f": {row['why']}" if row["why"] else ""
     return charts.Event(row["at_ms"], f"Rebalance, {moved}{took}{why}")
 
@@ -205,7 +205,7 @@ class GroupPages(Flow):
             asked_span=span,
             span_title=charts.SPANS[span][1],
             charts=_lag_chart(self._console.group_lag(told), told["rebalances"], times, span),
-            why=diagnose(told, times.now_ms, opened and opened["transactions"]),
+            why=diagnose(told, times.now_ms, None if opened is None else opened["transactions"]),
             holders=holders(told),
             rows=sorted(rows, key=_order) if len(rows) <= _FEW else worst,
             rebalances=told["rebalances"][:_REBALANCES],

@@ -147,8 +147,9 @@ def _members(told: Row, now_ms: int) -> Iterator[Cause]:
         name = member_name(row)
         if row["state"] == "late":
             silent = duration(now_ms - row["heard_ms"])
-            count = plural(row["partitions"], "partition stands", "partitions stand")
-            text = f"{name} has been silent for {silent}; its {count} still."
+            many = row["partitions"] != 1
+            stand = f"{row['partitions']:,} partitions stand" if many else "partition stands"
+            text = f"{name} has been silent for {silent}; its {stand} still."
             yield Cause("late", "bad", text, row["id"])
     yield from _draining(told, now_ms)
     yield from _unassigned(told)
@@ -207,19 +208,29 @@ def _transactions(told: Row, transactions: Iterable[Row], now_ms: int) -> Iterat
             yield Cause("transaction", "bad" if age >= LONG_MS else "warn", text)
 
 
-def _lag(told: Row, now_ms: int) -> Iterator[Cause]:
+def _skew(told: Row) -> Iterator[Cause]:
+    """Name the partition that holds most of the lag."""
     group, partitions = told["group"], told["partitions"]
-    lag, names = group["lag"], {row["id"]: member_name(row) for row in told["members"]}
-    late = {row["id"] for row in told["members"] if row["state"] == "late"}
+    lag, names = group["lag"], _names(told)
     worst = max(partitions, key=lambda row: row["lag"] or 0, default=None)
     if worst is not None and len(partitions) > 1 and lag > SKEW_LAG:
         share = (worst["lag"] or 0) / lag
         if share >= SKEW_SHARE:
             reader = names.get(worst["member"], "")
-            who = f", which {reader} reads" if reader else ""
+            who = f"; {reader} reads it" if reader else ""
             held = f"holds {percent(worst['lag'], lag)} of the lag"
             text = f"Partition {worst['partition']} of {worst['topic']} {held}{who}."
             yield Cause("skew", "bad", text, worst["member"])
+
+
+def _names(told: Row) -> dict[str, str]:
+    return {row["id"]: member_name(row) for row in told["members"]}
+
+
+def _behind(told: Row, now_ms: int) -> Iterator[Cause]:
+    """Say whether commits stand still, and whether the lag grows."""
+    group, partitions = told["group"], told["partitions"]
+    late = {row["id"] for row in told["members"] if row["state"] == "late"}
     still = [
         row
         for row in partitions
@@ -233,7 +244,12 @@ def _lag(told: Row, now_ms: int) -> Iterator[Cause]:
         count = plural(len(still), "partition")
         text = f"Commits stand still while records come: {since}, on {count} with lag."
         yield Cause("still", "bad", text)
-    if group["trend"] is not None and group["trend"] >= 0.05 and lag > SKEW_LAG and names:
+    if (
+        group["trend"] is not None
+        and group["trend"] >= 0.05
+        and group["lag"] > SKEW_LAG
+        and told["members"]
+    ):
         text = f"The lag grows by {rate(group['trend'])} a second: less is done than comes."
         yield Cause("behind", "warn", text)
 
@@ -267,8 +283,9 @@ def diagnose(told: Row, now_ms: int, transactions: Sequence[Row] | None = None) 
         *_silence(told),
         *_positions(told["partitions"]),
         *_members(told, now_ms),
+        *_skew(told),
         *_transactions(told, transactions or (), now_ms),
-        *_lag(told, now_ms),
+        *_behind(told, now_ms),
     ]
     causes = [each for each in found if each.level == "bad"]
     group = told["group"]

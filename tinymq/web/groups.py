@@ -61,9 +61,10 @@ def shown(row: GroupRow) -> dict[str, Any]:
     Args:
         row: As operations describe it.
     """
+    stuck = row["stuck"] and row["state"] in {"stable", "moving"}
     return {
         **row,
-        "state": "stuck" if row["stuck"] else row["state"],
+        "state": "stuck" if stuck else row["state"],
         "lag_ms": _ms(row["lag_s"]),
         "trend_s": row["trend"],
         "clear_ms": _ms(row["clear_s"]),
@@ -265,15 +266,16 @@ def group_problems(rows: Sequence[GroupRow]) -> list[Problem]:
     bad = [row for row in rows if troubled(row)]
     found = []
     for row in bad[:_NAMED]:
-        behind = "" if row["lag_ms"] is None else f", {duration(row['lag_ms'])}"
-        why = row["stuck"] or "Nobody reads for it"
-        what = "is stuck" if row["state"] == "stuck" else "has no members"
+        why = row["stuck"] or "nobody reads for it"
+        wait = f"{plural(row['lag'], 'message')} behind"
+        if row["lag_ms"] is not None:
+            wait = f"Its oldest message waits for {duration(row['lag_ms'])}"
+        what = "has no members" if row["state"] == "empty" else "is stuck"
         found.append(
             Problem(
-                "bad",
+                "bad" if row["state"] == "stuck" else "warn",
                 f"Group {row['name']} {what}",
-                f"{plural(row['lag'], 'message')} behind{behind}. {why[:1].upper()}{why[1:]}"
-                f"{'' if why.endswith('.') else '.'}",
+                f"{wait}: {why}{'' if why.endswith('.') else '.'}",
                 f"/groups/{quote(row['name'], safe='')}",
                 "See why",
             )

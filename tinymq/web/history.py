@@ -12,7 +12,7 @@ Row = Mapping[str, Any]
 ACTS: Final = {
     "created": "made",
     "altered": "changed",
-    "partitions": "gave more partitions",
+    "partitions": "added partitions",
     "purged": "purged",
     "undone": "took back",
 }

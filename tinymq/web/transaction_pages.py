@@ -10,9 +10,9 @@ from twisted.web.http import Request
 from tinymq.web.base import redirect
 from tinymq.web.channels import Word
 from tinymq.web.flow import Flow, call_of, cli_of
-from tinymq.web.format import Times, duration, number, plural
-from tinymq.web.input import check_typed, choice, query_of
-from tinymq.web.render import segment
+from tinymq.web.format import Times, duration, number
+from tinymq.web.input import check_typed, choice, query_of, text
+from tinymq.web.placement import ranges
 from tinymq.web.sheet import Figure, Sheet
 from tinymq.web.sheets import EXPECTED
 
@@ -41,6 +41,19 @@ def state_of(row: Mapping[str, Any], times: Times) -> Word:
     return _WORDS.get(row["state"]) or Word("warn", row["state"].capitalize(), "warn")
 
 
+def places_of(row: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """
+    Say where a transaction has something: each topic with the numbers of its partitions.
+
+    Args:
+        row: The transaction.
+    """
+    found: dict[str, list[int]] = {}
+    for each in row["partitions"]:
+        found.setdefault(each["topic"], []).append(each["partition"])
+    return [(topic, ranges(sorted(numbers))) for topic, numbers in sorted(found.items())]
+
+
 class TransactionPages(Flow):
     """Transactions that are under way."""
 
@@ -62,6 +75,7 @@ class TransactionPages(Flow):
             rows=[(row, state_of(row, times)) for row in told["transactions"]],
             state_asked=state,
             states=STATES,
+            places_of=places_of,
         )
 
     async def _abort_sheet(self, request: Request, name: str) -> Sheet:
@@ -69,12 +83,14 @@ class TransactionPages(Flow):
             request, "transaction.abort", transactional_id=name, dry_run=True
         )
         found, times = result["transaction"], self._now(request)
-        places = [f"{each['topic']}/{each['partition']}" for each in found["partitions"]]
+        places = [f"{topic} {numbers}" for topic, numbers in places_of(found)]
+        count = len(found["partitions"])
         return Sheet(
             title=f"Abort {name}",
             current="transactions",
             crumbs=(("Transactions", "/transactions"),),
-            action=f"/transactions/{segment(name)}/abort",
+            action="/transactions/abort",
+            fields={"id": name},
             cancel="/transactions",
             button="Abort the transaction",
             danger=True,
@@ -86,29 +102,30 @@ class TransactionPages(Flow):
                     f"after {duration(found['timeout_ms'])}",
                     "its time-out",
                 ),
-                Figure("Partitions", number(len(places)), ", ".join(places[:3])),
+                Figure("Partitions", number(count), ", ".join(places[:3])),
                 Figure("Producer", str(found["producer_id"]), found["client"] or "unnamed"),
             ),
             notes=(
                 "What it published is never read; positions and settles in it do not count.",
-                f"{plural(len(places), 'partition')} hand out again what lies behind it."
-                if places
-                else "It holds nothing back.",
+                "Its partitions hand out again what lies behind it.",
                 "Its producer is told so, and has to begin anew. This cannot be undone.",
             ),
             call=call_of("transaction.abort", {"transactional_id": name}),
             cli=cli_of("transaction.abort", (name,)),
         )
 
-    @Flow.app.route("/transactions/<path:name>/abort", methods=["GET"])
-    async def abort_plan(self, request: Request, name: str) -> bytes:
+    # A transactional id may have slashes, which no address has: it is a field.
+    @Flow.app.route("/transactions/abort", methods=["GET"])
+    async def abort_plan(self, request: Request) -> bytes:
         """What aborting would mean. Aborts nothing."""
+        name = text(query_of(request), "id")
         return self._sheet(request, await self._abort_sheet(request, name))
 
-    @Flow.app.route("/transactions/<path:name>/abort", methods=["POST"])
-    async def abort(self, request: Request, name: str) -> bytes:
+    @Flow.app.route("/transactions/abort", methods=["POST"])
+    async def abort(self, request: Request) -> bytes:
         """Abort a transaction."""
         form = self._form(request, "transaction.abort")
+        name = text(form, "id")
         try:
             check_typed(form, name)
             await self._operate(request, "transaction.abort", transactional_id=name)
