@@ -101,6 +101,7 @@ def test_results_have_the_shape_that_is_told(fixture: BrokerFixture) -> None:
         ("topic.alter", {"name": "new", "partitions": 2}),
         ("topic.list", {}),
         ("topic.info", {"name": "t"}),
+        ("topic.history", {"name": "new", "limit": 1}),
         ("topic.purge", {"name": "t", "before": 2}),
         ("topic.undo_purge", {"name": "t"}),
         ("topic.alter", {"name": "t", "config": {"retention.mode": "compact"}}),

@@ -54,6 +54,7 @@ HARMLESS: Final = frozenset(
         "push.list",
         "schedule.info",
         "schedule.list",
+        "topic.history",
         "topic.info",
         "topic.list",
         "transaction.list",
