@@ -23,14 +23,13 @@ from tinymq.node import NODE_OPERATIONS
 from tinymq.operation import ROLES, Operation, Role
 from tinymq.operations import OPERATIONS, run_on_node
 from tinymq.routing import Terms, binding_id
-from tinymq.wire.messages import Operate
+from tinymq.wire.messages import Member, Operate
 
 BOUND = binding_id("t", Terms(key="eu.#"))
 CHANNEL = {"topic": "t", "name": "work"}
 SCHEDULE = {"name": "nightly", "topic": "t", "cron": "0 3 * * *", "headers": {"a": "b"}}
 DELAYED = {"topic": "t", "partition": 0}
 EVERY = list({**OPERATIONS, **NODE_OPERATIONS}.values())
-from tinymq.wire.messages import Member
 
 
 @pytest.fixture
