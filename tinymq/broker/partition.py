@@ -23,7 +23,10 @@ from typing_extensions import override
 
 from tinymq.broker.mortal import Mortal, Steps, check_ttls
 from tinymq.broker.producers import ProducerTable, refuse_own
+from tinymq.broker.transactions.controls import control
+from tinymq.broker.transactions.opened import Identity, Transactions, identity_of
 from tinymq.errors import (
+    InvalidRequest,
     LogTruncated,
     OffsetOutOfRange,
     PartitionOffline,
@@ -39,10 +42,13 @@ from tinymq.storage.facts import Chunk
 from tinymq.storage.log import Log
 from tinymq.storage.memory import MemoryLog
 from tinymq.wire.batch import (
+    ABORTED,
+    CONTROL,
     HAS_DUE,
     HAS_EXPIRY,
     NO_PRODUCER,
     PAYLOAD,
+    TRANSACTIONAL,
     BatchHeader,
     Column,
     check_produced,
@@ -93,6 +99,8 @@ class Appended(NamedTuple):
 
 #: Called once with what came of a batch.
 Answer = Callable[["Appended | WireError"], None]
+#: Called once: with nothing, or with what is wrong.
+Told = Callable[["WireError | None"], None]
 
 
 class Counters:
@@ -164,6 +172,10 @@ class Partition:
         #: Batches with such messages that were taken since somebody emptied this: first offset,
         #: the one behind, and when the first is over by append time; None if nobody does.
         self.mortals: list[tuple[int, int, int]] | None = None
+        #: The transactions in it that are open, and those that were aborted.
+        self.transactions = Transactions()
+        #: Who waits for the control batches that are on their way to the disk.
+        self._ending: dict[Identity, list[Told]] = {}
         self._waiting: deque[tuple[int, Appended, Answer]] = deque()
         self._newest = log.max_timestamp
 
@@ -183,6 +195,13 @@ class Partition:
     def high_watermark(self) -> int:
         """Offset behind the last visible record."""
         return self.log.synced_offset if self.synced_policy else self.log.written_offset
+
+    @property
+    def stable_offset(self) -> int:
+        """Offset behind the last record that readers see: below it every transaction is decided."""
+        visible, first = self.high_watermark, self.transactions.first
+        # Retention may have taken records of an open one.
+        return visible if first >= visible else max(first, self.log.start_offset)
 
     @property
     def full(self) -> WireError | None:
@@ -271,7 +290,7 @@ class Partition:
 
     def check_values(self, batch: Bytes, header: BatchHeader) -> None:
         """
-        Hold values to what the topic allows, as far as that shows without opening them.
+        Hold records to what the topic allows, as far as that shows without opening values.
 
         Of several records it is their mean; the client looks at each.
 
@@ -281,7 +300,10 @@ class Partition:
 
         Raises:
             ValueTooLarge: They are longer.
+            InvalidRequest: A record has no key, where of each key the newest is kept.
         """
+        if self.topic.config.compacts:
+            self._check_keys(batch, header)
         most = self.topic.config.max_value_bytes
         if most >= self.limits.value:
             return  # the batch was held to that already
@@ -293,6 +315,16 @@ class Partition:
                 f"max.value.bytes of {self.topic.name} is {most}",
                 limit=most,
                 name="max.value.bytes",
+            )
+
+    def _check_keys(self, batch: Bytes, header: BatchHeader) -> None:
+        keys = RecordBatch(batch, header).keys
+        if None in keys:
+            name, mode = self.topic.name, self.topic.config.retention_mode
+            raise InvalidRequest(
+                f"record {keys.index(None)} of {len(keys)} has no key; retention.mode of {name} "
+                f"is {mode}, which keeps the newest record of each key: give it one",
+                field="retention.mode",
             )
 
     def _again(self, batch: Bytes, header: BatchHeader, base: int) -> Appended:
@@ -341,6 +373,8 @@ class Partition:
         )
         self._newest = timestamp
         self.producers.record(header, base, timestamp)
+        if header.attributes & TRANSACTIONAL:
+            self.transactions.begin(identity_of(header), base, timestamp)
         if header.attributes & HAS_EXPIRY:
             self._note_ttls(batch, header, base, timestamp)
         if self.steps is not None and (self.mortal or self.topic.config.ttl_ms is not None):
@@ -350,6 +384,67 @@ class Partition:
         self.moved.add(self)
         self.counters.records_in += header.records
         self.counters.bytes_in += header.size
+
+    def decide(self, identity: Identity, now_ms: int, done: Told, *, commit: bool) -> bool:
+        """
+        Stage the control batch that ends a transaction; a later `write` writes it.
+
+        Args:
+            identity: The transaction; one that is not open needs nothing.
+            now_ms: The wall clock.
+            done: Called once, maybe before this returns, when readers see what was decided,
+                or with what is wrong: then it is still open.
+            commit: Whether it counts.
+
+        Returns:
+            Whether something is to be written now.
+        """
+        failure = self.failure
+        if identity in self._ending:
+            self._ending[identity].append(done)
+        elif failure is not None or identity not in self.transactions.open:
+            done(failure)
+        else:
+            try:
+                if self.epoch_due:
+                    self._open_epoch()
+                self._end(identity, now_ms, commit=commit)
+            except WireError as error:
+                done(error)
+                return False
+            self._ending[identity] = [done]
+            return True
+        return False
+
+    def _end(self, identity: Identity, now_ms: int, *, commit: bool) -> None:
+        base, timestamp = self.log.end_offset, max(now_ms, self._newest)
+        pieces = control(identity, base, self.epoch, timestamp, aborted=not commit)
+        self.log.append(pieces, base, base, timestamp)
+        self._newest = timestamp
+        self.producers.end(identity, base, aborted=not commit)
+
+        def answer(found: Appended | WireError) -> None:
+            waiting, failure = self._ending.pop(identity), None
+            if isinstance(found, WireError):
+                failure = found
+            else:
+                synced = self.log.synced_offset
+                self.transactions.forget(self._kept_since)
+                self.transactions.end(identity, base, synced, aborted=not commit)
+            for told in waiting:
+                told(failure)
+
+        place = Appended(base, timestamp, duplicate=False, volatile=self.volatile)
+        self._waiting.append((base + 1, place, answer))
+        self.moved.add(self)
+
+    @property
+    def _kept_since(self) -> int:
+        """No batch below this offset can ever be read again, not even after an undo."""
+        log = self.log
+        if isinstance(log, Log):
+            return log.kept_since[0]
+        return 0 if log.undo_window is not None else log.start_offset
 
     def _note_ttls(self, batch: Bytes, header: BatchHeader, base: int, timestamp: int) -> None:
         """Remember that there are messages with a time to live, and when the first is over."""
@@ -421,6 +516,7 @@ class Partition:
         if not isinstance(error, StorageFull):
             self._log.error("{partition} cannot be written: {error}", partition=self, error=error)
         self.producers.take_back(written)
+        self.transactions.take_back(written)
         if self.dedup is not None:
             self.dedup.take_back(written)
         if self.mortals:
@@ -509,14 +605,19 @@ class Partition:
                 end=end,
             )
 
-    def read(self, offset: int, max_bytes: int, *, nowait: bool) -> Chunk | None:
+    def read(
+        self, offset: int, max_bytes: int, *, nowait: bool, uncommitted: bool = False
+    ) -> Chunk | None:
         """
         Read whole batches from the one that contains an offset.
+
+        Those of aborted transactions, and control batches, are among them.
 
         Args:
             offset: A checked position.
             max_bytes: Most bytes, but at least one batch.
             nowait: Give up instead of waiting for the disk.
+            uncommitted: Read beyond the stable offset, too.
 
         Returns:
             Batches, maybe none; None if the disk would have to be waited for.
@@ -524,7 +625,7 @@ class Partition:
         Raises:
             StorageError: The disk cannot read.
         """
-        visible = self.high_watermark
+        visible = self.high_watermark if uncommitted else self.stable_offset
         if offset >= visible:
             return Chunk(b"", offset, offset)
         try:
@@ -555,11 +656,11 @@ class Partition:
 
         Returns:
             The offset, the epoch of the record before it or -1, and the append
-            time found or -1. A time behind the last record gives the high watermark.
+            time found or -1. A time behind the last record gives the stable offset.
         """
         if time_ms == EARLIEST:
             return self._found(self.log.start_offset)
-        visible = self.high_watermark
+        visible = self.stable_offset
         if time_ms == LATEST:
             return self._found(visible)
         found = self.log.offset_for_time(time_ms)
@@ -568,10 +669,15 @@ class Partition:
         return self._found(max(found[0], self.log.start_offset), found[1])
 
     def _found(self, offset: int, time_ms: int = -1) -> tuple[int, int, int]:
-        return offset, self._epoch_before(offset), time_ms
+        return offset, self.epoch_before(offset), time_ms
 
-    def _epoch_before(self, offset: int) -> int:
-        """The epoch of the record before an offset, -1 where it is not known."""
+    def epoch_before(self, offset: int) -> int:
+        """
+        Return the leader epoch of the record before an offset, -1 where it is not known.
+
+        Args:
+            offset: The offset.
+        """
         if offset <= 0:
             return -1
         if self.epochs is None:
@@ -589,7 +695,7 @@ class Partition:
         This may wait for the disk.
 
         Args:
-            start: The new start, at most the high watermark.
+            start: The new start, at most the stable offset.
             now_ms: The wall clock.
 
         Returns:
@@ -622,8 +728,15 @@ class Partition:
         """
         if batch.attributes & HAS_EXPIRY:
             self.mortal.add(batch.base_offset, batch.next_offset)
-        if batch.native:
-            self.producers.record(batch, batch.base_offset, batch.max_timestamp)
+        base, identity = batch.base_offset, identity_of(batch)
+        if batch.attributes & CONTROL:
+            aborted = bool(batch.attributes & ABORTED)
+            self.producers.end(identity, base, aborted=aborted)
+            self.transactions.end(identity, base, self.log.synced_offset, aborted=aborted)
+        elif batch.native:
+            self.producers.record(batch, base, batch.max_timestamp)
+            if batch.attributes & TRANSACTIONAL:
+                self.transactions.begin(identity, base, batch.max_timestamp)
 
     def close(self, reason: WireError | None = None) -> None:
         """

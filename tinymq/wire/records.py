@@ -27,6 +27,7 @@ from tinymq.wire.batch import (
     NATIVE,
     NO_PRODUCER,
     PAYLOAD,
+    TRANSACTIONAL,
     BatchHeader,
     Codec,
     Column,
@@ -81,6 +82,7 @@ def encode_batch(  # noqa: PLR0913 - the columns of a batch
     producer_id: int = NO_PRODUCER,
     producer_epoch: int = -1,
     base_sequence: int = -1,
+    transactional: bool = False,
 ) -> bytes:
     """
     Encode records as one native batch.
@@ -98,6 +100,7 @@ def encode_batch(  # noqa: PLR0913 - the columns of a batch
         producer_id: From INIT_PRODUCER, or -1.
         producer_epoch: From INIT_PRODUCER, or -1.
         base_sequence: Sequence of the first record, or -1.
+        transactional: Whether it is part of the transaction of this id and epoch.
 
     Returns:
         The batch, ready for PRODUCE.
@@ -127,6 +130,8 @@ def encode_batch(  # noqa: PLR0913 - the columns of a batch
     if dues is not None:
         columns.append(pack(dues))
         flags |= HAS_DUE
+    if transactional:
+        flags |= TRANSACTIONAL
     newest = 0 if times is None else times if isinstance(times, int) else max(times)
     return build(
         pack(columns),
@@ -469,6 +474,32 @@ class Opened:
             records=len(places),
         )
         return stored(pack(packed), found, base, header.leader_epoch, header.max_timestamp)
+
+    def thin(self, places: Sequence[int]) -> bytes:
+        """
+        Make the same batch with some of its records only, of no transaction.
+
+        All else stays: the offsets and sequences that it takes, times, codec.
+
+        Args:
+            places: Which ones, counted from 0, rising.
+        """
+        header, base = self._header, self._header.base_offset
+        packed: list[bytes | None] = []
+        for column, items in enumerate(self._columns):
+            if items is None or type(items) is int:
+                packed.append(None if items is None else pack(items))
+                continue
+            content = pack([items[place] for place in places])
+            if column in _COMPRESSED:
+                content = bytes(compress(content, header.codec))
+            packed.append(content)
+        if packed[Column.DUE] is None:
+            del packed[Column.DUE]
+        packed[Column.DELTAS] = pack([self.offsets[place] - base for place in places])
+        found = header._replace(attributes=header.attributes & ~TRANSACTIONAL, records=len(places))
+        pieces = stored(pack(packed), found, base, header.leader_epoch, header.max_timestamp)
+        return b"".join(pieces)
 
     def keep(self, places: Sequence[int]) -> tuple[bytes, BatchHeader]:
         """

@@ -286,7 +286,7 @@ class TestWaiting:
         assert [*only(again).known] == [*only(later).known] == [(0, 0)]
 
     def test_refused(self, broker: BrokerFixture) -> None:
-        """When the first could not be written, its repeat is refused too, and its id is not known."""
+        """A first that could not be written is not known, and its repeat is refused with it."""
         disk: Any = broker.disk
         disk.failing["writev"] = errno.ENOSPC
         first = stage(broker, batch(b"1", ids=[id_of(1)]))

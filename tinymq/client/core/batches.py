@@ -50,6 +50,7 @@ class Batch:
         bare: Whether it has values alone; others look at the columns.
         data: The encoded batch, or None.
         written: Due times as they were written last, or None.
+        transactional: Whether it belongs to the transaction of its identity.
         error: Why it failed, or None.
         base_offset: Offset of its first record, once stored.
         timestamp: When it was appended.
@@ -81,6 +82,7 @@ class Batch:
         "size",
         "timestamp",
         "tokens",
+        "transactional",
         "ttls",
         "unroutable",
         "values",
@@ -108,6 +110,7 @@ class Batch:
         self.refused = False
         self.lost = False
         self.attempts = 0
+        self.transactional = False
         self.data: bytes | None = None
         self.written: list[int] | None = None
         self.unroutable: bytes | None = None
@@ -148,6 +151,7 @@ class Batch:
                 producer_id=producer_id,
                 producer_epoch=epoch,
                 base_sequence=self.sequence,
+                transactional=self.transactional,
             )
         return self.data
 

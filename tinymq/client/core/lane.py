@@ -138,6 +138,11 @@ class Lane:
         return self.open is None and not self._queue and not self._window
 
     @property
+    def trouble(self) -> TinyMQError | None:
+        """Why batches were not stored, as far as is known."""
+        return self._why
+
+    @property
     def unacked(self) -> int:
         """Batches with a sequence and without a last word."""
         return len(self._window)
