@@ -124,12 +124,13 @@ class Statements:
         cursor = where if hasattr(where, "execute") and hasattr(where, "fetchone") else None
         if cursor is None:
             cursor = where.cursor()
+        if not values:
+            cursor.execute(statement)
+            return cursor
         text = self._known.get(statement)
         if text is None:
             text = self._known[statement] = self.rendered(statement)
-        if not values:
-            cursor.execute(text)
-        elif self.style in {"pyformat", "named"}:
+        if self.style in {"pyformat", "named"}:
             cursor.execute(text, {f"p{place}": value for place, value in enumerate(values, 1)})
         else:
             cursor.execute(text, tuple(values))
