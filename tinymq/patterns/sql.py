@@ -267,7 +267,13 @@ class Connections:
             idle = self._idle.get(threading.get_ident())
             if idle:
                 return idle.pop()
-        return self._connect()
+        connection = self._connect()
+        if getattr(connection, "autocommit", None) is True:
+            connection.close()
+            raise UsageError(
+                "the connection commits every statement by itself: open one that does not"
+            )
+        return connection
 
     def _give_back(self, connection: Connection) -> None:
         with self._lock:
