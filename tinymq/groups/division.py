@@ -82,6 +82,22 @@ class Division(Moves):
             or bool(self.givers)
         )
 
+    @property
+    def soon(self) -> int | None:
+        """When partitions are to move, or be taken, on the monotonic clock; None if never."""
+        times = [
+            min(each.leaving.values()) + each.request.rebalance_ms
+            for each in self.givers
+            if each.leaving
+        ]
+        if self._collecting is not None:
+            times.append(self._collecting)
+        elif self._replan_at is not None:
+            times.append(self._replan_at)
+        if self._asked is not None:
+            times.append(self._asked.since + self._asked.member.request.rebalance_ms)
+        return min(times, default=None)
+
     def _replan(self, now: Now, why: str) -> None:
         """Divide anew before long, for what has changed."""
         self.history.begin(why, now)

@@ -332,22 +332,9 @@ class Group(Division):
     @property
     def due(self) -> int | None:
         """When `tick` is to be called, on the monotonic clock; None if never."""
-        times: list[int] = []
-        for member in self.members.values():
-            times.append(member.heard.mono + member.session)
-            if member.poll is not None:
-                times.append(member.poll.until)
-        times += [
-            min(each.leaving.values()) + each.request.rebalance_ms
-            for each in self.givers
-            if each.leaving
-        ]
-        if self._collecting is not None:
-            times.append(self._collecting)
-        elif self._replan_at is not None:
-            times.append(self._replan_at)
-        if self._asked is not None:
-            times.append(self._asked.since + self._asked.member.request.rebalance_ms)
+        times = [member.due_at for member in self.members.values()]
+        if (soon := self.soon) is not None:
+            times.append(soon)
         return min(times, default=None)
 
     def tick(self, now: Now, late: int = 0) -> None:
@@ -382,9 +369,14 @@ class Group(Division):
             changed: The names of those that came, went or changed.
             now: What time it is.
         """
-        if not self.members:
+        concerned = [
+            each
+            for each in self.members.values()
+            if each.patterns or not changed.isdisjoint(each.request.topics)
+        ]
+        if not concerned:
             return
-        for member in self.members.values():
+        for member in concerned:
             member.topics = member.resolve(self._topics)
         if self.drop_missing(self._topics.by_id):
             self.rise(now)

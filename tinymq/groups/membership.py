@@ -87,6 +87,11 @@ class Membership:
         return min(self.session // 3, MOST_INTERVAL)
 
     @property
+    def due_at(self) -> int:
+        """When its request is to be answered, or else its session is over."""
+        return self.heard.mono + self.session if self.poll is None else self.poll.until
+
+    @property
     def due(self) -> dict[Place, int]:
         """What it is to have: all that it has, but for what it is to give up."""
         if not self.leaving:

@@ -34,8 +34,10 @@ RECENT_MS: Final = 10_000
 PAUSE_MS: Final = 1000
 #: Milliseconds for which a group without members is remembered.
 FORGET_MS: Final = 60_000
-#: Milliseconds between two looks at one group at least.
+#: Milliseconds between two looks at one group at least, and at one with many members.
 _GRAIN_MS: Final = 10
+_COARSE_MS: Final = 100
+_MANY: Final = 100
 #: So many milliseconds late, a look says nothing of members: the process stood still.
 _LATE_MS: Final = 1000
 
@@ -130,7 +132,7 @@ class Coordinating:
             if changed:
                 for kept in tuple(self._groups.values()):
                     kept.group.follow(changed, self.now())
-                    self._arm(kept)
+                    self._arm(kept, kept.group.soon)
 
     def _drop(self, name: str, error: WireError) -> None:
         kept = self._groups.pop(name)
@@ -201,11 +203,14 @@ class Coordinating:
         done: Callable[[MemberReply | WireError], None],
         waiting: Waiting,
     ) -> None:
+        group = kept.group
         try:
-            poll = kept.group.ask(request, client, self.now(), done)
+            poll = group.ask(request, client, self.now(), done)
+            waiting.group, waiting.poll = group, poll
         finally:
-            self._arm(kept)
-        waiting.group, waiting.poll = kept.group, poll
+            # Of the others nothing is due earlier than before.
+            member = group.members.get(request.member)
+            self._arm(kept, group.soon, None if member is None else member.due_at)
 
     def _check_place(self, name: str) -> None:
         """
@@ -258,25 +263,23 @@ class Coordinating:
         """
         kept = self._groups[name]
         kept.group.evict(member, reason, self.now())
-        self._arm(kept)
+        self._arm(kept, kept.group.soon)
 
     # --- time -------------------------------------------------------------------------
 
-    def _arm(self, kept: _Kept) -> None:
-        """Look at a group when something is due."""
+    def _arm(self, kept: _Kept, *times: int | None) -> None:
+        """Look at a group when something is due, at one of some times at the latest."""
         group = kept.group
         if self._groups.get(group.name) is not kept:
             return
-        due = group.due
+        dues = [each for each in times if each is not None]
         if group.empty_since is not None:
-            forget = group.empty_since + FORGET_MS
-            due = forget if due is None else min(due, forget)
-        if due is None:
-            self._stop(kept)
-        elif kept.timer is None or due < kept.at:
+            dues.append(group.empty_since + FORGET_MS)
+        if dues and (kept.timer is None or min(dues) < kept.at):
             self._stop(kept)
             now = self.now().mono
-            kept.at = max(due, now + _GRAIN_MS)
+            grain = _GRAIN_MS if len(group.members) <= _MANY else _COARSE_MS
+            kept.at = max(min(dues), now + grain)
             kept.timer = self._broker.scheduler.callLater((kept.at - now) / 1000, self._look, kept)
 
     def _look(self, kept: _Kept) -> None:
@@ -287,7 +290,7 @@ class Coordinating:
         if group.empty_since is not None and now.mono - group.empty_since >= FORGET_MS:
             self._drop(group.name, UnknownGroup(group=group.name))
         else:
-            self._arm(kept)
+            self._arm(kept, group.due)
 
     def _stop(self, kept: _Kept) -> None:
         timer, kept.timer = kept.timer, None
