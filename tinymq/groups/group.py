@@ -105,7 +105,8 @@ class Group(Division):
         if former is not None:
             former.answer(self._repeated(member))
         if refused is None:
-            member.poll = Poll(answer, now.mono + min(request.wait_ms, member.interval))
+            wait = min(request.wait_ms, member.interval)
+            member.poll = Poll(answer, now.mono + wait, wait > 0)
             heard = request.generation == member.told_generation
             if not (heard and request.wait_ms) or self._news(member):
                 self._answer(member)
@@ -402,6 +403,7 @@ class Group(Division):
         if poll is None:
             return
         member.told, member.told_generation = member.due, self.generation
+        hurry = self.moving and not poll.waits
         rows = None
         if self._asked is not None and self._asked.member is member:
             rows, self._asked.told = self._plan_rows(), True
@@ -410,7 +412,7 @@ class Group(Division):
                 generation=self.generation,
                 assigned=rows_of(member.told),
                 state="moving" if self.moving else "stable",
-                interval_ms=min(member.interval, HURRY_MS) if self.moving else member.interval,
+                interval_ms=min(member.interval, HURRY_MS) if hurry else member.interval,
                 members=rows,
             )
         )

@@ -28,10 +28,12 @@ class Poll:
     Attributes:
         answer: Told the answer.
         until: When it is answered at the latest, on the monotonic clock.
+        waits: Whether it waits at all.
     """
 
     answer: Answer
     until: int
+    waits: bool
 
 
 @define(eq=False)

@@ -28,8 +28,10 @@ MOST_COST: Final = 500
 _BLOCK: Final = 256
 #: So few names are looked at one by one.
 _FEW: Final = 3
-#: Expressions that cannot match the end of a line, nor look at where they stand.
-_PLAIN: Final = re.compile(r"(?:[\w .|*+(){},\]-]|\?(?!<)|\(\?:|\[(?!\^)|\\[.dw-])*", re.ASCII)
+#: Expressions that cannot match the end of a line, so that each name is a line for them.
+_PLAIN: Final = re.compile(
+    r"(?:[\w .|*+?){},\]^$-]|\(\?:|\(\?i\)|\((?!\?)|\[(?!\^)|\\[.dw-])*", re.ASCII
+)
 
 
 class Pattern:
@@ -48,10 +50,12 @@ class Pattern:
         #: The names that match, of those that it was told.
         self.names: set[str] = set()
         _check(text)
-        self._one = _program(rf"\A(?:{text})\z")
         plain = _PLAIN.fullmatch(text) is not None
+        if plain:  # names are of ASCII, and its classes are compiled twenty times as fast
+            text = text.replace(r"\d", "[0-9]").replace(r"\w", "[0-9A-Za-z_]")
+        self._one = _program(rf"\A(?:{text})\z")
         self._any = _program(rf"(?m)^(?:{text})$") if plain else None
-        self._all = _program(rf"\A(?:(?:{text})\n)+\z") if plain else None
+        self._all = _program(rf"(?m)\A(?:(?:{text})\n)+\z") if plain else None
 
     def came(self, names: Iterable[str]) -> None:
         """Look at topics that came, or are there."""
