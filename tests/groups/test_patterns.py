@@ -34,9 +34,13 @@ NAMES = [*(f"orders.{n}" for n in range(40)), "old-orders", "x1", "x2", "tinymq.
 )
 def test_whole_names(text: str, found: set[str]) -> None:
     """A pattern means a whole name, with either way of looking, and no internal one."""
-    pattern = Pattern(text)
-    pattern.came(NAMES)
+    pattern, single = Pattern(text), Pattern(text)
+    pattern.begin(NAMES)
+    while pattern.pending:
+        pattern.step()
     assert pattern.names == found
+    single.came(NAMES)
+    assert single.names == found
 
 
 @pytest.mark.parametrize(

@@ -234,6 +234,28 @@ def test_topics_change_under_members(fixture: BrokerFixture) -> None:
     assert reader.partitions == [0, 1, 2]
 
 
+def test_many_topics_are_looked_at_in_turns(fixture: BrokerFixture) -> None:
+    """A member with a pattern is heard when all topics were looked at, some in each turn."""
+    for number in range(150):
+        fixture.topic(f"x{number}")
+    reader = Reader(fixture, "a", topics=[], patterns=["x[^9]*"])
+    reader.say()
+    turns = 0
+    while not reader.hear():
+        fixture.turn()
+        turns += 1
+    assert turns == 3
+    reader.say()
+    fixture.clock.advance(0.2)
+    reader.hear()
+    assert len(reader.partitions) == 126
+    gone = Reader(fixture, "b", topics=[], patterns=["x[^8]*"])
+    gone.say()
+    gone.connection.lose()
+    fixture.clock.pump([0] * 5)
+    assert [*fixture.broker.coordinating.groups()[0].members] == ["a"]
+
+
 def test_a_deleted_group_ends(fixture: BrokerFixture) -> None:
     """Members of a group that is deleted hear that, and their next request makes it anew."""
     reader = Reader(fixture, "a")

@@ -7,7 +7,7 @@ they have, so nothing is lost but the history; see `tinymq.groups`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from attrs import define
@@ -17,9 +17,10 @@ from tinymq.broker.ports import Timer
 from tinymq.errors import NotCoordinator, ShuttingDown, UnknownGroup, WireError
 from tinymq.groups.group import Group
 from tinymq.groups.membership import Membership, Poll
+from tinymq.groups.patterns import Pattern
 from tinymq.groups.places import coordinator_of
 from tinymq.groups.topics import Topics
-from tinymq.groups.values import Client, Now
+from tinymq.groups.values import MOST_PATTERNS, Client, Now
 from tinymq.names import valid_name
 from tinymq.wire.messages import Member, MemberReply
 
@@ -34,6 +35,8 @@ RECENT_MS: Final = 10_000
 PAUSE_MS: Final = 1000
 #: Milliseconds for which a group without members is remembered.
 FORGET_MS: Final = 60_000
+#: Names of topics that are looked at for patterns in one turn; there may be ten thousand.
+AT_ONCE: Final = 100
 #: Milliseconds between two looks at one group at least, and at one with many members.
 _GRAIN_MS: Final = 10
 _COARSE_MS: Final = 100
@@ -88,6 +91,8 @@ class Coordinating:
         self._groups: dict[str, _Kept] = {}
         self._topics = Topics({}, {})
         self._unwatch: Callable[[], None] | None = None
+        #: Looking through topics goes on with these.
+        self._turns: dict[Iterator[None], Timer] = {}
         self._moved_at = 0
         self._closed = False
 
@@ -106,6 +111,9 @@ class Coordinating:
         if self._unwatch is not None:
             self._unwatch()
             self._unwatch = None
+        for timer in self._turns.values():
+            timer.cancel()
+        self._turns.clear()
         for name in tuple(self._groups):
             self._drop(name, ShuttingDown("the coordinator stops; ask another broker"))
 
@@ -161,6 +169,46 @@ class Coordinating:
         """
         waiting = Waiting()
         self._check_place(valid_name(request.group))
+        patterns = [self._topics.begun(each) for each in request.patterns[:MOST_PATTERNS]]
+        if sum(len(each.pending) for each in patterns) > AT_ONCE:
+            self._turn(self._look_through(patterns, request, client, done, waiting))
+        else:
+            self._enter(request, client, done, waiting)
+        return waiting
+
+    def _turn(self, steps: Iterator[None]) -> None:
+        """Take one step now, and each other one in a turn of its own."""
+        self._turns.pop(steps, None)
+        if next(steps, steps) is not steps:
+            self._turns[steps] = self._broker.scheduler.callLater(0, self._turn, steps)
+
+    def _look_through(
+        self,
+        patterns: list[Pattern],
+        request: Member,
+        client: Client,
+        done: Callable[[MemberReply | WireError], None],
+        waiting: Waiting,
+    ) -> Iterator[None]:
+        """Look which topics patterns mean, and then hear the member."""
+        for pattern in patterns:
+            while pattern.pending:
+                pattern.step()
+                yield
+        if not waiting.gone:
+            try:
+                self._check_place(request.group)
+                self._enter(request, client, done, waiting)
+            except WireError as error:
+                done(error.with_traceback(None))
+
+    def _enter(
+        self,
+        request: Member,
+        client: Client,
+        done: Callable[[MemberReply | WireError], None],
+        waiting: Waiting,
+    ) -> None:
         kept = self._groups.get(request.group)
         if kept is not None:
             self._ask(kept, request, client, done, waiting)
@@ -182,7 +230,6 @@ class Coordinating:
                     done(error.with_traceback(None))
 
             self._broker.meta.ensure_group(request.group, there)
-        return waiting
 
     def _made(self, info: GroupInfo, *, known: bool) -> _Kept:
         """Begin to coordinate a group, unless another request did meanwhile."""
