@@ -92,11 +92,12 @@ class Group(Division):
             return None
         if member is None:
             member = self._enter(request, client, now)
-        elif not member.says(request):
+        elif not (member.says(request) or _restarts(request)):
             self._change(member, request, now)
         member.heard, member.client, member.absent = now, client, False
         self.generation = max(self.generation, request.generation)
-        self._let_go(member, shares_of(request.owned), request.generation)
+        kept = member.due if _restarts(request) else {}
+        self._let_go(member, kept | shares_of(request.owned), request.generation)
         refused = None
         if request.plan is not None:
             refused = self._take_plan(member, request.plan, request.generation, now)
@@ -240,7 +241,8 @@ class Group(Division):
         member.request = _wishes(request)
         member.patterns = patterns
         member.topics = member.resolve(self._topics)
-        self._replan(now, f"{member.id} wants something else")
+        goes = not (request.topics or request.patterns)
+        self._replan(now, f"{member.id} {'is leaving' if goes else 'wants something else'}")
         self._change_strategy(now)
 
     def _change_strategy(self, now: Now) -> None:
@@ -439,6 +441,11 @@ def _wishes(request: Member) -> Member:
     kept = copy(request)
     kept.owned, kept.plan = [], None
     return kept
+
+
+def _restarts(request: Member) -> bool:
+    """Whether a static member is about to go: it wants nothing more, and its place stays its own."""
+    return request.instance is not None and not (request.topics or request.patterns)
 
 
 def _fenced(instance: str, newer: str) -> FencedGeneration:

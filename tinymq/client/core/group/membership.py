@@ -330,7 +330,7 @@ class Membership:
                 self._gone(now)
             else:
                 self._rejoin(now)
-        elif isinstance(error, FencedGeneration):
+        elif isinstance(error, FencedGeneration) and "instance" not in error.data:
             self._rejoin(now)
         elif isinstance(error, ClientError) or may_repeat(error):
             if isinstance(error, ClosedError):
