@@ -444,7 +444,7 @@ def _wishes(request: Member) -> Member:
 
 
 def _restarts(request: Member) -> bool:
-    """Whether a static member is about to go: it wants nothing more, and its place stays its own."""
+    """Whether a static member is about to go: it wants nothing more, and its place is kept."""
     return request.instance is not None and not (request.topics or request.patterns)
 
 
