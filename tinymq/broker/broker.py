@@ -16,6 +16,8 @@ from twisted.logger import Logger
 from tinymq.broker.channels import Channels
 from tinymq.broker.committer import Committer
 from tinymq.broker.delays.delaying import Delaying
+from tinymq.broker.groups.committing import Committing
+from tinymq.broker.groups.coordinating import Coordinating
 from tinymq.broker.partition import Answer, Partition
 from tinymq.broker.partitions import PartitionStore
 from tinymq.broker.ports import Directory, Neighbours, NoNeighbours, Timer, World
@@ -118,6 +120,8 @@ class Broker:
         #: Where what is published to exchanges goes.
         self.routing = Routing(self)
         self.channels = Channels(self)
+        self.committing = Committing(self)
+        self.coordinating = Coordinating(self)
         self.delaying = Delaying(self)
         self.scheduling = Scheduling(self)
 
@@ -133,6 +137,7 @@ class Broker:
         self.scheduling.open()
         self.store.opened(self.partitions())
         self._unwatch = self.meta.watch(self._changed)
+        self.coordinating.open()
 
     def close(self) -> None:
         """Follow the MetaServer no more; partitions stay open."""
@@ -142,12 +147,15 @@ class Broker:
         if self._later is not None and self._later.active():
             self._later.cancel()
         self._later = None
+        self.coordinating.close()
         self.channels.close()
         self.routing.close()
         self.scheduling.close()
         self.delaying.close()
 
     def _changed(self, before: Registry, after: Registry) -> None:
+        if after.groups is not before.groups:
+            self.channels.follow_groups(before.groups, after.groups)
         for topic_id in after.touched:
             topic = after.topics.get(topic_id)
             if topic is not None:

@@ -177,6 +177,11 @@ class Partition:
         return self.log.synced_offset if self.synced_policy else self.log.written_offset
 
     @property
+    def stable_offset(self) -> int:
+        """Offset behind the last record that readers see: below it every transaction is decided."""
+        return self.high_watermark
+
+    @property
     def full(self) -> WireError | None:
         """Why publishing is refused here, as when a channel is as long as it may be."""
         return next(iter(self.refusals.values()), None)

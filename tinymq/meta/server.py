@@ -13,6 +13,7 @@ The MetaServer: every operation on topics, brokers and producer ids.
     binding/ID/B    its binding B         routing        written with what could close a circle
     push/ID/C       where the messages of this channel are sent to
     schedule/NAME   a message that comes again and again
+    group/NAME      a consumer group
 
 An operation checks, writes one transaction, and returns when it is on disk.
 What it changed is then seen by everybody as one new `Registry`.
@@ -33,6 +34,7 @@ from tinymq.meta.endpoints import Endpoints
 from tinymq.meta.entries import Compare, Delete, Put, Write
 from tinymq.meta.exchanges import Exchanges
 from tinymq.meta.following import ID_BYTES, Clocks
+from tinymq.meta.groups import Groups
 from tinymq.meta.membership import BROKER_SECONDS, LOST_SECONDS
 from tinymq.meta.observers import Observer
 from tinymq.meta.placement import place
@@ -61,7 +63,7 @@ _DEAD: Final[Settings] = {
 _MOST_WRITES: Final = 1000
 
 
-class MetaServer(Exchanges, Endpoints, Schedules):
+class MetaServer(Exchanges, Endpoints, Schedules, Groups):
     """
     The operations.
 

@@ -10,6 +10,7 @@ from tinymq.figures.vitals import Vitals
 from tinymq.logs import Logs
 from tinymq.node.channels import CHANNEL_OPERATIONS, Channels
 from tinymq.node.clients import CLIENT_OPERATIONS, Clients
+from tinymq.node.coordination import COORDINATION_OPERATIONS, Coordination
 from tinymq.node.deadletters import DEAD_LETTER_OPERATIONS, DeadLetters
 from tinymq.node.delayed import DELAYED_OPERATIONS, DelayedMessages
 from tinymq.node.endpoints import ENDPOINT_OPERATIONS, Endpoints, Pushing
@@ -40,6 +41,7 @@ class Node(
     Clients,
     Telling,
     Schedules,
+    Coordination,
 ):
     """
     What one broker does and tells.
@@ -81,4 +83,5 @@ NODE_OPERATIONS: Final[dict[str, Operation]] = {
     **CLIENT_OPERATIONS,
     **TELLING_OPERATIONS,
     **SCHEDULE_OPERATIONS,
+    **COORDINATION_OPERATIONS,
 }

@@ -16,6 +16,7 @@ from tinymq.web.routes import ROUTES, Route
 _TITLES: Final = {
     "topic": "Topics",
     "channel": "Channels",
+    "group": "Groups",
     "inflight": "In flight",
     "delayed": "Delayed",
     "schedule": "Schedules",

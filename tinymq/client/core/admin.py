@@ -10,6 +10,7 @@ import msgpack
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.delayed_admin import DelayedCalls
 from tinymq.client.core.exchange_admin import ExchangeCalls
+from tinymq.client.core.group_admin import GroupCalls
 from tinymq.client.core.letter_admin import LetterCalls
 from tinymq.client.core.push_admin import PushCalls
 from tinymq.client.core.results import Result
@@ -43,6 +44,8 @@ HARMLESS: Final = frozenset(
         "exchange.list",
         "exchange.test",
         "exchange.topology",
+        "group.info",
+        "group.list",
         "inflight.list",
         "lookup.find",
         "lookup.list",
@@ -135,7 +138,14 @@ def read_result(payload: Bytes) -> Result:
     return found
 
 
-class AdminCalls(LetterCalls[R], DelayedCalls[R], ScheduleCalls[R], ExchangeCalls[R], PushCalls[R]):
+class AdminCalls(
+    LetterCalls[R],
+    DelayedCalls[R],
+    ScheduleCalls[R],
+    ExchangeCalls[R],
+    PushCalls[R],
+    GroupCalls[R],
+):
     """
     Administrative operations; every one ends as `operate` does.
 
