@@ -8,10 +8,10 @@ from random import Random
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from tinymq.client import Client
 from tinymq.client.group import GroupConsumer
-from tinymq.errors import UnknownTopicId
 from tinymq.testing import InProcessBroker
 
 SEED = 7
@@ -171,6 +171,7 @@ class Patient(Weather):
         self.first: dict[tuple[str, int], int] = {}
         self.floors: dict[int, int] = {}
 
+    @override
     def handle(self, consumer: GroupConsumer, message: Any) -> None:
         """Take it into the hand."""
         where = message.topic, message.partition

@@ -680,10 +680,21 @@ class GroupCore:
                 share.until = now + within_s
                 self._drain_by = min(self._drain_by, share.until)
                 share.tally.watch = partial(self._moved, share)
+                share.place = self._read_on(share)
                 self._drop_opened(share)
                 self._soon()
             elif share.stage is Stage.DRAINING and now + within_s < share.until:
                 share.until = self._drain_by = now + within_s
+
+    def _read_on(self, share: HeldShare) -> Place | None:
+        """Where reading would go on, behind what was handed out."""
+        for opened in self._opened:
+            if opened.share is share:
+                return opened.slip.cut()
+        cursor = share.cursor
+        if cursor is None:
+            return share.place
+        return cursor.mark if cursor.position >= 0 else cursor.start
 
     def _keep(self, share: HeldShare, now: float) -> None:
         """Read on after all."""
@@ -696,8 +707,8 @@ class GroupCore:
         assert share.info is not None
         share.stage = Stage.READING
         share.until = inf
-        mark = share.cursor.mark if share.cursor.position >= 0 else share.cursor.start
-        share.cursor = self.reader.read(share.info, share.partition, mark)
+        assert share.place is not None
+        share.cursor = self.reader.read(share.info, share.partition, share.place)
         if share.paused or share.held:
             self._pause(share)
         self.reader.link_changed(now)
