@@ -26,6 +26,7 @@ from tinymq.broker.channel.surviving import cut_back
 from tinymq.broker.expiry import Expiry
 from tinymq.broker.giving import Giving
 from tinymq.broker.glimpse import Aging
+from tinymq.broker.groups.figures import GroupFigures
 from tinymq.broker.groups.positions import GROUPS_KEY, Positions
 from tinymq.broker.holding import Holding
 from tinymq.broker.ledger import History, Ledger, records_in
@@ -42,6 +43,7 @@ from tinymq.wire.messages import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from tinymq.broker.broker import Broker
+    from tinymq.broker.pacing import Pacing
     from tinymq.meta.registry import ChannelInfo
     from tinymq.storage.log import Log
 
@@ -53,6 +55,8 @@ class Host(Protocol):
     """What the channels of a partition ask of those of the broker."""
 
     broker: Broker
+    #: Looks at what moves.
+    pacing: Pacing
 
     def now(self) -> int:
         """Milliseconds since the epoch; no step of the wall clock moves it."""
@@ -94,6 +98,7 @@ class Hosted:
         self.infos: dict[str, ChannelInfo] = {}
         self.positions = Positions()
         self.strangers: set[str] = set()
+        self.group_figures = GroupFigures(self)
         storage = host.broker.config.storage
         history = History(storage.history_seconds * 1000, storage.history_bytes)
         self.ledger = Ledger(partition, log, self._records, self._snapshots, host.now, history)
@@ -143,6 +148,8 @@ class Hosted:
         """Let it have its turn if somebody waits for what is published; groups ask for it."""
         if self.queue.channels or self.router is not None:
             self._host.mark(self)
+        elif self.positions.known:
+            self._host.pacing.moved((self,))
 
     def clock(self) -> int:
         """Tell the channels' time."""
@@ -355,7 +362,7 @@ class Hosted:
             return
         start = info.start
         offset = start if isinstance(start, int) else self.partition.offset_at(_time(start))[0]
-        low, high = self.partition.log.start_offset, self.partition.high_watermark
+        low, high = self.partition.log.start_offset, self.partition.stable_offset
         now = self._host.now()
         self.queue.make(info.name, info.policy, max(low, min(offset, high)), now).note(now, high)
         self.expiry.made(info.name, now)
@@ -560,13 +567,13 @@ class Hosted:
         self.mark()
 
     def note(self) -> int:
-        """Look how far each channel is, and return how many there are."""
-        now, high = self._host.now(), self.partition.high_watermark
+        """Look how far each channel and each group is, and return how many there are."""
+        now, high = self._host.now(), self.partition.stable_offset
         for one in self.queue.channels.values():
             one.note(now, high)
         if self.router is not None:
             self.router.note(now)
-        return len(self.queue.channels)
+        return len(self.queue.channels) + self.group_figures.note(now)
 
     # --- time --------------------------------------------------------------------------
 
@@ -629,6 +636,44 @@ class Hosted:
         """
         self.ledger.when_safe(tell)
         self.mark()
+
+    def synced(self, tell: Callable[[WireError | None], None]) -> None:
+        """
+        Call something when all that happened here is on the disk, whatever the topic promises.
+
+        Args:
+            tell: Called once, later.
+        """
+        self.ledger.when_synced(tell)
+        self.mark()
+
+    def held(self) -> dict[tuple[int, int], int]:
+        """The transactions that hold messages of channels, each with the time since when."""
+        found: dict[tuple[int, int], int] = {}
+        for one in self.queue.channels.values():
+            for identity, since in one.channel.places.held().items():
+                found[identity] = min(found.get(identity, since), since)
+        return found
+
+    def decide(self, identity: tuple[int, int], *, commit: bool) -> bool:
+        """
+        Settle what a transaction holds, or let it come again.
+
+        Args:
+            identity: Producer id and epoch of the transaction.
+            commit: Whether it counts.
+
+        Returns:
+            Whether it held anything.
+        """
+        now, found = self._host.now(), False
+        for one in self.queue.channels.values():
+            if identity in one.channel.places.held():
+                found = True
+                self.take_away(one, one.channel.decide(identity, now, commit=commit))
+        if found:
+            self.mark()
+        return found
 
     @property
     def now(self) -> int:

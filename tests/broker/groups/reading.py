@@ -92,9 +92,11 @@ class GroupReader:
         if frame.type == MessageType.ERROR:
             raise error_of(frame)
         reply = CommittedReply.from_meta(frame.split()[0])
-        ((_, ((index, *facts, error),)),) = reply.topics
+        (row,) = reply.topics[0][1]
+        index, offset, epoch, note, time, start, end, error = row
         assert index == partition
-        return Found(*facts, error and error_from_meta(error))
+        failed = error and error_from_meta(error)
+        return Found(offset, epoch, note, time, start, end, failed)
 
     def taken(self, generation: int, partition: int = 0, topic: str = "t") -> int:
         """Take a partition over, and return where the group is in it."""

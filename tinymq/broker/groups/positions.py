@@ -288,7 +288,8 @@ class Positions:
         Raises:
             UnstablePosition: A transaction that is not decided would move it.
         """
-        found = self._stable(group)
+        self.check_stable(group)
+        found = self.of(group)
         self._put(group, _moved(found, place, found.place, until))
 
     def take_back(self, group: str, now: int) -> bool:
@@ -305,18 +306,27 @@ class Positions:
         Raises:
             UnstablePosition: A transaction that is not decided would move it.
         """
-        found = self._stable(group)
+        self.check_stable(group)
+        found = self.of(group)
         if found.former is None or not found.takes_back(now):
             return False
         self._put(group, _moved(found, found.former, None, 0))
         return True
 
-    def _stable(self, group: str) -> Position:
+    def check_stable(self, group: str) -> None:
+        """
+        Refuse to move a group while it is not known where it is.
+
+        Args:
+            group: Its mark.
+
+        Raises:
+            UnstablePosition: A transaction that is not decided would move it.
+        """
         if group in self._unstable:
             raise UnstablePosition(
                 f"a transaction that moves group {_name(group)} is not decided yet; try again"
             )
-        return self.of(group)
 
     # --- what becomes of groups and of the log -----------------------------------------
 
