@@ -19,7 +19,7 @@ from tinymq.client.core.group.asking import Asking, Found, TakeOver
 from tinymq.client.core.group.committing import Committed, Committing
 from tinymq.client.core.group.dividing import Dividing
 from tinymq.client.core.group.handed import GroupBatch, GroupMessage
-from tinymq.client.core.group.membership import Membership, Phase
+from tinymq.client.core.group.membership import STABLE, Membership, Phase
 from tinymq.client.core.group.names import TopicNames
 from tinymq.client.core.group.settings import GroupConfig, GroupMember, Share
 from tinymq.client.core.group.share import HeldShare, Stage
@@ -680,8 +680,21 @@ class GroupCore:
                 share.until = now + within_s
                 self._drain_by = min(self._drain_by, share.until)
                 share.tally.watch = partial(self._moved, share)
+                share.place = self._read_on(share)
                 self._drop_opened(share)
                 self._soon()
+            elif share.stage is Stage.DRAINING and now + within_s < share.until:
+                share.until = self._drain_by = now + within_s
+
+    def _read_on(self, share: HeldShare) -> Place | None:
+        """Where reading would go on, behind what was handed out."""
+        for opened in self._opened:
+            if opened.share is share:
+                return opened.slip.cut()
+        cursor = share.cursor
+        if cursor is None:
+            return share.place
+        return cursor.mark if cursor.position >= 0 else cursor.start
 
     def _keep(self, share: HeldShare, now: float) -> None:
         """Read on after all."""
@@ -694,8 +707,8 @@ class GroupCore:
         assert share.info is not None
         share.stage = Stage.READING
         share.until = inf
-        mark = share.cursor.mark if share.cursor.position >= 0 else share.cursor.start
-        share.cursor = self.reader.read(share.info, share.partition, mark)
+        assert share.place is not None
+        share.cursor = self.reader.read(share.info, share.partition, share.place)
         if share.paused or share.held:
             self._pause(share)
         self.reader.link_changed(now)
@@ -851,6 +864,8 @@ class GroupCore:
         ended = self.failed or (ClosedError("the consumer was closed") if self.closed else None)
         if ended is None and (self.membership.phase is Phase.JOINING or busy):
             return
+        if ended is None and self.membership.state != STABLE and not self.assigned:
+            return  # something may come yet
         ready, self._ready = self._ready, []
         for told in ready:
             told(ended)
@@ -868,6 +883,7 @@ class GroupCore:
         self._closing = done
         self._check_ready()
         self._commit_at = inf
+        self.membership.want_nothing()
         self._give_up(list(self._shares.values()), now, within_s)
         self._face.wake()
         self._soon()
