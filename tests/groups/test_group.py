@@ -260,7 +260,7 @@ def test_a_member_that_wants_nothing_is_leaving() -> None:
     stage.say(going)
     stage.run(1000)
     assert set(stage.who().values()) == {"b"}
-    assert stage.group.history.rows[-1].why == "a is leaving"
+    assert stage.group.history.rows[-1].why == "c a is leaving"
 
 
 def test_a_static_member_that_stays_away_loses_its_place() -> None:
@@ -598,8 +598,8 @@ def test_who_is_sent_away_has_to_join_again() -> None:
     stage.run(1000)
     stage.settled()
     assert [each.why for each in stage.group.history.rows][-2:] == [
-        "a was sent away: too slow",
-        "a joined",
+        "c a was sent away: too slow",
+        "c a joined",
     ]
 
 
@@ -629,7 +629,7 @@ def test_what_a_group_tells_of_itself() -> None:
     row = group_row(stage.group, stage.now)
     assert row["state"] == "stable"
     assert len(row["rebalances"]) == 20
-    assert row["rebalances"][0]["why"] == "b29 left"
+    assert row["rebalances"][0]["why"] == "c b29 left"
     (shares,) = row["shares"]
     assert shares["topic"] == "t"
     assert [owner for owner, _, _ in shares["partitions"]] == ["a", "a"]

@@ -125,11 +125,11 @@ class Group(Division):
     def _goes(self, member: Membership | None, now: Now) -> None:
         if member is None:
             return
-        left = UnknownMember(f"{member.id} left the group {self.name}")
+        left = UnknownMember(f"{member.label} left the group {self.name}")
         self._drop_poll(member, left)
         if member.request.instance is None:
             self._past_one(member, left)
-            self._remove(member, f"{member.id} left", now)
+            self._remove(member, f"{member.label} left", now)
             self._settle(now)
             return
         # Its instance may come back: what it has stays its own until its session is over.
@@ -157,13 +157,13 @@ class Group(Division):
             self._replace(former, member, now)
             self._claim(member, request)
             return member
-        if claims and (not self.members or self._collecting is not None):
+        if claims and (not self._divided or self._collecting is not None):
             self._collecting = max(self._collecting or 0, now.mono + CLAIM_MS)
         self.members[member.id] = member
         if request.instance is not None:
             self._instances[request.instance] = member
         self._claim(member, request)
-        self._replan(now, f"{member.id} {'came back' if claims else 'joined'}")
+        self._replan(now, f"{member.label} {'came back' if claims else 'joined'}")
         return member
 
     def _claim(self, member: Membership, request: Member) -> None:
@@ -242,7 +242,7 @@ class Group(Division):
         member.patterns = patterns
         member.topics = member.resolve(self._topics)
         goes = not (request.topics or request.patterns)
-        self._replan(now, f"{member.id} {'is leaving' if goes else 'wants something else'}")
+        self._replan(now, f"{member.label} {'is leaving' if goes else 'wants something else'}")
         self._change_strategy(now)
 
     def _change_strategy(self, now: Now) -> None:
@@ -272,7 +272,7 @@ class Group(Division):
         error = UnknownMember(f"{member.id} was sent away from {self.name}: {reason}")
         self._past_one(member, error)
         self._drop_poll(member, error)
-        self._remove(member, f"{member.id} was sent away: {reason}", now)
+        self._remove(member, f"{member.label} was sent away: {reason}", now)
         self._flush()
 
     def find(self, name: str) -> Membership:
@@ -354,7 +354,7 @@ class Group(Division):
             silent = now.mono - member.heard.mono
             if silent >= member.session:
                 self._drop_poll(member, UnknownMember(f"{member.id} was silent for too long"))
-                self._remove(member, f"{member.id} was silent for {silent / 1000:.0f} s", now)
+                self._remove(member, f"{member.label} was silent for {silent / 1000:.0f} s", now)
         self._take_overdue(now)
         if self._collecting is not None and now.mono >= self._collecting:
             self._collecting = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from attrs import define, field
 
@@ -17,7 +17,9 @@ from tinymq.wire.messages import Member, MemberReply, Shares
 Answer: TypeAlias = Callable[[MemberReply | WireError], None]
 
 #: Milliseconds after which a member says something again at the latest.
-MOST_INTERVAL = 5000
+MOST_INTERVAL: Final = 5000
+#: Characters of an id that people are shown; it has 32 of chance.
+_SHOWN: Final = 8
 
 
 @define(eq=False)
@@ -77,6 +79,11 @@ class Membership:
     def order(self) -> str:
         """What members are sorted by: a restart of a static one leaves it where it was."""
         return self.request.instance or self.id
+
+    @property
+    def label(self) -> str:
+        """What people call it: its instance, or its client and the beginning of its id."""
+        return self.request.instance or f"{self.client.name} {self.id[:_SHOWN]}".strip()
 
     @property
     def session(self) -> int:

@@ -322,7 +322,7 @@ def test_a_group_is_described(fixture: BrokerFixture) -> None:
     assert shares["partitions"] == [["a", group["generation"], False]] * 4
     (rebalance,) = group.pop("rebalances")
     assert rebalance["moved"] == 4
-    assert rebalance["why"] == "a joined"
+    assert rebalance["why"] == "c-a a joined"
     assert rebalance["took_ms"] is not None
     short = outcome_of(ask(1, "node.groups", {}))
     (row,) = short["groups"]
