@@ -18,6 +18,9 @@ Answer: TypeAlias = Callable[[MemberReply | WireError], None]
 
 #: Milliseconds after which a member says something again at the latest.
 MOST_INTERVAL: Final = 5000
+#: About how many bytes a member takes, and each topic and share of it besides.
+_BYTES: Final = 2000
+_EACH: Final = 100
 #: Characters of an id that people are shown; it has 32 of chance.
 _SHOWN: Final = 8
 
@@ -84,6 +87,13 @@ class Membership:
     def label(self) -> str:
         """What people call it: its instance, or its client and the beginning of its id."""
         return self.request.instance or f"{self.client.name} {self.id[:_SHOWN]}".strip()
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes it takes here."""
+        said = self.request
+        names = sum(map(len, said.topics)) + sum(map(len, said.patterns))
+        return _BYTES + names + len(said.metadata) + _EACH * (len(said.topics) + len(self.shares))
 
     @property
     def session(self) -> int:

@@ -202,6 +202,28 @@ def test_requests_that_wait_are_bounded(fixture: BrokerFixture) -> None:
     assert len(connection.frames()) == 1
 
 
+def test_members_of_all_groups_are_bounded(
+    fixture: BrokerFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When members take too much memory no more come; those that are here go on, and make room."""
+    monkeypatch.setattr("tinymq.broker.groups.coordinating.MOST_WEIGHT", 5000)
+    first, second = Reader(fixture, "a"), Reader(fixture, "b", group="h")
+    first.join(fixture)
+    second.join(fixture)
+    third = Reader(fixture, "c")
+    second.join(fixture)
+    for number in range(3):
+        Reader(fixture, f"d{number}", group="h").say()
+    third.say()
+    assert isinstance(third.error(), Overloaded)
+    second.say()
+    assert all(isinstance(each, MemberReply) for each in second.hear())
+    for number in range(3):
+        Reader(fixture, f"d{number}", group="h").post(leaves=True)
+    third.say()
+    assert all(isinstance(each, MemberReply) for each in third.hear())
+
+
 def test_groups_without_members_are_forgotten(fixture: BrokerFixture) -> None:
     """A group that nobody is in any more leaves the memory; its record stays."""
     reader = Reader(fixture, "a")

@@ -14,7 +14,7 @@ from attrs import define
 from twisted.logger import Logger
 
 from tinymq.broker.ports import Timer
-from tinymq.errors import NotCoordinator, ShuttingDown, UnknownGroup, WireError
+from tinymq.errors import NotCoordinator, Overloaded, ShuttingDown, UnknownGroup, WireError
 from tinymq.groups.group import Group
 from tinymq.groups.membership import Membership, Poll
 from tinymq.groups.patterns import Pattern
@@ -35,6 +35,8 @@ RECENT_MS: Final = 10_000
 PAUSE_MS: Final = 1000
 #: Milliseconds for which a group without members is remembered.
 FORGET_MS: Final = 60_000
+#: Bytes that members of all groups take, about: some 30 000 of them.
+MOST_WEIGHT: Final = 64 * 1024 * 1024
 #: Names of topics that are looked at for patterns in one turn; there may be ten thousand.
 AT_ONCE: Final = 100
 #: Milliseconds between two looks at one group at least, and at one with many members.
@@ -72,6 +74,8 @@ class _Kept:
 
     group: Group
     created_ms: int
+    members: int = 0
+    weight: int = 0
     timer: Timer | None = None
     at: int = 0
 
@@ -93,6 +97,7 @@ class Coordinating:
         self._unwatch: Callable[[], None] | None = None
         #: Looking through topics goes on with these.
         self._turns: dict[Iterator[None], Timer] = {}
+        self._weight = 0
         self._moved_at = 0
         self._closed = False
 
@@ -144,6 +149,7 @@ class Coordinating:
 
     def _drop(self, name: str, error: WireError) -> None:
         kept = self._groups.pop(name)
+        self._weigh(kept, 0, 0)
         self._stop(kept)
         kept.group.close(error)
 
@@ -251,6 +257,8 @@ class Coordinating:
         waiting: Waiting,
     ) -> None:
         group = kept.group
+        if self._weight > MOST_WEIGHT and request.member not in group.members:
+            raise Overloaded(f"{self._broker.name} has as many members of groups as it can have")
         try:
             poll = group.ask(request, client, self.now(), done)
             waiting.group, waiting.poll = group, poll
@@ -319,6 +327,10 @@ class Coordinating:
         group = kept.group
         if self._groups.get(group.name) is not kept:
             return
+        if len(group.members) != kept.members:
+            self._weigh(
+                kept, len(group.members), sum(each.weight for each in group.members.values())
+            )
         dues = [each for each in times if each is not None]
         if group.empty_since is not None:
             dues.append(group.empty_since + FORGET_MS)
@@ -338,6 +350,10 @@ class Coordinating:
             self._drop(group.name, UnknownGroup(group=group.name))
         else:
             self._arm(kept, group.due)
+
+    def _weigh(self, kept: _Kept, members: int, weight: int) -> None:
+        self._weight += weight - kept.weight
+        kept.members, kept.weight = members, weight
 
     def _stop(self, kept: _Kept) -> None:
         timer, kept.timer = kept.timer, None
