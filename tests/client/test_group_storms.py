@@ -61,8 +61,8 @@ class Weather:
         self.broker.cut(client)
         core = consumer._core
         core.membership.stop()
-        for share in tuple(core._shares.values()):
-            core._drop(share)
+        for share in tuple(core.hands.shares.values()):
+            core.hands.drop(share)
         client.close()
 
     def handle(self, _: GroupConsumer, message: Any) -> None:

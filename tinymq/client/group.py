@@ -13,9 +13,10 @@ from twisted.python.failure import Failure
 
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.fork import Home
-from tinymq.client.core.group.consumer import GroupCore, GroupFace
+from tinymq.client.core.group.consumer import GroupCore
 from tinymq.client.core.group.faces import GroupConsumerFace
 from tinymq.client.core.group.handed import GroupBatch, GroupMessage
+from tinymq.client.core.group.hands import GroupFace
 from tinymq.client.core.group.settings import GroupConfig, Share
 from tinymq.client.core.group.working import STOP, GroupPlan
 from tinymq.client.core.starts import Start
