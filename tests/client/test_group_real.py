@@ -304,3 +304,13 @@ def test_handlers_end_before_the_end(broker: InProcessBroker) -> None:
     broker.run(closing)
     broker.run(running)
     assert crew.committed() == [2]
+
+
+def test_instance_begun_anew_elsewhere(broker: InProcessBroker) -> None:
+    """Of two programs with the same instance the older one is told to stop, and does."""
+    crew = Crew(broker, t=1)
+    one = crew.join(instance="a")
+    two = crew.join(instance="a")
+    with pytest.raises(FencedGeneration, match="begun anew"):
+        broker.run(one.next())
+    assert (one.assigned, two.assigned) == ([], [("t", 0)])
