@@ -270,7 +270,7 @@ def test_any_weather_for_long(broker: InProcessBroker, seed: int) -> None:
 @pytest.mark.parametrize("static", [False, True])
 def test_rolling_deploy(broker: InProcessBroker, static: bool) -> None:
     """While six members are replaced one after the other, reading goes on, and it ends."""
-    weather = Weather(broker, 12, session_s=20.0)
+    weather = Weather(broker, 12, session_s=20.0, commit_s=0.5)
     names = [f"m{number}" for number in range(6)]
     for name in names:
         weather.join(instance=name if static else None)

@@ -263,6 +263,8 @@ class GroupCore:
 
     def _refused(self, share: HeldShare, error: TinyMQError, now: float) -> None:
         """A leader has refused a commit for good."""
+        if share.stage is Stage.GONE:
+            return
         if isinstance(error, FencedGeneration):
             self.fenced([share], error, now)
         elif not isinstance(error, MOVED):
@@ -439,8 +441,8 @@ class GroupCore:
         """When `tick` has something to do."""
         if self._due:
             return -inf
-        at = min(self.membership.wake_at, self._taking.wake_at, self._commit_at)
-        return min(at, self._giving.by, self._end_by)
+        at = min(self.membership.wake_at, self._commit_at, self._giving.by, self._end_by)
+        return at if self._closing is not None else min(at, self._taking.wake_at)
 
     def tick(self, now: float) -> None:
         """
@@ -455,7 +457,8 @@ class GroupCore:
         if self._due or now >= self._giving.by:
             self._due = False
             self._giving.drain(now, closing=self._closing is not None)
-        self._taking.tick(now)
+        if self._closing is None:
+            self._taking.tick(now)
         if self._finished or now >= self._commit_at:
             self._finished = False
             if now >= self._commit_at:

@@ -20,6 +20,8 @@ from tinymq.errors import ClosedError, FencedGeneration, UnknownTopicId
 
 #: Seconds after which taking over is tried again, when a leader refused it.
 _AGAIN_S: Final = 5.0
+#: Seconds between two looks whether positions were moved by hand.
+LOOK_S: Final = 5.0
 
 #: Told that shares were lost, why, and when.
 Fenced = Callable[[list[HeldShare], FencedGeneration, float], None]
@@ -58,13 +60,14 @@ class TakingOver:
         self._opened = opened
         self._who = ("", "")
         self._again_at = inf
+        self._look_at = inf
         #: The id that each topic had when it was last taken over.
         self._ids: dict[str, bytes] = {}
 
     @property
     def wake_at(self) -> float:
         """When `tick` has something to do."""
-        return min(self.names.wake_at, self._again_at)
+        return min(self.names.wake_at, self._again_at, self._look_at)
 
     def tick(self, now: float) -> None:
         """
@@ -77,6 +80,9 @@ class TakingOver:
             self.names.tick(now)
         if self._again_at <= now:
             self._named(now)
+        if self._look_at <= now:
+            self._look_at = now + LOOK_S
+            self._look(now)
 
     def begin(self, group: str, member: str, now: float) -> None:
         """
@@ -89,7 +95,9 @@ class TakingOver:
         """
         self._who = group, member
         self._again_at = inf
-        asked: dict[Any, tuple[int, int]] = {}
+        if self._look_at == inf:
+            self._look_at = now + LOOK_S
+        asked: list[HeldShare] = []
         unknown: set[bytes] = set()
         for share in self._hands.shares.values():
             if share.stage is not Stage.TAKING or share.asked:
@@ -99,36 +107,75 @@ class TakingOver:
                 unknown.add(share.topic_id)
             else:
                 share.asked = True
-                asked[share.spot] = (share.partition, share.generation)
+                asked.append(share)
         self.names.want(unknown, now)
+        self._ask(asked, self._taken, now)
+
+    def _look(self, now: float) -> None:
+        """
+        Ask leaders whether all is still ours of which nothing was committed lately.
+
+        Who commits is told when somebody moved a position by hand; who has nothing to
+        commit would never hear of it.
+        """
+        self._ask(
+            [
+                share
+                for share in self._hands.shares.values()
+                if share.stage is Stage.READING and share.flying is None and not share.dirty
+            ],
+            self._looked,
+            now,
+            now + LOOK_S,
+        )
+
+    def _looked(self, share: HeldShare, found: Found, now: float) -> bool:
+        if isinstance(found.error, FencedGeneration):
+            self._fenced([share], found.error, now)
+        return False
+
+    def _ask(
+        self,
+        shares: list[HeldShare],
+        answered: Callable[[HeldShare, Found, float], bool],
+        now: float,
+        deadline: float = inf,
+    ) -> None:
+        """Ask the leaders of some shares; those that it was true for are opened then."""
+        asked = {share.spot: share for share in shares}
+
+        def told(found: list[Found], now: float) -> None:
+            answers = [(asked[one.spot], one) for one in found]
+            live = [(share, one) for share, one in answers if share.stage is not Stage.GONE]
+            taken = [share for share, one in live if answered(share, one, now)]
+            if taken:
+                then = partial(self._open, taken)
+                self._hands.notice(self._config.on_assigned, taken, then)
+
         if asked:
-            question = TakeOver(*self._who)
-            Asking(self._cluster, question, self._taken).start(asked, now)
+            rows = {spot: (share.partition, share.generation) for spot, share in asked.items()}
+            Asking(self._cluster, TakeOver(*self._who), told, deadline).start(rows, now)
 
     def _named(self, now: float) -> None:
         self.begin(*self._who, now)
 
-    def _taken(self, found: list[Found], now: float) -> None:
-        taken: list[HeldShare] = []
-        for one in found:
-            share = self._hands.shares.get((one.spot.id, one.spot.partition))
-            if share is None or share.stage is not Stage.TAKING:
-                continue
-            if one.error is None:
-                taken.append(self._opening(share, one.row))
-            elif isinstance(one.error, FencedGeneration):
-                self._fenced([share], one.error, now)
-            elif isinstance(one.error, MOVED):
-                share.end()  # the coordinator will hear of it
-                self._hands.shares.pop((share.topic_id, share.partition), None)
-            elif not isinstance(one.error, ClosedError):
-                share.asked = False
-                self._again_at = now + _AGAIN_S
-                self._hands.trouble(share, one.error)
-        if taken:
-            self._hands.notice(self._config.on_assigned, taken, partial(self._open, taken))
+    def _taken(self, share: HeldShare, found: Found, now: float) -> bool:
+        """Take a leader's answer; true if it is ours."""
+        error = found.error
+        if error is None:
+            self._opening(share, found.row)
+            return True
+        if isinstance(error, FencedGeneration):
+            self._fenced([share], error, now)
+        elif isinstance(error, MOVED):
+            self._hands.drop(share)  # the coordinator will hear of it
+        elif not isinstance(error, ClosedError):
+            share.asked = False
+            self._again_at = now + _AGAIN_S
+            self._hands.trouble(share, error)
+        return False
 
-    def _opening(self, share: HeldShare, row: Any) -> HeldShare:
+    def _opening(self, share: HeldShare, row: Any) -> None:
         _, offset, epoch, note, _, start, end, _ = row
         share.stage = Stage.OPENING
         share.note = share.noted = note
@@ -149,7 +196,6 @@ class TakingOver:
         if old is not None:
             self._fenced([old], FencedGeneration(), self._hands.face.seconds())
         self._hands.by_where[share.where] = share
-        return share
 
     def _open(self, taken: list[HeldShare]) -> None:
         """Read what was taken over, now that the user knows of it."""
