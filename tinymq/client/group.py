@@ -224,7 +224,7 @@ class GroupConsumer(GroupConsumerFace):
                 handled until that has ended.
             concurrency: How many handlers are at work at once at most.
             batches: Give it whole batches.
-            manual: Whether the handler says `done` by itself, perhaps later.
+            manual: Whether the handler says `done` by itself, perhaps later; not in threads.
             threads: Call it in so many threads, for it blocks.
             retries: How often it is called again with what it failed at, with growing
                 waits. A message whose partition is to be given up is not tried again:
