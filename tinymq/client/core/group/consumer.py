@@ -137,7 +137,9 @@ class GroupCore:
         Args:
             now: The time.
         """
-        self.hands.reader.more(now)
+        if self.hands.room:
+            self.hands.room = False
+            self.hands.reader.more(now)
 
     @property
     def heard_at(self) -> float:

@@ -70,6 +70,7 @@ class Hands:
         shares: By topic id and partition.
         by_where: Those whose topic is known, by its name and the partition.
         troubles: What is to be told.
+        room: Whether a batch was taken since more was fetched.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Hands:
         self.shares: dict[tuple[bytes, int], HeldShare] = {}
         self.by_where: dict[tuple[str, int], HeldShare] = {}
         self.troubles: deque[TinyMQError] = deque()
+        self.room = False
         self._opened: deque[Opened] = deque()
         self._cluster = cluster
         self._config = config
@@ -153,6 +155,7 @@ class Hands:
                 raise
             if batch is None:
                 return None
+            self.room = True
             share = self.by_where[batch.topic, batch.partition]
             slip = self._count(share, batch)
             if slip.count:
