@@ -304,3 +304,44 @@ def test_handlers_end_before_the_end(broker: InProcessBroker) -> None:
     broker.run(closing)
     broker.run(running)
     assert crew.committed() == [2]
+
+
+def test_instance_begun_anew_elsewhere(broker: InProcessBroker) -> None:
+    """Of two programs with the same instance the older one is told to stop, and does."""
+    crew = Crew(broker, t=1)
+    one = crew.join(instance="a")
+    two = crew.join(instance="a")
+    with pytest.raises(FencedGeneration, match="begun anew"):
+        broker.run(one.next())
+    assert (one.assigned, two.assigned) == ([], [("t", 0)])
+
+
+def test_moved_by_hand(broker: InProcessBroker) -> None:
+    """A member that has nothing to commit goes on where its position was moved to."""
+    crew = Crew(broker, t=2)
+    crew.put("t", b"a", b"b", partition=0)
+    member = crew.join()
+    assert crew.drain(member) == [b"a", b"b"]
+    broker.advance(1)
+    operate = crew.client.admin.operate
+    broker.run(operate("group.seek", name="g", topic="t", to="earliest", force=True))
+    assert crew.take(member, 10).value == b"a"
+
+
+def test_checkpoint(broker: InProcessBroker) -> None:
+    """A note that was committed comes back to the next owner, who may seek before he reads."""
+    crew = Crew(broker, t=1)
+    crew.put("t", b"a", b"b", b"c")
+    member = crew.join(commit="manual")
+    assert crew.take(member).value == b"a"
+    broker.run(member.commit({("t", 0): 1}, note="state after a"))
+    broker.run(member.close())
+    told: list[Any] = []
+
+    def given(shares: list[Any]) -> None:
+        told.extend(shares)
+        again.seek("t", 0, 2)
+
+    again = broker.client().group("g", ["t"], on_assigned=given)
+    assert crew.take(again, 10).value == b"c"
+    assert [(one.offset, one.note) for one in told] == [(1, "state after a")]

@@ -29,7 +29,6 @@ from tinymq.client.core.lookups import may_repeat
 from tinymq.errors import (
     ClientError,
     ClosedError,
-    FencedGeneration,
     NotCoordinator,
     TinyMQError,
     UnknownMember,
@@ -351,8 +350,6 @@ class Membership:
                 self._gone(now)
             else:
                 self._rejoin(now)
-        elif isinstance(error, FencedGeneration) and "instance" not in error.data:
-            self._rejoin(now)
         elif isinstance(error, ClientError) or may_repeat(error):
             if isinstance(error, ClosedError):
                 self.stop()
