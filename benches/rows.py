@@ -8,7 +8,7 @@ from functools import partial
 
 from attrs import frozen
 
-from benches import bindings, clusters, delays, idle, queues, routing, trials
+from benches import bindings, clusters, delays, groups, idle, queues, routing, trials
 from benches.bench import BLOCKING, DEFERRED, PEERS, SIZES, TINYMQ, Bench, Run, Runs, Subject
 from benches.tasks import Figures
 
@@ -139,6 +139,26 @@ def consume(bench: Bench) -> Runs:
                     yield Run(name, size, partial(_consumed, bench, peer, topic, size), meaning)
 
 
+def groups(bench: Bench) -> Runs:
+    """Read a log by manual assignment and as a member of a group, by turns."""
+    (subject,) = (each for each in DEFERRED if each.sync == "os")
+    for size in SIZES:
+        with _filled(bench, subject, size) as topic:
+            for number in range(3):
+                measure = partial(_grouped, bench, subject, topic, size, number)
+                yield Run("tinymq columns, Deferred", size, measure, "a commit every 5 s")
+
+
+def _grouped(bench: Bench, subject: Subject, topic: str, size: int, number: int) -> Figures:
+    count = bench.amount(subject, size)
+    rates = {}
+    for role in ("consume", "group") if number % 2 else ("group", "consume"):
+        task = bench.task(subject, role, topic, count, size)
+        rates[role] = bench.run(bench.server(subject), task).figures[0]["per_s"]
+    ratio = rates["group"] / rates["consume"]
+    return {"manual_per_s": rates["consume"], "group_per_s": rates["group"], "ratio": ratio}
+
+
 @contextmanager
 def _filled(bench: Bench, subject: Subject, size: int) -> Iterator[str]:
     with bench.topic(subject) as topic:
@@ -230,6 +250,13 @@ ROWS = (
         "The blocking client. Compare within a round only: wake-ups of idle cores differ.",
     ),
     Row("consume", "Read a log from the page cache", consume, _RATES),
+    Row(
+        "groups",
+        "Read a log as the member of a group, against manual assignment",
+        groups,
+        ("manual_per_s", "group_per_s", "ratio"),
+        "Pairs of runs right after each other; the group commits what it has read.",
+    ),
     Row("both", "Publish and read together", both, ("per_s", "server_us")),
     Row(
         "latency",
@@ -318,6 +345,15 @@ ROWS = (
         "Without a broker. few: among 10 bindings. build: making the table; "
         "change: one binding more or less. A fanout copies to all of its 10 000 targets; the "
         "1000 rules are all tried.",
+    ),
+    Row(
+        "rebalance",
+        f"Rebalance {groups.MEMBERS} members over {groups.PARTITIONS} partitions",
+        groups.rebalances,
+        ("come_ms", "one_more_ms", "one_less_ms", "took_ms", "moved"),
+        "Without a broker, processor time of the coordinator and its members' requests: all come, "
+        "one more, one goes. took: from the first that came until nothing moved, on the group's "
+        "clock. moved: partitions that changed hands for one more.",
     ),
     Row(
         "frame",

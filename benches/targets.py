@@ -78,6 +78,8 @@ TARGETS: Final = (
     Target("consume", "tinymq columns, Deferred", 1024, "per_s", 420e3),
     Target("consume", "tinymq records, Deferred", 100, "per_s", 1e6),
     Target("consume", "tinymq records, Deferred", 1024, "per_s", 350e3),
+    Target("groups", "tinymq columns, Deferred", 100, "ratio", 0.95),
+    Target("groups", "tinymq columns, Deferred", 1024, "ratio", 0.95),
     Target("both", _OS, 100, "per_s", 800e3),
     Target("both", _OS, 1024, "per_s", 180e3),
     Target("latency", _OS, 100, "p50_us", 300, most=True),

@@ -132,9 +132,12 @@ class HeldShare:
         """Where all before is done, or None while nothing is known."""
         tally, cursor = self.tally, self.cursor
         floor = tally.floor
-        if not len(tally) and cursor is not None and cursor.position >= 0:
-            return cursor.mark  # also passes what nobody will ever see
-        return floor
+        if len(tally):
+            return floor
+        # What nobody will ever see is passed as well.
+        if self.stage in (Stage.DRAINING, Stage.CLOSING):
+            return self.place if isinstance(self.place, Mark) else floor
+        return cursor.mark if cursor is not None and cursor.position >= 0 else floor
 
     @property
     def dirty(self) -> bool:
