@@ -1,0 +1,159 @@
+"""The process that cleans files."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from tests.conftest import RealReactor
+from tests.storage.keyed import Keyed, opened, visible
+from tinymq.broker.workers import Failed
+from tinymq.cleaner import ProcessWorker
+from tinymq.storage import swap
+from tinymq.storage.disk import Disk
+from tinymq.storage.tasks import Cleaned, Damaged, Done, Event, Source, Task
+from tinymq.storage.worker import Rate, Server, event_of, frame, read_frame, sent
+
+
+@pytest.fixture
+def keyed(tmp_path: Path) -> Keyed:
+    """A log with something to clean."""
+    found = opened(str(tmp_path / "log"))
+    for number in range(60):
+        found.put((b"k%d" % (number % 2), b"x" * 50))
+    found.close_file()
+    return found
+
+
+class TestMessages:
+    @pytest.mark.parametrize(
+        "event",
+        [
+            Damaged(5, 7),
+            Cleaned(0, 9, 100, 1, 2, ((0, 80), (4, 90)), 3),
+            Done(9, 1, True, 4, 5, 6, 7, 8),
+        ],
+    )
+    def test_events(self, event: Event) -> None:
+        """An event comes through as it was."""
+        message = read_frame(BytesIO(frame(sent(event))))
+        assert message is not None
+        assert event_of(message) == event
+
+    def test_task(self) -> None:
+        """So does what is to be done."""
+        sources = (Source(0, 5, 100), Source(5, 9, 50, sound=False))
+        task = Task(folder="x", sources=sources, behind=(Source(9, 10, 5),), rate=7)
+        message = read_frame(BytesIO(frame([task.to_map()])))
+        assert message is not None
+        assert Task.from_map(message[0]) == task
+
+    def test_end(self) -> None:
+        """Nothing comes from an input that ended."""
+        assert read_frame(BytesIO(b"\0\0")) is None
+
+
+class TestRate:
+    def test_waits(self) -> None:
+        """No more bytes go to and fro in a second than may, and idle time is not saved up."""
+        now = [0.0]
+
+        def sleep(seconds: float) -> None:
+            now[0] += seconds
+
+        rate = Rate(1000, lambda: now[0], sleep)
+        for _ in range(50):
+            rate(100)
+        assert now[0] == pytest.approx(5, abs=0.05)
+        now[0] += 100
+        rate(2000)
+        assert now[0] == pytest.approx(107, abs=0.1)
+
+    def test_no_bound(self) -> None:
+        """Without a rate nobody waits."""
+        Rate(0, sleep=lambda seconds: pytest.fail("it waited"))(1 << 40)
+
+
+class TestServer:
+    def serve(self, task: Task) -> list[Any]:
+        """Let it clean, and return what it says."""
+        requests = iter([["clean", task.to_map()], *[["go"]] * 100])
+        answers: list[bytes] = []
+        Server(lambda: next(requests), answers.append).serve()
+        return [read_frame(BytesIO(answer)) for answer in answers]
+
+    def test_events(self, keyed: Keyed) -> None:
+        """It tells each event and waits until it is asked for the next."""
+        told = self.serve(keyed.task())
+        assert [message[0] for message in told] == ["cleaned", "done"]
+
+    def test_failure(self, keyed: Keyed) -> None:
+        """What goes wrong is told, and it serves on."""
+        sources = (Source(0, 60, 5000), *keyed.task().sources)
+        (told,) = self.serve(Task(folder=keyed.log.path + "x", sources=sources))
+        assert told[0] == "failed"
+        assert "No such file" in told[1]
+
+
+def run(worker: ProcessWorker, keyed: Keyed, on: Callable[[Event], None]) -> Deferred[Any]:
+    """Clean a log in the process; fires with how it ended."""
+    ended: Deferred[Any] = Deferred()
+
+    def told(event: Event | Failed) -> None:
+        if isinstance(event, (Done, Failed)):
+            ended.callback(event)
+            return
+        on(event)
+        if isinstance(event, Cleaned):
+            assert keyed.log.swap(event)
+            swap.finish(Disk(), keyed.log.path, [base for base, _ in event.sources[1:]])
+        worker.go_on()
+
+    worker.begin(keyed.task(rate=50 << 20), told)
+    return ended
+
+
+@pytest.mark.process
+class TestProcess:
+    def test_cleans(self, keyed: Keyed, real: RealReactor) -> None:
+        """A log is cleaned by another process, which ends when there is nothing to do."""
+
+        async def body(reactor: Any) -> None:
+            worker = ProcessWorker(reactor)
+            done = await run(worker, keyed, lambda event: None)
+            assert isinstance(done, Done)
+            assert done.records == 58
+            assert worker.pid != os.getpid()
+            worker.rest()
+            assert worker.pid is None
+
+        real(body)
+        assert visible(keyed.log) == keyed.expected(60)
+
+    def test_killed(self, keyed: Keyed, real: RealReactor) -> None:
+        """When it is killed, that is told, nothing is lost, and another one does the work."""
+
+        async def body(reactor: Any) -> None:
+            worker = ProcessWorker(reactor)
+
+            def kill(event: Event) -> None:
+                assert worker.pid is not None
+                os.kill(worker.pid, signal.SIGKILL)
+
+            failed = await run(worker, keyed, kill)
+            assert isinstance(failed, Failed)
+            swap.abandon(Disk(), keyed.log.path)
+            assert visible(keyed.log).items() >= keyed.expected(60).items()
+            done = await run(worker, keyed, lambda event: None)
+            worker.stop()
+            assert isinstance(done, Done)
+
+        real(body)
+        assert visible(keyed.log) == keyed.expected(60)
