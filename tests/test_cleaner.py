@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,7 @@ class TestRate:
 class TestServer:
     def serve(self, task: Task) -> list[Any]:
         """Let it clean, and return what it says."""
-        requests = iter([["clean", task.to_map()], *[["go"]] * 100])
+        requests: Iterator[list[Any]] = iter([["clean", task.to_map()], *[["go"]] * 100])
         answers: list[bytes] = []
         Server(lambda: next(requests), answers.append).serve()
         return [read_frame(BytesIO(answer)) for answer in answers]
