@@ -30,6 +30,8 @@ def test_defaults() -> None:
         "max.value.bytes": 16 * 1024 * 1024,
         "memory.bytes": 64 * 1024 * 1024,
         "undo.ms": 600_000,
+        "dedup.ms": None,
+        "dedup.by": "id",
         "min.in.sync": 1,
     }
 

@@ -274,6 +274,14 @@ class ProducersConfig:
         low=60,
         high=365 * _DAY_SECONDS,
     )
+    dedup_ids: int = setting(
+        10_000_000,
+        "Message ids that this broker remembers for the dedup windows of all topics; each takes "
+        "some 150 bytes. At this many, records with new ids are refused for a while.",
+        unit="ids",
+        low=1000,
+        high=1_000_000_000,
+    )
 
 
 @frozen(kw_only=True)

@@ -8,7 +8,7 @@ the broker changes no topic that exists.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from attrs import frozen
 from typing_extensions import override
@@ -24,6 +24,9 @@ _GIB: Final = 1024 * MIB
 _FOREVER: Final = 10_000 * 365 * _DAY
 _EXBIBYTE: Final = 1024**6
 _COMPACTING: Final = ("compact", "compact_limits")
+#: What `dedup.by` begins with, if it names a header.
+HEADER_RULE: Final = "header:"
+_RULES: Final = "id or header:NAME"
 
 
 @frozen(kw_only=True)
@@ -156,6 +159,22 @@ class TopicConfig(Dotted):
         low=0,
         high=30 * _DAY,
     )
+    dedup_ms: int | None = setting(
+        None,
+        "How long the id of a message is known, from its first append on: the same id again is "
+        "answered with the place of the first; none is no window.",
+        unit="milliseconds",
+        low=1,
+        high=_FOREVER,
+        optional=True,
+    )
+    dedup_by: str = setting(
+        "id",
+        "What the id is: id for the message ids that producers give, or header:NAME for the "
+        "bytes of a header.",
+        low=2,
+        high=200,
+    )
     min_in_sync: int = setting(
         1,
         "Copies that must hold a record before it is acknowledged; 1 until replication exists.",
@@ -188,6 +207,19 @@ class TopicConfig(Dotted):
         if self.retention_mode == "compact":
             return None, None
         return self.retention_ms, self.retention_bytes
+
+    @classmethod
+    @override
+    def _changes(cls, given: Mapping[str, Given], base: TopicConfig) -> dict[str, Any]:
+        changes = super()._changes(given, base)
+        rule = changes.get("dedup_by", "id")
+        if rule != "id" and not (rule.startswith(HEADER_RULE) and rule != HEADER_RULE):
+            raise InvalidRequest(
+                f"dedup.by = {rule!r:.60} is wrong: it must be {_RULES}",
+                field="dedup.by",
+                allowed=_RULES,
+            )
+        return changes
 
     @override
     def altered(

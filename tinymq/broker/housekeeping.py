@@ -156,6 +156,8 @@ class Housekeeping:
                     partition.moved.add(partition)
                     self._broker.channels.trimmed(partition)
                 partition.producers.forget_idle(now)
+                if partition.dedup is not None:
+                    partition.dedup.look_after(now)
             except (OSError, TinyMQError) as error:
                 self._log.error(
                     "retention of {partition} failed: {error}", partition=partition, error=error
@@ -174,10 +176,13 @@ class Housekeeping:
     def _secure(self, partition: Partition, now: int) -> None:
         """Before records go: that some of them waited, and came, is told by them alone."""
         config = partition.topic.config
-        if partition.delays is not None and (
-            config.retention_mode == "settled" or partition.log.due(now, *config.limits)
-        ):
-            partition.delays.secure()
+        if partition.delays is None and partition.dedup is None:
+            return
+        if config.retention_mode == "settled" or partition.log.due(now, *config.limits):
+            if partition.delays is not None:
+                partition.delays.secure()
+            if partition.dedup is not None:
+                partition.dedup.secure()
 
     def _squeeze(self) -> None:
         """Let channels hold back less while the disk is nearly full, those with the most first."""

@@ -76,6 +76,25 @@ PARTITION_COLUMNS: Final = (
     Column("LEADER", key("leader")),
 )
 
+
+def _changed(row: Row) -> str:
+    """Write what is otherwise since a change."""
+    first = [row["note"]] if row["note"] else []
+    for each in row["settings"]:
+        name, before, after = each["name"], each["before"], each["after"]
+        told = after if before is None else f"{before} -> {after}"
+        first.append(f"{name} = {told}" if before is None else f"{name} {told}")
+    return ", ".join(first) or "-"
+
+
+HISTORY_COLUMNS: Final = (
+    Column("TIME", key("at_ms"), iso),
+    Column("WHO", lambda row: row["who"] or "first use"),
+    Column("FROM", lambda row: row["peer"] or "-"),
+    Column("DID", key("act")),
+    Column("WHAT", _changed),
+)
+
 PLAN_COLUMNS: Final = (
     Column("PARTITION", key("partition"), right=True),
     Column("START", key("start"), right=True),
@@ -188,6 +207,19 @@ def edit(
         raise click.UsageError("say what to change: --set NAME=VALUE, --unset NAME or -p N")
     reply = session.operate("topic.alter", **arguments, config=config)
     show_changes(reply, arguments["name"], output)
+
+
+@topic.command("history")
+@operation_options("topic.history", own={"limit": "limit"})
+@limit_option
+@list_options
+@remote
+def history(
+    session: Session, arguments: Arguments, limit: int | None, columns: str, output: str
+) -> None:
+    """Show who changed what about a topic, the newest first."""
+    document = pages(session, "topic.history", arguments, limit)
+    show(Listing(document["changes"], HISTORY_COLUMNS, document), output, columns)
 
 
 @topic.command("rm")

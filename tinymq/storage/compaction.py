@@ -305,7 +305,7 @@ class _Cleaner:
             batch = RecordBatch(data, header)
             places = self._places(batch) if header.records else []
             fewer = 0 < len(places) < header.records
-            thin = Opened(batch).keep(places) if fewer else None
+            thin = Opened(batch).thin(places) if fewer else None
         except (CorruptBatch, ValueError):
             return data  # nobody knows what is in it
         self._state.records += header.records - len(places)
