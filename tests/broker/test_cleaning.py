@@ -20,7 +20,7 @@ from tests.fakes.broker import (
 )
 from tests.fakes.taking import Taker
 from tests.storage.batches import flip, segment_files
-from tinymq.errors import InvalidRequest, StateError
+from tinymq.errors import InvalidRequest
 from tinymq.storage import swap
 from tinymq.storage.log import Log
 from tinymq.wire.batch import split
@@ -211,7 +211,7 @@ class TestWhen:
         size = broker.partition().log.size_bytes
         broker.broker.cleaning.look()
         assert broker.partition().log.size_bytes == size
-        with pytest.raises(StateError, match="not compacted"):
+        with pytest.raises(InvalidRequest, match="not compacted"):
             broker.operate("topic.compact", name="t")
 
     def test_undo(self, broker: BrokerFixture) -> None:

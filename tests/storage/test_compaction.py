@@ -292,6 +292,21 @@ class TestTransactions:
             each.attributes & TRANSACTIONAL and not each.attributes & CONTROL for each in records
         )
 
+    def test_what_is_known_of_its_producer(self, keyed: Keyed) -> None:
+        """Both that a producer was there and that its transaction ended can still be read."""
+        keyed.put((b"a", b"2"), producer=(7, 0), transactional=True)
+        keyed.end((7, 0), commit=False)
+        keyed.put((b"a", b"3"))
+        keyed.close_file()
+
+        for _ in range(3):
+            keyed.clean()
+
+        found = [each for each in keyed.log.headers() if each.producer_id == 7]
+        assert [(each.base_offset, each.records) for each in found][:1] == [(0, 0)]
+        assert [bool(each.attributes & TRANSACTIONAL) for each in found] == [False, True]
+        assert found[1].attributes & CONTROL
+
     def test_end_in_the_open_file(self, keyed: Keyed) -> None:
         """How a transaction ended is looked for in the files behind, too."""
         keyed.put((b"a", b"1"))

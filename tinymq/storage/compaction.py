@@ -93,8 +93,8 @@ class _Cleaner:
         self._most_ends = task.memory // _TRANSACTION_SHARE // _TRANSACTION_BYTES
         #: How transactions ended: whether they were committed; None until somebody looked.
         self._ends: dict[_Identity, bool] | None = None
-        #: The last batch of each producer in what was never cleaned.
-        self._last: dict[int, int] = {}
+        #: Of each producer in what was never cleaned its last batch of records, and its last.
+        self._last: dict[int, tuple[int, int]] = {}
         self._until = task.sources[-1].end if task.sources else task.dirty
         self._damaged: dict[int, int] = {}
         self._sources = Sources(disk, task.folder, pace)
@@ -137,9 +137,8 @@ class _Cleaner:
         return True
 
     def _note(self, header: BatchHeader, data: memoryview) -> bool:
-        producer = header.producer_id
-        if producer in self._last or (producer >= 0 and len(self._last) < _MOST_PRODUCERS):
-            self._last[producer] = header.base_offset
+        if header.producer_id >= 0:
+            self._note_producer(header)
         if not header.records or header.attributes & CONTROL:
             return True
         if header.attributes & TRANSACTIONAL:
@@ -154,6 +153,14 @@ class _Cleaner:
             return all(key is None or self._keys.put(key, offset) for offset, key in rows)
         except (CorruptBatch, ValueError):
             return True
+
+    def _note_producer(self, header: BatchHeader) -> None:
+        """Note its last batch; that a transaction ended says nothing of its sequences."""
+        producer, offset = header.producer_id, header.base_offset
+        records, last = self._last.get(producer, (-1, -1))
+        if last >= 0 or len(self._last) < _MOST_PRODUCERS:
+            control = header.attributes & CONTROL
+            self._last[producer] = (records if control else offset), offset
 
     def _ended(self, header: BatchHeader) -> bool | None:
         """Say whether the transaction of a batch was committed; None if that is not known."""
@@ -296,7 +303,8 @@ class _Cleaner:
         """Whether a batch is what is known of its producer, if the table of them is lost."""
         if header.producer_id < 0 or header.max_timestamp < self._task.since:
             return False
-        return self._last.get(header.producer_id, -1) <= header.base_offset
+        records, last = self._last.get(header.producer_id, (-1, -1))
+        return (last if header.attributes & CONTROL else records) <= header.base_offset
 
     def _newest(
         self, header: BatchHeader, data: memoryview, *, ended: bool
