@@ -20,6 +20,7 @@ from tests.fakes.broker import (
 )
 from tests.fakes.taking import Taker
 from tests.storage.batches import flip, segment_files
+from tinymq.broker.peek import look
 from tinymq.errors import InvalidRequest
 from tinymq.storage import swap
 from tinymq.storage.log import Log
@@ -404,3 +405,53 @@ class TestChannels:
             taker.run(1)
             found += taker.values
         assert sorted({value for value in found if value}) == [b"57", b"58", b"59"]
+
+
+class TestOthers:
+    def test_delayed(self, broker: BrokerFixture) -> None:
+        """A message that came when it was due does not come once more, though its record went."""
+        only(publish(broker, b"1", keys=[b"a"], dues=[-1000]))
+        broker.wall.now_ms += 2000
+        broker.clock.advance(2)
+        assert held(broker) == {b"a": b"1"}
+        put(broker, a=b"2")
+        clean(broker)
+        broker.kill()
+        again = broker.again()
+        again.clock.advance(2)
+        assert held(again) == {b"a": b"2"}
+
+    def test_exchange(self, broker: BrokerFixture) -> None:
+        """Each record of an exchange is copied, also one that a newer one replaced."""
+        broker.topic("copies")
+        broker.carry_out("exchange.create", name="t", kind="fanout")
+        broker.carry_out("binding.add", exchange="t", target="copies")
+        for number in range(10):
+            put(broker, a=b"%d" % number)
+        clean(broker)
+        broker.clock.pump([0.1] * 20)
+        clean(broker)
+        assert broker.values("copies") == [b"%d" % number for number in range(10)]
+        assert held(broker) == {b"a": b"9"}
+
+    def test_checkpoint(self, broker: BrokerFixture) -> None:
+        """After a kill nothing is read that a checkpoint behind the cleaning knows."""
+        TestWhen().fill(broker)
+        clean(broker)
+        broker.housekeeping.checkpoint()
+        for _ in range(5):
+            broker.clock.advance(1)
+        broker.kill()
+        log = broker.again().partition().log
+        assert (log.report.scanned_bytes, log.report.damaged) == (0, ())
+
+    def test_looking(self, broker: BrokerFixture) -> None:
+        """A look at an offset whose record went says so, and a look behind it finds the next."""
+        put(broker, a=b"1")
+        put(broker, b=b"1")
+        put(broker, a=b"2")
+        clean(broker)
+        found = look(broker.partition(), 0, 5, 1 << 20)
+        assert [record.offset for record, _ in found.records] == [1, 2]
+        topic = broker.operate("topic.info", name="t")["topic"]
+        assert (topic["messages"], topic["partitions"][0]["end"]) == (3, 3)
