@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import psutil
 import pytest
 from twisted.internet.defer import Deferred
 
@@ -20,6 +22,10 @@ from tinymq.storage import swap
 from tinymq.storage.disk import Disk
 from tinymq.storage.tasks import Cleaned, Damaged, Done, Event, Source, Task
 from tinymq.storage.worker import Rate, Server, event_of, frame, read_frame, sent
+from tinymq.sync import Client
+from tinymq.verify.process import BrokerProcess
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -157,3 +163,83 @@ class TestProcess:
 
         real(body)
         assert visible(keyed.log) == keyed.expected(60)
+
+
+@pytest.mark.process
+def test_a_broker_and_its_process(tmp_path: Path) -> None:
+    """A broker cleans by its process, starts another one for one killed, and takes it along."""
+    slow = ["--set=compaction.rate_bytes=2MiB"]
+    broker = BrokerProcess(tmp_path / "data", arguments=slow)
+    broker.start()
+    with Client(broker.url) as client:
+        config = {"retention.mode": "compact", "segment.bytes": 65536, "sync": "os"}
+        client.admin.create_topic("t", 1, config)
+        fill(client)
+        cleaning(client)
+        child = child_of(broker)
+        until(lambda: child.nice() > psutil.Process(broker.pid).nice())
+        child.kill()
+        until(lambda: is_gone(child))
+        cleaning(client)  # now: by itself it would wait half a minute
+        until(lambda: not dirty(client))
+        fill(client)
+        cleaning(client)
+        child = child_of(broker)
+        broker.kill()
+    until(lambda: is_gone(child))
+    broker.start()
+    with Client(broker.url) as client:
+        cleaning(client)
+        until(lambda: not dirty(client))
+        found: dict[bytes | None, bytes | None] = {}
+        with client.consumer() as consumer:
+            consumer.assign("t")
+            while len(found) < 100:
+                for record in consumer.next_batch() or ():
+                    assert record.key not in found
+                    found[record.key] = record.value
+    broker.stop()
+    assert found == {b"%d" % each: b"%d" % (3900 + each) * 20 for each in range(100)}
+
+
+def fill(client: Client) -> None:
+    """Publish some records of a hundred keys."""
+    with client.producer() as producer:
+        for number in range(40):
+            values = [b"%d" % (number * 100 + each) * 20 for each in range(100)]
+            producer.send_batch("t", values, keys=[b"%d" % each for each in range(100)])
+
+
+def cleaning(client: Client) -> None:
+    """Have it cleaned."""
+    client.admin.operate("topic.compact", name="t")
+
+
+def dirty(client: Client) -> int:
+    """How much was never cleaned."""
+    found = client.admin.operate("topic.compact", name="t", dry_run=True)
+    return int(found["compaction"]["dirty"])
+
+
+def child_of(broker: BrokerProcess) -> psutil.Process:
+    """The process that cleans."""
+
+    def look() -> psutil.Process | None:
+        children = psutil.Process(broker.pid).children()
+        return next((each for each in children if not is_gone(each)), None)
+
+    return until(look)
+
+
+def is_gone(process: psutil.Process) -> bool:
+    """Whether it runs no more."""
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+def until(look: Callable[[], T | None]) -> T:
+    """Wait until something is there, and return it."""
+    deadline = time.monotonic() + 20
+    while not (found := look()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return found

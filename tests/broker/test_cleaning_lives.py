@@ -34,6 +34,8 @@ class Life:
         self.handled: set[int] = set()
         self.settled: set[int] = set()
         self.holding: list[Any] = []
+        #: What a reader of the log made of it.
+        self.table: dict[bytes, int] = {}
         broker.create_topic(
             "t",
             retention_mode="compact",
@@ -47,6 +49,8 @@ class Life:
         self.client = self.broker.client()
         self.producer = self.client.producer()
         self.subscription = self.client.subscription("t", "c")
+        self.consumer = self.client.consumer()
+        self.broker.run(self.consumer.assign("t"))
         self.holding = []
 
     def publish(self) -> None:
@@ -79,6 +83,18 @@ class Life:
         while self.holding and self.chance.random() < 0.5:
             with suppress(TinyMQError):  # its lease may be over
                 self.holding.pop(0).finish()
+
+    def read(self) -> None:
+        """Read on where a reader of the log is; it meets no gap, and nothing twice."""
+        for _ in range(self.chance.randint(1, 4)):
+            batch = self.broker.run(self.consumer.next_batch(1))
+            if batch is None:
+                break
+            for record in batch:
+                assert self.rows[record.offset] == (record.key, record.value)
+                assert record.offset > max(self.table.values(), default=-1)
+                self.table[record.key] = record.offset
+        assert self.consumer.gaps == 0
 
     def wait(self) -> None:
         """Let time pass: the broker cleans when it likes."""
@@ -120,6 +136,12 @@ class Life:
         self.check()
         found = self.broker.records("t")
         assert len(found) == len({each.key for each in found})
+        while max(self.table.values(), default=-1) < max(
+            (each.offset for each in found), default=-1
+        ):
+            self.read()
+        for key, offset in self.newest.items():
+            assert self.table.get(key) == offset or self.rows[offset][1] is None
         self.broker.run(self.subscription.close())
         subscription = self.broker.client().subscription("t", "c")
         while (message := self.broker.run(subscription.next(100))) is not None:
@@ -141,8 +163,8 @@ def live(seed: int, steps: int) -> None:
     with life(seed) as one:
         for _ in range(steps):
             name = one.chance.choices(
-                ["publish", "take", "wait", "clean", "kill", "cut", "stop"],
-                [8, 6, 3, 3, 1, 1, 1],
+                ["publish", "take", "read", "wait", "clean", "kill", "cut", "stop"],
+                [8, 6, 4, 3, 3, 1, 1, 1],
             )[0]
             getattr(one, name)()
             if one.chance.random() < 0.3:
