@@ -91,6 +91,7 @@ class Life:
             if batch is None:
                 break
             for record in batch:
+                assert record.key is not None
                 assert self.rows[record.offset] == (record.key, record.value)
                 assert record.offset > max(self.table.values(), default=-1)
                 self.table[record.key] = record.offset
