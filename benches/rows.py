@@ -8,7 +8,17 @@ from functools import partial
 
 from attrs import frozen
 
-from benches import bindings, clusters, delays, groups, idle, queues, routing, trials
+from benches import (
+    bindings,
+    clusters,
+    compaction,
+    delays,
+    groups,
+    idle,
+    queues,
+    routing,
+    trials,
+)
 from benches.bench import BLOCKING, DEFERRED, PEERS, SIZES, TINYMQ, Bench, Run, Runs, Subject
 from benches.tasks import Figures
 
@@ -370,6 +380,19 @@ ROWS = (
         ("per_s", "late_ms", "ping_p50_us", "ping_p99_us", "page_p99_us"),
         "Publishing and reading at full speed, with 20 dashboard tabs refreshed every 2 s. "
         "late: the broker's own p99 of how late its timers run.",
+        once=True,
+    ),
+    Row(
+        "compact",
+        "Clean 5 million records of 100 000 keys",
+        compaction.compact,
+        (
+            *("per_s", "clean_s", "before_mib", "after_mib", "worker_mib", "grown_mib"),
+            *("ping_p99_us", "late_ms"),
+        ),
+        "worker: most resident memory of the process that cleans; grown: that of the broker. "
+        "ping: PING each millisecond meanwhile. late: the broker's own p99 of how late its timers "
+        "run.",
         once=True,
     ),
     Row(

@@ -108,6 +108,8 @@ TARGETS: Final = (
     Target("delayed-far", "1000000 messages", 100, "start_s", 10, most=True),
     Target("delayed-far", "1000000 messages", 100, "killed_start_s", 10, most=True),
     Target("turns", _ALWAYS, 100, "late_ms", 10, most=True),
+    Target("compact", "100000 keys", 100, "worker_mib", 200, most=True),
+    Target("compact", "100000 keys", 100, "late_ms", 10, most=True),
     Target("topics", "10000 topics", 3, "start_s", 10, most=True),
     Target("topics", "10000 topics", 3, "killed_start_s", 10, most=True),
 )
