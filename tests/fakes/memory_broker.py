@@ -140,6 +140,8 @@ class MemoryBroker:
         self.pauses: list[float] = []
         self.delayed: list[tuple[str, int, bytes | None, int, float | None]] = []
         self.answers: dict[str, list[dict[str, Any] | Exception]] = {}
+        #: Rows of consumer groups, in order of their names.
+        self.groups: list[dict[str, Any]] = []
         self.lock = threading.RLock()
         self.arrived = threading.Condition(self.lock)
         self._time = BEGIN_MS
@@ -216,6 +218,22 @@ class MemoryBroker:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    def _group_list(
+        self,
+        topic: str | None,
+        filter: str,  # noqa: A002 - the API's word
+        after: str,
+        limit: int,
+    ) -> dict[str, Any]:
+        rows = [
+            row
+            for row in self.groups
+            if fnmatch.fnmatch(row["name"], filter or "*")
+            and topic in (None, *row["topics"])
+            and row["name"] > after
+        ]
+        return {"groups": rows[:limit], "more": False, "after": None, "silent": []}
 
     def _topic_create(
         self,
