@@ -8,7 +8,7 @@ from functools import partial
 
 from attrs import frozen
 
-from benches import bindings, clusters, delays, idle, queues, routing, trials
+from benches import bindings, clusters, delays, groups, idle, queues, routing, trials
 from benches.bench import BLOCKING, DEFERRED, PEERS, SIZES, TINYMQ, Bench, Run, Runs, Subject
 from benches.tasks import Figures
 
@@ -318,6 +318,15 @@ ROWS = (
         "Without a broker. few: among 10 bindings. build: making the table; "
         "change: one binding more or less. A fanout copies to all of its 10 000 targets; the "
         "1000 rules are all tried.",
+    ),
+    Row(
+        "rebalance",
+        f"Rebalance {groups.MEMBERS} members over {groups.PARTITIONS} partitions",
+        groups.rebalances,
+        ("come_ms", "one_more_ms", "one_less_ms", "took_ms", "moved"),
+        "Without a broker, processor time of the coordinator and its members' requests: all come, "
+        "one more, one goes. took: from the first that came until nothing moved, on the group's "
+        "clock. moved: partitions that changed hands for one more.",
     ),
     Row(
         "frame",

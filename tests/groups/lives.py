@@ -20,11 +20,12 @@ WEIGHTS: Mapping[str, int] = {
     "topics": 2,
     "fence": 2,
     "twin": 1,
+    "lose": 2,
     "evict": 1,
     "wait": 8,
 }
 #: Of these, nobody is robbed: no partition is ever read by two.
-ORDERLY = ("join", "leave", "crash", "restart", "fail_over", "topics", "fence", "wait")
+ORDERLY = ("join", "leave", "crash", "restart", "fail_over", "topics", "fence", "lose", "wait")
 STRATEGIES = ("cooperative-sticky", "cooperative-sticky", "sticky", "range", "roundrobin")
 
 
@@ -47,6 +48,7 @@ class Life:
         self.version = 0
         self.found = [topic("t", self.random.randrange(1, 9)), topic("u", 3)]
         self.stage = Stage(*self.found)
+        self.stage.latency = self.random if self.random.random() < 0.7 else None
         self.names = iter(f"m{number}" for number in range(10_000))
         self.instances = [f"i{number}" for number in range(4)]
         self.generation = 0
@@ -101,19 +103,28 @@ class Life:
         return self.random.choice(people) if people else None
 
     def do_join(self) -> None:
+        """Somebody comes."""
         if len(self.stage.people) < 12:
             self._come(None)
 
     def do_leave(self) -> None:
+        """Somebody goes in good order."""
         if (person := self._one()) is not None:
             self.stage.robbed |= self.stage.now.mono < person.mute
             self.stage.leave(person.name)
 
+    def do_lose(self) -> None:
+        """Somebody's connection is lost, with the answers on it."""
+        if (person := self._one()) is not None:
+            self.stage.lose(person.name)
+
     def do_crash(self) -> None:
+        """Somebody dies without a word."""
         if (person := self._one()) is not None:
             self.stage.crash(person.name)
 
     def do_silence(self) -> None:
+        """Somebody hears and says nothing for a while."""
         if (person := self._one()) is not None:
             ms = self.random.choice((500, 3000, 12_000))
             self.stage.robbed |= ms > 5000
@@ -138,11 +149,13 @@ class Life:
             self._come(self.random.choice(living))
 
     def do_slow(self) -> None:
+        """Somebody gives up slowly from now on."""
         if (person := self._one()) is not None:
             person.drain_ms = self.random.choice((2000, 7000))
             self.stage.robbed |= person.drain_ms >= person.rebalance_ms
 
     def do_fail_over(self) -> None:
+        """The coordinator dies."""
         # Who comes when all was given out already is late.
         pause_ms = 1500 if self.orderly else self.random.choice((0, 1000))
         self.stage.robbed |= not self.orderly
@@ -178,11 +191,13 @@ class Life:
                 self.stage.say(person)
 
     def do_evict(self) -> None:
+        """Somebody is sent away."""
         if (person := self._one()) is not None and person.name in self.stage.group.members:
             self.stage.robbed = True
             self.stage.group.evict(self.stage.group.find(person.name), "test", self.stage.now)
 
     def do_wait(self) -> None:
+        """Nothing happens."""
         self.stage.run(self.random.choice((100, 1000, 3000)))
 
 

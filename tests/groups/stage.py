@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
+from typing import Any
 
 from attrs import define, field, frozen
 
-from tinymq.errors import FencedGeneration, TinyMQError, UnknownMember, WireError
+from tinymq.errors import FencedGeneration, UnknownMember, WireError
 from tinymq.groups.group import Group
 from tinymq.groups.membership import Poll, rows_of, shares_of
 from tinymq.groups.topics import Topics
@@ -72,6 +73,8 @@ class Person:
     begun: int = 0
     speaks_at: int | None = None
     over: bool = False
+    #: Answers on their way, with when they arrive; and how often its connection was lost.
+    coming: deque[tuple[int, MemberReply | WireError]] = field(factory=deque)
 
     @property
     def owned(self) -> dict[Place, int]:
@@ -94,17 +97,19 @@ class Stage:
         self.taken = 0
         #: Whether two may hold a partition: some have been robbed.
         self.robbed = False
+        #: Decides how long answers take; at once if there is none.
+        self.latency: random.Random | None = None
 
     # --- what members do ------------------------------------------------------------
 
-    def join(self, name: str, *wanted: str, **more: object) -> Person:
+    def join(self, name: str, *wanted: str, **more: Any) -> Person:
         """Let somebody come."""
-        person = Person(name, list(wanted), **more)  # type: ignore[arg-type]
+        person = Person(name, list(wanted), **more)
         self.people[name] = person
         self.say(person)
         return person
 
-    def say(self, person: Person, *, leaves: bool = False, **more: object) -> None:
+    def say(self, person: Person, *, leaves: bool = False, **more: Any) -> None:
         """Let somebody say how it is."""
         request = Member(
             group="g",
@@ -125,14 +130,17 @@ class Stage:
         group = self.group
 
         def answer(reply: MemberReply | WireError) -> None:
-            if self.group is group and person.name in self.people:
+            if self.group is not group or self.people.get(person.name) is not person:
+                return
+            if self.latency is None:
                 self.hear(person, reply)
+            else:
+                person.coming.append((self.now.mono + self.latency.randrange(80), reply))
 
         try:
             person.poll = group.ask(request, Client("c", "1.2.3.4:5"), self.now, answer)
-        except TinyMQError as error:
-            assert isinstance(error, WireError)
-            self.hear(person, error)
+        except WireError as error:
+            answer(error)
 
     def hear(self, person: Person, reply: MemberReply | WireError) -> None:
         """Let somebody hear an answer."""
@@ -180,6 +188,15 @@ class Stage:
         person.holds.clear()
         self.say(person, leaves=True)
 
+    def lose(self, name: str) -> None:
+        """Let somebody's connection be lost, with all answers that are on their way."""
+        person = self.people[name]
+        if person.poll is not None:
+            self.group.hang_up(person.poll)
+            person.poll = None
+        person.coming.clear()
+        person.speaks_at = max(self.now.mono + 20, person.mute)
+
     def silence(self, name: str, ms: int) -> None:
         """Let somebody hear and say nothing for a while."""
         person = self.people[name]
@@ -187,6 +204,7 @@ class Stage:
         if person.poll is not None:
             self.group.hang_up(person.poll)
             person.poll = None
+        person.coming.clear()
         person.speaks_at = person.mute
         person.waits = False
 
@@ -205,6 +223,8 @@ class Stage:
             self.check()
 
     def _act(self, person: Person) -> None:
+        while person.coming and person.coming[0][0] <= self.now.mono:
+            self.hear(person, person.coming.popleft()[1])
         if person.over or self.now.mono < person.mute:
             return
         drained = [place for place, until in person.draining.items() if until <= self.now.mono]
@@ -221,6 +241,7 @@ class Stage:
         self.group = Group("g", self.topics, self.now, pause_ms)
         for person in self.people.values():
             person.poll = None
+            person.coming.clear()
             wait = 0 if chance is None else chance.randrange(1000)
             person.speaks_at = max(self.now.mono + 20 + wait, person.mute)
 
@@ -261,9 +282,7 @@ class Stage:
 
     def who(self) -> dict[Place, str]:
         """Who reads what."""
-        return {
-            place: person.name for person in self.people.values() for place in person.holds
-        }
+        return {place: person.name for person in self.people.values() for place in person.holds}
 
     def settled(self, *, even: bool = True) -> None:
         """Everything is read by somebody, evenly, and nothing moves any more."""
@@ -277,3 +296,5 @@ class Stage:
         for person in people:
             assert not person.draining
             assert self.group.members[person.name].shares == person.holds
+            # What it would commit is not refused.
+            assert all(each >= self.fences[place] for place, each in person.holds.items())

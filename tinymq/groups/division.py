@@ -126,7 +126,9 @@ class Division(Moves):
 
     def _divide(self, now: Now) -> None:
         self._replan_at = None
-        self.read, self.stuck = self._readable()
+        self.read, much = self._readable()
+        if much or self.strategy.name != OWN:  # what is wrong with a plan stands until the next
+            self.stuck = much
         if not self.members:
             self.target = {}
             return
@@ -170,6 +172,7 @@ class Division(Moves):
             self.stuck = f"{member.id}: {error.text}"
             self._replan_at = now.mono + REFUSED_MS
             return error
+        self.stuck = self._readable()[1]
         self.aim(target, now, eager=False)
         return None
 
