@@ -18,7 +18,7 @@ from tests.web.crowd import (
     transaction,
 )
 from tinymq.web.group_pages import letters
-from tinymq.web.group_why import Diagnosis, diagnose
+from tinymq.web.group_why import Diagnosis, diagnose, member_names
 from tinymq.web.groups import (
     GROUP_SORTS,
     GroupQuery,
@@ -115,6 +115,17 @@ def test_letters() -> None:
     assert [letters(index) for index in (0, 25, 26, 51, 52, 701, 702)] == [
         "A", "Z", "AA", "AZ", "BA", "ZZ", "AAA",
     ]  # fmt: skip
+
+
+def test_members_are_told_apart() -> None:
+    """By instance, else by client; those that are alike have the beginning of their ids, too."""
+    members = [
+        member(0, client="cli", id="298ec031f4bf"),
+        member(1, client="cli", id="b7a59b29475a"),
+        member(2, client="cli", instance="blue"),
+        member(3, client="", id="0123456789"),
+    ]
+    assert [*member_names(members).values()] == ["cli 298ec0", "cli b7a59b", "blue", "012345"]
 
 
 # --- why -----------------------------------------------------------------------
