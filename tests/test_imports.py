@@ -75,7 +75,18 @@ ALLOWED: dict[str, set[str]] = {
         "verify",
         "webhook",
     },
-    "service": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
+    "cleaner": {"storage", "broker"},
+    "service": {
+        "cleaner",
+        "wire",
+        "storage",
+        "meta",
+        "broker",
+        "stats",
+        "operations",
+        "protocol",
+        "web",
+    }
     | {"client", "gateways", "console", "figures", "logs", "node", "cluster", "ground", "push"},
     "testing": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol"}
     | {"client", "aio", "sync", "console", "logs", "service", "node", "cluster", "verify"},

@@ -48,6 +48,7 @@ from tinymq.wire.messages import (
     ACKS_NONE,
     Commit,
     Committed,
+    EndTransaction,
     Fetch,
     FetchReply,
     Goodbye,
@@ -65,6 +66,7 @@ from tinymq.wire.messages import (
     Ping,
     Produce,
     ProduceReply,
+    known_rows,
 )
 
 __all__ = [
@@ -177,6 +179,7 @@ class BrokerProtocol(Consuming):
             if not result.duplicate:
                 self.traffic.messages_in += records
             if message_id:
+                known, payload = known_rows(result.known)
                 self.reply(
                     MessageType.PRODUCE,
                     message_id,
@@ -187,7 +190,9 @@ class BrokerProtocol(Consuming):
                         volatile=result.volatile,
                         unroutable=result.unroutable,
                         delayed=result.delayed,
+                        known=known,
                     ),
+                    payload,
                 )
         if was_full:
             self._flow()
@@ -244,8 +249,19 @@ class BrokerProtocol(Consuming):
         self.shared.searches.add(request, lambda: self._listening, found)
 
     def _on_init_producer(self, frame: Frame) -> None:
-        InitProducer.from_meta(frame.split()[0])
-        self.shared.broker.init_producer(partial(self._settle, frame.type, frame.message_id))
+        request = InitProducer.from_meta(frame.split()[0])
+        answer = partial(self._settle, frame.type, frame.message_id)
+        if request.transactional_id is None:
+            self.shared.broker.init_producer(answer)
+        else:
+            name, client = request.transactional_id, self.client_id
+            transacting = self.shared.broker.transacting
+            transacting.init_producer(name, request.timeout_ms, client, answer)
+
+    def _on_end_transaction(self, frame: Frame) -> None:
+        request = EndTransaction.from_meta(frame.split()[0])
+        answer = partial(self._settle, frame.type, frame.message_id)
+        self.shared.broker.transacting.end(request, answer)
 
     def _on_commit(self, frame: Frame) -> None:
         request = Commit.from_meta(frame.split()[0])
@@ -324,6 +340,7 @@ class BrokerProtocol(Consuming):
         MessageType.MEMBER: _on_member,
         MessageType.COMMIT: _on_commit,
         MessageType.COMMITTED: _on_committed,
+        MessageType.END_TRANSACTION: _on_end_transaction,
         MessageType.METADATA: _on_metadata,
         MessageType.OPERATE: _on_operate,
     }

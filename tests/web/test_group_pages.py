@@ -63,6 +63,7 @@ def test_one_says_why(client: Client) -> None:
 
     assert "Why? billing-4 has been silent for 20.0 s; its partition stands still." in shown
     assert "Partition 3 of orders.created holds 82 % of the lag; billing-4 reads it." in shown
+    assert "The transaction checkout-7 has been open for 2 m 10 s and holds back" in shown
     assert "Ruled out Nothing moves, every position is within its log" in shown
     assert f'href="/groups/invoices/evict?member={LATE}">Plan: evict billing-4…' in reply.text
 

@@ -8,9 +8,6 @@ import pytest
 
 from tests.web.client import Client
 from tests.web.content import lively
-from tinymq.catalog import PUBLIC
-
-pytestmark = pytest.mark.skipif("transaction.list" not in PUBLIC, reason="not there yet")
 
 
 @pytest.fixture(name="client")

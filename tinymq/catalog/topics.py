@@ -6,6 +6,7 @@ from typing import Final
 
 from tinymq.catalog.settings import CHANGES, settings
 from tinymq.catalog.shapes import (
+    COMPACTION,
     DRY_RUN,
     MAYBE_STRING,
     MAYBE_WHOLE,
@@ -164,6 +165,16 @@ TOPICS: Final[dict[str, Operation]] = table(
         http=Http("POST", f"{_PATH}:undo_purge"),
         cli=("topic", "undo-purge"),
         result={"topic": TOPIC, "dry_run": DRY_RUN},
+    ),
+    Operation(
+        "topic.compact",
+        "operator",
+        True,
+        (WHICH, TOPIC_ID, PARTITION, DRY),
+        text="Have the log of a topic that is compacted cleaned soon, its newest file too.",
+        http=Http("POST", f"{_PATH}:compact"),
+        cli=("topic", "compact"),
+        result={"compaction": COMPACTION},
     ),
     Operation(
         "topic.history",

@@ -103,6 +103,13 @@ PLAN_COLUMNS: Final = (
     Column("BYTES", key("bytes"), human_size, right=True),
     Column("OLDEST", key("oldest_ms"), iso),
 )
+COMPACTION_COLUMNS: Final = (
+    Column("PARTITION", key("partition"), right=True),
+    Column("BYTES", key("bytes"), human_size, right=True),
+    Column("DIRTY", key("dirty"), human_size, right=True),
+    Column("CLEANED", key("cleaned_ms"), iso),
+    Column("SAVED", key("saved"), human_size, right=True),
+)
 
 
 @click.group(cls=Group)
@@ -286,6 +293,23 @@ def purge(
 def undo_purge(session: Session, arguments: Arguments, output: str) -> None:
     """Bring back what the last purge took, while its window is open."""
     _undo(session, arguments, output)
+
+
+@topic.command("compact")
+@operation_options("topic.compact", shorts={"partition": "-p"})
+@output_option
+@remote
+def compact(session: Session, arguments: Arguments, output: str) -> None:
+    """Have the log of a topic that is compacted cleaned soon, its newest file too."""
+    found = session.operate("topic.compact", **arguments)["compaction"]
+    verb = "would clean" if arguments["dry_run"] else "cleaning"
+    sentence = (
+        f"{verb} {found['topic']}: {human_size(found['dirty'])} of "
+        f"{human_size(found['bytes'])} were never cleaned"
+    )
+    rows = [{"topic": found["topic"], **row} for row in found["partitions"]]
+    show_plan(sentence, Listing(rows, COMPACTION_COLUMNS, found, "topic"), output)
+    tell_silent(found)
 
 
 def _undo(session: Session, arguments: Arguments, output: str) -> None:

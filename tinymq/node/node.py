@@ -25,6 +25,7 @@ from tinymq.node.retries import RETRY_OPERATIONS, Retries
 from tinymq.node.routers import ROUTER_OPERATIONS, Routers
 from tinymq.node.schedules import SCHEDULE_OPERATIONS, Schedules
 from tinymq.node.telling import TELLING_OPERATIONS, Telling
+from tinymq.node.transactions import TRANSACTION_OPERATIONS, Transactions
 from tinymq.operation import Operation
 
 
@@ -42,8 +43,9 @@ class Node(
     Clients,
     Telling,
     Schedules,
-    Groups,
     Coordination,
+    Groups,
+    Transactions,
 ):
     """
     What one broker does and tells.
@@ -85,6 +87,7 @@ NODE_OPERATIONS: Final[dict[str, Operation]] = {
     **CLIENT_OPERATIONS,
     **TELLING_OPERATIONS,
     **SCHEDULE_OPERATIONS,
-    **GROUP_OPERATIONS,
     **COORDINATION_OPERATIONS,
+    **GROUP_OPERATIONS,
+    **TRANSACTION_OPERATIONS,
 }

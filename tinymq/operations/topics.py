@@ -110,7 +110,7 @@ class Topics(Leaders):
             }
         partitions = self._broker.partitions_of(topic)
         return {
-            "messages": sum(each.high_watermark - each.log.start_offset for each in partitions),
+            "messages": sum(each.stable_offset - each.log.start_offset for each in partitions),
             "bytes": sum(each.log.size_bytes for each in partitions),
         }
 
@@ -149,6 +149,30 @@ class Topics(Leaders):
             where = f"the last purge of {counted(undone, 'partition')}"
             self._note(caller, topic, "undone", where)
         return {"topic": await self._describe(topic), "dry_run": dry_run}
+
+    async def compact(self, name: str, partition: int | None, *, dry_run: bool) -> Result:
+        """Have the log of a topic that is compacted cleaned soon."""
+        topic = self.find(name)
+        if not topic.config.compacts:
+            raise InvalidRequest(
+                f"{name} is not compacted: retention.mode is {topic.config.retention_mode}; set "
+                "it to compact or compact_limits first",
+                field="name",
+            )
+        await self._need_all(topic, partition, "cleaned")
+        answers = await self._ask_leaders(
+            topic, "node.compact", partition=partition, dry_run=dry_run
+        )
+        rows = [row for _, row in sorted(answers.rows.items())]
+        found = {
+            "topic": topic.name,
+            "partitions": rows,
+            "bytes": sum(row["bytes"] for row in rows),
+            "dirty": sum(row["dirty"] for row in rows),
+            "silent": self._silence(answers),
+            "dry_run": dry_run,
+        }
+        return {"compaction": found}
 
     def history(self, name: str, limit: int, after: str) -> Result:
         """Tell who changed what about a topic, the newest first."""
@@ -283,6 +307,7 @@ TOPIC_OPERATIONS: Final[dict[str, Operation]] = table(
     PUBLIC["topic.info"].by(Topics.info),
     PUBLIC["topic.purge"].by(Topics.purge, caller=True),
     PUBLIC["topic.undo_purge"].by(Topics.undo_purge, caller=True),
+    PUBLIC["topic.compact"].by(Topics.compact),
     PUBLIC["topic.history"].by(Topics.history),
     Operation("meta.ensure_topic", "cluster", True, (WHICH,), Topics.ensure),
 )
