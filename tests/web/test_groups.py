@@ -159,6 +159,8 @@ def test_a_silent_member() -> None:
     held = found.about("late")
     assert held is not None
     assert held.member == group.members[0]["id"]
+    assert found.word == "Member silent"
+    assert why(healthy()).word == ""
 
 
 def test_a_member_that_does_not_let_go() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -28,6 +29,8 @@ _PAGE: Final = 100
 _REBALANCES: Final = 10
 #: Open transactions that are asked about.
 _OPEN: Final = 500
+#: The id of a member that is gone: its beginning says enough.
+_GONE: Final = re.compile(r"\b([0-9a-f]{6})[0-9a-f]{26}\b")
 
 
 def group_query(query: Mapping[str, Any], topic: str | None = None) -> GroupQuery:
@@ -143,7 +146,7 @@ def _readable(told: Json) -> Json:
     def named(text: str) -> str:
         for key, name in names.items():
             text = text.replace(key, name) if key else text
-        return text
+        return _GONE.sub(r"\1", text)
 
     rows = [{**row, "why": named(row["why"])} for row in told["rebalances"]]
     return {**told, "rebalances": rows}
@@ -186,6 +189,7 @@ class GroupPages(Flow):
 
     async def _group_page(self, request: Request, told: Json, tab: str, **values: Any) -> bytes:
         """Show a tab of a group."""
+        values.setdefault("why", diagnose(told, self._now(request).now_ms))
         return self._show(
             request,
             f"group_{tab}.html",

@@ -33,6 +33,20 @@ _NAMED: Final = 3
 _SHORT: Final = 6
 
 
+#: What the worst cause is called beside a state that does not say it.
+_WORDS: Final = {
+    "silent": "Known in part",
+    "range": "Out of range",
+    "error": "Out of order",
+    "late": "Member silent",
+    "draining": "Held up",
+    "unassigned": "Not assigned",
+    "skew": "Skewed",
+    "transaction": "Held back",
+    "still": "No commits",
+}
+
+
 @frozen
 class Cause:
     """
@@ -65,6 +79,13 @@ class Diagnosis:
     headline: str
     causes: tuple[Cause, ...]
     ruled_out: tuple[str, ...]
+
+    @property
+    def word(self) -> str:
+        """What stands beside the state of a group that has trouble; empty if it has none."""
+        if not self.causes or self.causes[0].level != "bad":
+            return ""
+        return _WORDS.get(self.causes[0].kind, "")
 
     def about(self, kind: str) -> Cause | None:
         """Find the first cause of a kind."""
