@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
+from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
+from twisted.internet.interfaces import IAddress
 
 from tests.web.client import Client
 from tests.web.content import lively
 from tests.web.crowd import MINUTE, change
+from tinymq.web.config import anonymous
 from tinymq.web.history import readable
 
 SETTINGS = "/topics/orders.created/settings"
@@ -75,3 +78,22 @@ def test_settings_are_written_for_people() -> None:
     assert readable("sync", "os") == "os"
     assert readable("x", "") == "empty"
     assert readable("x", None) == ""
+
+
+@pytest.mark.parametrize(
+    ("address", "text"),
+    [
+        (IPv4Address("TCP", "10.0.0.7", 51000), "10.0.0.7:51000"),
+        (IPv6Address("TCP", "fe80::1", 51000), "[fe80::1]:51000"),
+        (UNIXAddress("/run/tinymq"), "UNIXAddress('/run/tinymq')"),
+    ],
+)
+def test_who_asks_has_an_address(address: IAddress, text: str) -> None:
+    """Whoever uses the pages is told with host and port."""
+
+    class Asked:
+        def getClientAddress(self) -> IAddress:  # noqa: N802 - Twisted's name
+            """Say where it came from."""
+            return address
+
+    assert anonymous(Asked()).peer == text  # type: ignore[arg-type]
