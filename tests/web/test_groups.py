@@ -24,6 +24,7 @@ from tinymq.web.groups import (
     GroupQuery,
     clears,
     group_problems,
+    latest_of,
     select_groups,
     shown,
     trend,
@@ -99,6 +100,14 @@ def test_overview() -> None:
         ("channel", "c"),
         ("group", "sessionizer"),
     ]
+    late = latest_of({"name": "c", "lag_ms": 200_000}, ROWS)
+    assert late is not None
+    assert (late[0], late[1]["name"]) == ("group", "fraud-check")
+    assert latest_of({"name": "c", "lag_ms": 300_000}, ROWS) == (
+        "channel",
+        {"name": "c", "lag_ms": 300_000},
+    )
+    assert latest_of(None, []) is None
     bad = [row for row in ROWS if row["name"] in {"invoices", "mailer"}]
     stuck, empty = group_problems(bad)
     assert (stuck.level, stuck.title) == ("bad", "Group invoices is stuck")
