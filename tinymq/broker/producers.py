@@ -36,6 +36,16 @@ SCHEDULE_COPIES: Final = (1 << 62) + 4
 _OWN: Final = frozenset((RELEASES, SCHEDULES, COPIES, SCHEDULE_COPIES))
 
 
+def is_own(producer_id: int) -> bool:
+    """
+    Say whether a batch is of the broker itself.
+
+    Args:
+        producer_id: The batch's.
+    """
+    return producer_id in _OWN
+
+
 def refuse_own(header: BatchHeader) -> None:
     """
     Refuse a batch that claims to be of the broker itself.
@@ -46,7 +56,7 @@ def refuse_own(header: BatchHeader) -> None:
     Raises:
         InvalidRequest: It does.
     """
-    if header.producer_id in _OWN:
+    if is_own(header.producer_id):
         raise InvalidRequest(
             f"producer id {header.producer_id} is the broker's own", field="producer_id"
         )

@@ -69,7 +69,7 @@ class Story:
         self.taker.connection.post(Settle(subscription=1, rows=rows, transaction=self.identity))
         ring.settle()
         self.ended: list[EndTransactionReply | WireError] = []
-        self.coordinator.broker.coordinating.end(
+        self.coordinator.broker.transacting.end(
             EndTransaction(
                 transactional_id=NAME,
                 transaction=self.identity,
@@ -95,7 +95,7 @@ class Story:
 
     def _init(self) -> list[Any]:
         answers: list[Any] = []
-        self.coordinator.broker.coordinating.init_producer(NAME, 5000, "", answers.append)
+        self.coordinator.broker.transacting.init_producer(NAME, 5000, "", answers.append)
         return answers
 
     def _plain(self, value: bytes) -> list[Any]:
@@ -234,7 +234,7 @@ def test_writes_that_are_refused(tmp_path: Path) -> None:
         topics=[(stage.meta.describe("t").id, [0])],
     )
     # It is decided, and the disk is full before its partition hears of it.
-    stage.broker.coordinating.end(request, lambda reply: setattr(disk, "room", 0))
+    stage.broker.transacting.end(request, lambda reply: setattr(disk, "room", 0))
     stage.settle(1)
     assert stage.partition().transactions.open.keys() == {one}
     assert stage.seen() == []
