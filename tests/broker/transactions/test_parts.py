@@ -13,7 +13,7 @@ from tinymq.broker.transactions.controls import control
 from tinymq.broker.transactions.deciding import Decided, Place
 from tinymq.broker.transactions.opened import NEVER, Open, Transactions
 from tinymq.broker.transactions.producing import Ended, Producing, decoded, encoded
-from tinymq.errors import CorruptBatch, UnknownTopicId, WireError
+from tinymq.errors import CorruptBatch, StateError, UnknownTopicId, WireError
 from tinymq.storage.facts import Chunk
 from tinymq.wire.batch import checked_header, read_header, stamp
 from tinymq.wire.records import RecordBatch
@@ -180,6 +180,18 @@ class TestBringing:
         rows = [Decided((bytes(16), 0), ONE, commit=True)]
         stage.broker.deciding.decide_all(rows, found.extend)
         assert isinstance(found[0], WireError)
+
+    def test_a_ledger_that_cannot_be_read(self, stage: Stage) -> None:
+        """Readers see what was decided; whoever decided is told that not all is done."""
+        one = stage.init()
+        stage.send(one, b"a")
+        partition = stage.partition()
+        stage.broker.channels._unopened[partition.key] = "it is damaged"
+        found: list[WireError | None] = []
+        stage.broker.deciding.decide(Decided(partition.key, one, commit=True), found.append)
+        stage.settle()
+        assert stage.seen() == [b"a"]
+        assert isinstance(found[0], StateError)
 
 
 def test_a_decision_is_on_the_disk(tmp_path: Path) -> None:
