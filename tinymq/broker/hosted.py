@@ -196,7 +196,7 @@ class Hosted:
 
     def _recover_groups(self, end: int) -> bool:
         """Forget groups that were deleted, and say whether others were beyond the end."""
-        self.strangers = set(self.positions.known)
+        self.strangers = self.positions.marks()
         self.follow_groups(self.strangers)
         cut = self.positions.cut_back(end)
         for mark in cut:
@@ -223,7 +223,7 @@ class Hosted:
         """
         registry = self._host.broker.meta.registry
         for mark in [*marks]:
-            if mark not in self.positions.known:
+            if not self.positions.knows(mark):
                 self.strangers.discard(mark)
                 continue
             info = registry.groups.get(mark.rpartition("@")[0])
