@@ -93,14 +93,20 @@ def test_results_have_the_shape_that_is_told(fixture: BrokerFixture) -> None:
     fixture.operate("meta.ensure_dead_letters", origin="t", name="t.work.dead")
     fixture.produce(b"x", b"y", topic="t.work.dead")
     GroupReader(fixture).commit(2)
+    fixture.broker.transacting.init_producer("bank", 1000, "", lambda found: None)
+    fixture.clock.pump([0] * 4)
     calls: list[tuple[str, dict[str, Any]]] = [
         ("topic.create", {"name": "new", "dry_run": True}),
         ("topic.create", {"name": "new", "config": {"storage": "memory"}}),
         ("topic.alter", {"name": "new", "partitions": 2}),
         ("topic.list", {}),
         ("topic.info", {"name": "t"}),
+        ("topic.history", {"name": "new", "limit": 1}),
         ("topic.purge", {"name": "t", "before": 2}),
         ("topic.undo_purge", {"name": "t"}),
+        ("topic.alter", {"name": "t", "config": {"retention.mode": "compact"}}),
+        ("topic.compact", {"name": "t", "dry_run": True}),
+        ("topic.alter", {"name": "t", "config": {"retention.mode": None}}),
         ("channel.create", {**CHANNEL, "dry_run": True}),
         ("channel.create", CHANNEL),
         ("channel.alter", {**CHANNEL, "config": {"attempts": 3}}),
@@ -147,6 +153,10 @@ def test_results_have_the_shape_that_is_told(fixture: BrokerFixture) -> None:
         ("schedule.resume", {"name": "nightly"}),
         ("schedule.run", {"name": "nightly", "dry_run": True}),
         ("schedule.delete", {"name": "nightly"}),
+        ("transaction.list", {}),
+        ("transaction.list", {"state": "open"}),
+        ("transaction.abort", {"transactional_id": "bank", "dry_run": True}),
+        ("transaction.abort", {"transactional_id": "bank"}),
         ("delayed.list", {}),
         ("delayed.list", {"topic": "t"}),
         ("delayed.histogram", {}),

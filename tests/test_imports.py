@@ -33,15 +33,15 @@ ALLOWED: dict[str, set[str]] = {
     "catalog": {"wire", "operation", "routing"},
     "caller": {"operation"},
     "node": {"wire", "storage", "meta", "broker", "stats", "logs", "operation", "catalog"}
-    | {"figures"},
+    | {"figures", "groups"},
     "push": {"wire", "meta", "broker", "client", "webhook"},
-    "operations": {"wire", "meta", "broker", "stats", "node", "figures", "routing"}
+    "operations": {"wire", "meta", "broker", "stats", "node", "figures", "routing", "groups"}
     | {"operation", "catalog", "caller", "webhook"},
     "traffic": {"stats"},
     "connection": {"wire", "broker", "stats", "caller", "traffic"},
     "connections": {"wire", "broker", "stats", "connection", "clockwork"},
     "consuming": {"wire", "broker", "caller", "connection"},
-    "protocol": {"wire", "broker", "meta", "stats", "operations"}
+    "protocol": {"wire", "broker", "meta", "stats", "operations", "groups"}
     | {"caller", "connection", "connections", "consuming"},
     "cluster": {"wire", "storage", "meta", "broker", "client", "stats"}
     | {"node", "operation", "operations", "caller", "ground", "clockwork"},
@@ -75,7 +75,18 @@ ALLOWED: dict[str, set[str]] = {
         "verify",
         "webhook",
     },
-    "service": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
+    "cleaner": {"storage", "broker"},
+    "service": {
+        "cleaner",
+        "wire",
+        "storage",
+        "meta",
+        "broker",
+        "stats",
+        "operations",
+        "protocol",
+        "web",
+    }
     | {"client", "gateways", "console", "figures", "logs", "node", "cluster", "ground", "push"},
     "testing": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol"}
     | {"client", "aio", "sync", "console", "logs", "service", "node", "cluster", "verify"},

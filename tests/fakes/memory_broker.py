@@ -346,6 +346,16 @@ class MemoryBroker:
                 each.start, each.purged_from = each.purged_from or 0, None
         return {"topic": topic.facts(), "dry_run": dry_run}
 
+    def _topic_compact(self, name: str, partition: int | None, *, dry_run: bool) -> dict[str, Any]:
+        topic = self.find(name)
+        rows = [
+            {"partition": number, "bytes": 0, "dirty": 0, "cleaned_ms": None, "saved": 0}
+            for number, _ in enumerate(topic.partitions)
+            if partition in {None, number}
+        ]
+        facts = {"topic": name, "partitions": rows, "bytes": 0, "dirty": 0, "silent": []}
+        return {"compaction": {**facts, "dry_run": dry_run}}
+
     def _broker_log_level(
         self, level: str, broker: str | None = None, *, dry_run: bool = False
     ) -> dict[str, Any]:
@@ -405,6 +415,7 @@ class MemorySent:
     positions: list[tuple[int, int, int]]
     volatile: bool = False
     delayed: list[tuple[int, int, int]] = Factory(list)
+    duplicates: list[tuple[int, int, int]] = Factory(list)
 
 
 @frozen
@@ -414,6 +425,7 @@ class MemoryPosition:
     partition: int
     offset: int
     volatile: bool
+    duplicate: bool = False
 
 
 @frozen

@@ -131,7 +131,7 @@ class Holding:
         """
         partition = self._hosted.partition
         log, config = partition.log, partition.topic.config
-        limits = config.retention_ms, config.retention_bytes
+        limits = config.limits
         floor, unknown = self._floor(), self._unknown()
         if floor is None and unknown is None:
             self._free()

@@ -18,10 +18,12 @@ from tinymq.catalog.endpoints import ENDPOINTS
 from tinymq.catalog.exchanges import EXCHANGES
 from tinymq.catalog.groups import GROUPS
 from tinymq.catalog.inflight import INFLIGHT
+from tinymq.catalog.members import GROUP_MEMBERS
 from tinymq.catalog.messages import MESSAGES
 from tinymq.catalog.retries import RETRIES
 from tinymq.catalog.schedules import SCHEDULES
 from tinymq.catalog.topics import TOPICS
+from tinymq.catalog.transactions import TRANSACTIONS
 from tinymq.operation import Operation
 
 __all__ = ["PUBLIC"]
@@ -31,6 +33,7 @@ PUBLIC: Final[dict[str, Operation]] = {
     **TOPICS,
     **CHANNELS,
     **GROUPS,
+    **GROUP_MEMBERS,
     **INFLIGHT,
     **RETRIES,
     **DEAD_LETTERS,
@@ -39,5 +42,6 @@ PUBLIC: Final[dict[str, Operation]] = {
     **DELAYED,
     **MESSAGES,
     **SCHEDULES,
+    **TRANSACTIONS,
     **CLUSTER,
 }

@@ -18,6 +18,7 @@ from tinymq.operations.clients import CLIENT_OPERATIONS, Clients
 from tinymq.operations.deadletters import DEAD_LETTER_OPERATIONS, DeadLetters
 from tinymq.operations.delayed import DELAYED_OPERATIONS
 from tinymq.operations.endpoints import ENDPOINT_OPERATIONS, Endpoints
+from tinymq.operations.evicting import EVICTING_OPERATIONS, Evicting
 from tinymq.operations.exchanges import EXCHANGE_OPERATIONS, Exchanges
 from tinymq.operations.groups import GROUP_OPERATIONS, Groups
 from tinymq.operations.inflight import INFLIGHT_OPERATIONS, InFlight
@@ -27,6 +28,7 @@ from tinymq.operations.messages import MESSAGE_OPERATIONS, Messages
 from tinymq.operations.retries import RETRY_OPERATIONS, Retries
 from tinymq.operations.schedules import SCHEDULE_OPERATIONS, Schedules
 from tinymq.operations.topics import TOPIC_OPERATIONS, Topics
+from tinymq.operations.transactions import TRANSACTION_OPERATIONS, Transactions
 from tinymq.operations.watching import WATCH_OPERATIONS, Watching
 
 _log = Logger()
@@ -39,9 +41,11 @@ OPERATIONS: Final[dict[str, Operation]] = {
     **CHANNEL_OPERATIONS,
     **INFLIGHT_OPERATIONS,
     **GROUP_OPERATIONS,
+    **EVICTING_OPERATIONS,
     **EXCHANGE_OPERATIONS,
     **MESSAGE_OPERATIONS,
     **SCHEDULE_OPERATIONS,
+    **TRANSACTION_OPERATIONS,
     **DEAD_LETTER_OPERATIONS,
     **ENDPOINT_OPERATIONS,
     **DELAYED_OPERATIONS,
@@ -78,9 +82,11 @@ class Operations(
     DeadLetters,
     Exchanges,
     Endpoints,
+    Evicting,
     Retries,
     Messages,
     Schedules,
+    Transactions,
     Brokers,
     Clients,
     Watching,
@@ -189,7 +195,8 @@ def _what(arguments: Mapping[str, Any]) -> str:
     if exchange:
         return f"{exchange} -> {bound}"
     name, topic = arguments.get("name"), arguments.get("topic")
-    other = arguments.get("broker") or arguments.get("target") or ""
+    other = arguments.get("broker") or arguments.get("target")
+    other = other or arguments.get("transactional_id") or ""
     if not topic or name:
         return f"{topic}/{name}" if topic and name else name or other
     partition, ids = arguments.get("partition"), arguments.get("ids") or ()

@@ -15,6 +15,7 @@ from tinymq.web.routes import ROUTES, Route
 
 _TITLES: Final = {
     "topic": "Topics",
+    "transaction": "Transactions",
     "channel": "Channels",
     "group": "Groups",
     "inflight": "In flight",

@@ -54,8 +54,10 @@ HARMLESS: Final = frozenset(
         "push.list",
         "schedule.info",
         "schedule.list",
+        "topic.history",
         "topic.info",
         "topic.list",
+        "transaction.list",
     }
 )
 

@@ -113,3 +113,15 @@ class GroupCalls(Calls[R]):
             dry_run: Only tell what would go.
         """
         return self.operate("group.delete", name=name, force=force, dry_run=dry_run)
+
+    def evict_member(self, name: str, member: str, reason: str = "", *, dry_run: bool = False) -> R:
+        """
+        Send a member away; what it reads is given to others at once.
+
+        Args:
+            name: The group.
+            member: Its id, or its instance.
+            reason: What it is told, for people.
+            dry_run: Only say who it is.
+        """
+        return self.operate("group.evict", name=name, member=member, reason=reason, dry_run=dry_run)
