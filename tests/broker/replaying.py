@@ -65,8 +65,8 @@ def check_ledger(hosted: Hosted) -> None:
             found[key] = replay(found.get(key) or Places(), [value])
     if hosted.router is not None:
         assert routes.facts() == hosted.router.routes.facts()
-    stored, known = positions.facts(), hosted.positions.facts()
-    assert stored == known, f"positions: {stored} in the ledger, {known}"
+    written, kept = positions.facts(), hosted.positions.facts()
+    assert written == kept, f"positions: {written} in the ledger, {kept}"
     now = hosted.now
     for name, one in hosted.queue.channels.items():
         assert not one.channel.journal, f"{name} was not written"

@@ -66,6 +66,7 @@ class Lives:
         self.syncer = LateSyncer(disk)
         self.broker = BrokerFixture(path, disk=disk, syncer=self.syncer, wall=self.wall)
         self.wall.follow(self.broker.clock)
+        self.broker.broker.deciding.close()  # what becomes of transactions is said here
         if "t" not in self.broker.meta.registry.by_name:
             self.broker.topic("t", sync=self.sync_policy, undo_ms=UNDO_MS)
             for name in GROUPS:
@@ -188,7 +189,8 @@ class Lives:
         def answer(reply: CommittedReply | WireError) -> None:
             assert isinstance(reply, CommittedReply), reply
             ((_, (row,)),) = reply.topics
-            _, *place, start, end, error = row
+            _, offset, epoch, note, time, start, end, error = row
+            place: list[Any] = [offset, epoch, note, time]
             assert place == expected
             assert (_name(error) if error else "") == wrong
             if allowed:

@@ -61,8 +61,8 @@ class _Together:
         """Wait for the ledger of a partition."""
         self._touched[hosted] = None
 
-    def when_safe(self, tell: Callable[[], None]) -> None:
-        """Call something once, maybe at once, when all is safe or has failed."""
+    def when_safe(self, tell: Callable[[], None], *, synced: bool = False) -> None:
+        """Call something once, maybe at once, when all is safe, or on the disk, or has failed."""
         waiting = [*self._touched]
         left = len(waiting)
 
@@ -77,7 +77,8 @@ class _Together:
         if not waiting:
             tell()
         for hosted in waiting:
-            hosted.settled(partial(safe, hosted))
+            ask = hosted.synced if synced else hosted.settled
+            ask(partial(safe, hosted))
 
 
 class Committing:
@@ -136,6 +137,7 @@ class Committing:
 
     def _commit(self, group: str, request: Commit, done: Done) -> None:
         together = _Together()
+        synced = request.transaction is not None
         told: list[tuple[bytes, list[tuple[int, Hosted | WireError]]]] = []
         for topic_id, rows in request.topics:
             answers: list[tuple[int, Hosted | WireError]] = []
@@ -160,7 +162,8 @@ class Committing:
                 )
             )
 
-        together.when_safe(answer)
+        # It must not be lost when the transaction is committed, whatever the topic promises.
+        together.when_safe(answer, synced=synced)
 
     def _commit_one(self, group: str, topic_id: bytes, row: CommitRow, request: Commit) -> Hosted:
         index, generation, offset, epoch, note = row
@@ -187,6 +190,7 @@ class Committing:
             FencedGeneration: It is not for this one to commit.
         """
         hosted.positions.hold(transaction, [move])
+        self._broker.deciding.watch(hosted.partition)
 
     # --- COMMITTED -----------------------------------------------------------------------
 

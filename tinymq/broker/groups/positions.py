@@ -169,6 +169,12 @@ class Positions:
         """The transactions that would move positions and are not decided."""
         return self._held.keys()
 
+    def held_since(self) -> dict[Identity, int]:
+        """Return the transactions that would move positions, each with the time since when."""
+        return {
+            identity: min(move.time for move in moves) for identity, moves in self._held.items()
+        }
+
     def marks(self) -> set[str]:
         """Return the marks of all groups, those that only a transaction would move among them."""
         return {*self.known, *self._unstable}
