@@ -22,6 +22,7 @@ from tinymq.errors import (
 )
 from tinymq.operation import Result
 from tinymq.operations.groups import Groups
+from tinymq.wire.messages import Member
 
 
 @pytest.fixture
@@ -373,6 +374,33 @@ def test_who_has_what(broker: BrokerFixture, monkeypatch: pytest.MonkeyPatch) ->
     assert reply["group"]["state"] == "moving"
     assert reply["group"]["stuck"] == "it is stuck"
     assert reply["rebalances"] == told["rebalances"]
+
+
+def test_with_real_members(broker: BrokerFixture) -> None:
+    """A member that joins is told with what it has, keeps the group from being moved, and goes."""
+    connection = broker.connect(client_id="app")
+    connection.post(Member(group="g", member="m1", topics=["t"]))
+    for _ in range(10):
+        broker.clock.advance(1)
+    reply = broker.carry_out("group.info", name="g")
+    (member,) = reply["members"]
+    assert (member["id"], member["client"], member["partitions"]) == ("m1", "app", 2)
+    assert [row["member"] for row in reply["partitions"]] == ["m1", "m1"]
+    generation = reply["partitions"][0]["generation"]
+    assert generation > 0
+    (row,) = broker.carry_out("group.list", topic="t")["groups"]
+    assert (row["members"], row["partitions"]) == (1, 2)
+    assert row["strategy"] == "cooperative-sticky"
+    reader = GroupReader(broker, member="m1")
+    assert reader.taken(generation) == 4
+    with pytest.raises(GroupBusy, match="group g has 1 member reading"):
+        broker.carry_out("group.seek", name="g", to=0)
+    broker.carry_out("group.seek", name="g", to=0, force=True)
+    assert isinstance(reader.commit(6, generation), FencedGeneration)
+    connection.post(Member(group="g", member="m1", leaves=True))
+    broker.clock.advance(1)
+    broker.carry_out("group.seek", name="g", to=1)
+    assert partitions(broker)[0]["committed"] == 1
 
 
 def test_stuck(broker: BrokerFixture, monkeypatch: pytest.MonkeyPatch) -> None:

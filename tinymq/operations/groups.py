@@ -12,7 +12,6 @@ from tinymq.errors import BrokerSilent, GroupBusy, InvalidRequest, NothingToUndo
 from tinymq.figures.channels import clear_ms, counted, number
 from tinymq.groups.places import coordinator_of
 from tinymq.meta.registry import GroupInfo
-from tinymq.node import NODE_OPERATIONS
 from tinymq.node.partitions import check_partition
 from tinymq.operation import NAME, Operation, Parameter, Result, table
 from tinymq.operations.base import SPREAD_SECONDS, Answers, only_one
@@ -130,8 +129,6 @@ class Groups(Leaders):
         broker_id = self._coordinator(name)
         if broker_id < 0:
             return None, set()
-        if "node.group" not in NODE_OPERATIONS:
-            return {**_NOBODY}, set()
         answers = await self._ask([broker_id], "node.group", {"name": name})
         answer = answers.results.get(broker_id)
         return answer and (answer["group"] or {**_NOBODY}), {*answers.silent}
@@ -140,8 +137,6 @@ class Groups(Leaders):
         """Ask all brokers for the groups whose members they look after."""
         found, quiet = dict[str, Result](), set[int]()
         asked: dict[str, set[int]] = {"": {*self._registry.brokers}}
-        if "node.groups" not in NODE_OPERATIONS:
-            asked = {}
         while asked:
             after, brokers = asked.popitem()
             answers = await self._ask(brokers, "node.groups", {"after": after})
