@@ -12,6 +12,7 @@ from jsonschema import Draft202012Validator
 from tests.broker.groups.reading import GroupReader
 from tests.fakes.broker import BrokerFixture, Connection, error_of, outcome_of
 from tests.fakes.channels import FakeChannels
+from tinymq.broker.groups.coordinating import Client
 from tinymq.caller import Caller
 from tinymq.catalog import PUBLIC
 from tinymq.catalog.shapes import shape
@@ -22,7 +23,7 @@ from tinymq.node import NODE_OPERATIONS
 from tinymq.operation import ROLES, Operation, Role
 from tinymq.operations import OPERATIONS, run_on_node
 from tinymq.routing import Terms, binding_id
-from tinymq.wire.messages import Operate
+from tinymq.wire.messages import Member, Operate
 
 BOUND = binding_id("t", Terms(key="eu.#"))
 CHANNEL = {"topic": "t", "name": "work"}
@@ -93,6 +94,9 @@ def test_results_have_the_shape_that_is_told(fixture: BrokerFixture) -> None:
     fixture.operate("meta.ensure_dead_letters", origin="t", name="t.work.dead")
     fixture.produce(b"x", b"y", topic="t.work.dead")
     GroupReader(fixture).commit(2)
+    fixture.broker.coordinating.member(
+        Member(group="team", member="m-1", topics=["t"]), Client("c", "p"), lambda found: None
+    )
     fixture.broker.transacting.init_producer("bank", 1000, "", lambda found: None)
     fixture.clock.pump([0] * 4)
     calls: list[tuple[str, dict[str, Any]]] = [
@@ -142,6 +146,7 @@ def test_results_have_the_shape_that_is_told(fixture: BrokerFixture) -> None:
         ("group.undo_seek", {"name": "g"}),
         ("group.reset", {"name": "g"}),
         ("group.delete", {"name": "g"}),
+        ("group.evict", {"name": "team", "member": "m-1", "dry_run": True}),
         ("message.life", {"topic": "t", "partition": 0, "offset": 1}),
         ("channel.delete", CHANNEL),
         ("schedule.create", {**SCHEDULE, "dry_run": True}),

@@ -23,7 +23,6 @@ from tinymq.catalog.shapes import (
 )
 from tinymq.operation import DRY, FILTER, LIMIT, NAME, PARTITION, Http, Operation, Parameter, table
 from tinymq.wire.fields import I64, boolean, optional, told
-from tinymq.wire.messages import PARTITIONS
 
 GROUP_PATH: Final = "/groups/{name}"
 GROUP_NAME: Final = Parameter("name", NAME, text="Name of the group.")
@@ -33,6 +32,9 @@ FORCE: Final = Parameter(
     default=False,
     text="Do it though members are reading; they go on from where it puts them.",
 )
+
+#: Most positions in one call: as many as a topic may have partitions.
+MOST_POSITIONS: Final = 1000
 
 _MAYBE_NUMBER: Final[Schema] = {"type": ["number", "null"]}
 
@@ -70,12 +72,12 @@ _ROW: Final[Schema] = {
 
 @told(
     "an array of maps of topic, partition and offset",
-    {"type": "array", "items": _ROW, "maxItems": PARTITIONS},
+    {"type": "array", "items": _ROW, "maxItems": MOST_POSITIONS},
 )
 def group_positions(value: Any) -> list[dict[str, Any]]:
     """Positions, one by one."""
     rows = list(value) if type(value) in (list, tuple) else None
-    if rows is None or len(rows) > PARTITIONS or not all(map(_is_position, rows)):
+    if rows is None or len(rows) > MOST_POSITIONS or not all(map(_is_position, rows)):
         raise ValueError(group_positions.must)
     return rows
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from tinymq.caller import Caller
 from tinymq.catalog import PUBLIC
-from tinymq.errors import InvalidRequest, StateError, StorageError
+from tinymq.errors import InvalidRequest, StorageError
 from tinymq.figures.channels import counted
 from tinymq.meta.history import Change
 from tinymq.meta.registry import Topic
@@ -154,9 +154,10 @@ class Topics(Leaders):
         """Have the log of a topic that is compacted cleaned soon."""
         topic = self.find(name)
         if not topic.config.compacts:
-            raise StateError(
+            raise InvalidRequest(
                 f"{name} is not compacted: retention.mode is {topic.config.retention_mode}; set "
-                "it to compact or compact_limits first"
+                "it to compact or compact_limits first",
+                field="name",
             )
         await self._need_all(topic, partition, "cleaned")
         answers = await self._ask_leaders(
