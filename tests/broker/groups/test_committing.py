@@ -9,6 +9,7 @@ import pytest
 
 from tests.broker.groups.reading import Found, GroupReader, hosted_of, position
 from tests.fakes.broker import BEGIN_MS, BrokerFixture, HeldSyncer
+from tinymq.broker.groups import committing
 from tinymq.errors import (
     FencedGeneration,
     InvalidName,
@@ -19,6 +20,7 @@ from tinymq.errors import (
     UnknownTopicId,
     UnstablePosition,
 )
+from tinymq.wire.messages import Committed, CommittedReply, error_from_meta
 
 DAY = 24 * 3_600_000
 
@@ -142,6 +144,26 @@ def test_several_at_once(reader: GroupReader, broker: BrokerFixture) -> None:
     assert [type(each) for each in told["nix"]] == [UnknownTopicId]
     assert (reader.committed().offset, reader.committed(partition=1).offset) == (3, 0)
     assert isinstance(reader.committed(topic="nix").error, UnknownTopicId)
+
+
+def test_long_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not fit into one answer is told when it is asked for again, or without words."""
+    monkeypatch.setattr(committing, "MOST_TOLD", 1000)
+    broker = BrokerFixture(tmp_path)
+    broker.topic("t", partitions=20)
+    reader = GroupReader(broker)
+    for index in range(5):
+        reader.commit(0, partition=index, note="n" * 300)
+    topic = reader.topic_id("t")
+    request = Committed(group="g", topics=[(topic, [(index, -1) for index in range(5)])])
+    ((_, rows),) = CommittedReply.from_meta(reader.ask(request).split()[0]).topics
+    assert [row[1] for row in rows] == [0, 0, 0, -1, -1]
+    assert {error_from_meta(row[-1]).retriable for row in rows[3:]} == {True}
+    told = reader.commit_all({"t": [(index, -1, 9, -1, "") for index in range(20)]})["t"]
+    assert {type(each) for each in told} == {OffsetOutOfRange}
+    assert 0 < sum("can be read" in str(each) for each in told) < 20
+    assert told[-1] is not None
+    assert told[-1].data == {"start": 0, "end": 0}
 
 
 def test_a_position_outlives_the_idle(broker: BrokerFixture) -> None:
