@@ -21,6 +21,7 @@ from tinymq.errors import (
     UnstablePosition,
 )
 from tinymq.operation import Result
+from tinymq.operations import groups as module
 from tinymq.operations.groups import Groups
 from tinymq.wire.messages import Member
 
@@ -108,7 +109,9 @@ def test_info(broker: BrokerFixture) -> None:
     assert (first["generation"], first["member"], first["draining"], first["error"]) == (
         *(-1, "", False, ""),
     )
-    assert (second["committed"], second["lag"], second["lag_s"]) == (None, None, None)
+    assert (second["committed"], second["lag"]) == (None, 5), (
+        "a member that commits nothing is seen"
+    )
     assert second["generation"] == 5
     assert reply["group"]["partitions"] == 2
     assert (reply["members"], reply["rebalances"], reply["undo_until_ms"]) == ([], [], None)
@@ -432,3 +435,17 @@ def test_no_half_of_a_seek(broker: BrokerFixture) -> None:
     assert (plan["plan"], plan["silent"]) == ([], [broker.broker.name])
     info = broker.carry_out("group.info", name="g")
     assert info["silent"] == [broker.broker.name]
+
+
+def test_in_pieces(broker: BrokerFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long lists go to brokers piece by piece, and come back as one."""
+    monkeypatch.setattr(module, "_MOST_ASKED", 2)
+    for name in ("a", "b", "c", "d"):
+        GroupReader(broker, name).commit(1)
+    groups = broker.carry_out("group.list")["groups"]
+    assert [(row["name"], row["lag"]) for row in groups] == [
+        *(("a", 9), ("b", 9), ("c", 9), ("d", 9), ("g", 6)),
+    ]
+    rows = [{"topic": "t", "partition": index, "offset": 2} for index in (0, 1, 0)]
+    plan = broker.carry_out("group.seek", name="g", positions=rows)
+    assert [row["after"] for row in plan["plan"]] == [2, 2, 2]

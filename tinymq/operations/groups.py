@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from bisect import bisect_right
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from tinymq.catalog import PUBLIC
@@ -21,6 +21,8 @@ from tinymq.wire.fields import I64, integer
 
 #: A group that has members and something to read, and commits nothing for so long, is stuck.
 _STUCK_MS: Final = 60_000
+#: Names of groups, or positions, in one question to a broker: names may be long.
+_MOST_ASKED: Final = 200
 #: What is told of a plan.
 _PLANNED: Final = ("topic", "partition", "before", "after", "skipped", "replayed")
 #: Nobody who knows of its members.
@@ -71,11 +73,13 @@ class Groups(Leaders):
         )
         first = bisect_right(wanted, after)
         page = wanted[first : first + limit]
-        answers = await self._ask(self._leading(), "node.group_totals", {"names": page})
         told: dict[str, list[Result]] = {}
-        for answer in answers.results.values():
-            for row in answer["groups"]:
-                told.setdefault(row["name"], []).append(row)
+        for some in _pieces(page):
+            answers = await self._ask(self._leading(), "node.group_totals", {"names": some})
+            quiet |= {*answers.silent}
+            for answer in answers.results.values():
+                for row in answer["groups"]:
+                    told.setdefault(row["name"], []).append(row)
         rows = [
             self._group_row(known[name], told.get(name, []), coordinated.get(name), quiet)
             for name in page
@@ -85,7 +89,7 @@ class Groups(Leaders):
             "groups": rows,
             "more": more,
             "after": page[-1] if more else None,
-            "silent": self._named_silence(answers, quiet),
+            "silent": self._named(quiet),
         }
 
     async def group_info(self, name: str) -> Result:
@@ -104,7 +108,7 @@ class Groups(Leaders):
                 (row["undo_until_ms"] for row in rows if row["undo_until_ms"] is not None),
                 default=None,
             ),
-            "silent": self._named_silence(answers, quiet),
+            "silent": self._named({*answers.silent} | quiet),
         }
 
     def _leading(self) -> set[int]:
@@ -150,8 +154,8 @@ class Groups(Leaders):
                     asked.setdefault(rows[-1]["name"], set()).add(broker_id)
         return found, quiet
 
-    def _named_silence(self, answers: Answers, more: set[int]) -> list[str]:
-        return [self._broker_name(each) for each in sorted({*answers.silent} | more)]
+    def _named(self, brokers: Collection[int]) -> list[str]:
+        return [self._broker_name(each) for each in sorted(brokers)]
 
     def _group_row(
         self,
@@ -274,13 +278,12 @@ class Groups(Leaders):
             brokers, arguments["id"] = {*owner.leaders}, owner.id.hex()
         elif where.get("partition") is not None:
             raise InvalidRequest("a partition is one of a topic: say which", field="topic")
-        answers = await self._ask(brokers, "node.group_move", {**arguments, "dry_run": True})
+        rows, silent = await self._ask_moves(brokers, arguments, dry_run=True)
         if not dry_run:
-            self._need_answers(answers)
+            self._need_answers(silent)
             if not force:
                 await self._check_free(name, "moved")
-            answers = await self._ask(brokers, "node.group_move", {**arguments, "dry_run": False})
-        rows = [row for each in answers.results.values() for row in each["rows"]]
+            rows, silent = await self._ask_moves(brokers, arguments, dry_run=False)
         rows.sort(key=lambda row: (row["topic"], row["partition"]))
         untils = [row["undo_until_ms"] for row in rows if row["undo_until_ms"] is not None]
         return {
@@ -288,12 +291,27 @@ class Groups(Leaders):
             "done": not dry_run and bool(rows),
             "undo_until_ms": max(untils, default=None),
             "dry_run": dry_run,
-            "silent": self._silence(answers),
+            "silent": self._named(silent),
         }
 
-    def _need_answers(self, answers: Answers) -> None:
+    async def _ask_moves(
+        self, brokers: set[int], arguments: dict[str, Any], *, dry_run: bool
+    ) -> tuple[list[Result], dict[int, str]]:
+        """Have brokers move a group, or tell what that means; and who says nothing, and why."""
+        rows, silent = list[Result](), dict[int, str]()
+        for some in _pieces(arguments.get("positions") or [None]):
+            given = {**arguments, "dry_run": dry_run}
+            if some != [None]:
+                given["positions"] = some
+                brokers = {self.find(row["topic"]).leader(row["partition"]) for row in some}
+            answers = await self._ask(brokers, "node.group_move", given)
+            rows += (row for each in answers.results.values() for row in each["rows"])
+            silent |= answers.silent
+        return rows, silent
+
+    def _need_answers(self, silent: Mapping[int, str]) -> None:
         """Refuse to do half of something: every leader must answer."""
-        for broker_id, why in answers.silent.items():
+        for broker_id, why in silent.items():
             raise BrokerSilent(
                 f"{self._broker_name(broker_id)} leads partitions that the group may have read and "
                 f"does not answer ({why}); nothing was done, try again when it is back",
@@ -332,6 +350,12 @@ class Groups(Leaders):
             return all(self._followed.get(each, revision) >= revision for each in brokers)
 
         await until(self._follow, done, SPREAD_SECONDS, self._broker.scheduler)
+
+
+def _pieces(rows: list[Any]) -> Iterator[list[Any]]:
+    """Cut a list so that each piece fits into a question."""
+    for first in range(0, len(rows), _MOST_ASKED):
+        yield rows[first : first + _MOST_ASKED]
 
 
 def _seconds(ms: int | None) -> float | None:
