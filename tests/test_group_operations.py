@@ -400,7 +400,13 @@ def test_with_real_members(broker: BrokerFixture) -> None:
         broker.carry_out("group.seek", name="g", to=0)
     broker.carry_out("group.seek", name="g", to=0, force=True)
     assert isinstance(reader.commit(6, generation), FencedGeneration)
-    connection.post(Member(group="g", member="m1", leaves=True))
+    assert broker.carry_out("group.info", name="g")["members"] == [], "it has to join anew"
+    connection.post(Member(group="g", member="m2", topics=["t"]))
+    broker.clock.advance(5)
+    broker.carry_out("group.delete", name="g", force=True)
+    broker.meta.ensure_group("g")
+    reader.commit(4)
+    assert broker.carry_out("group.info", name="g")["members"] == []
     broker.clock.advance(1)
     broker.carry_out("group.seek", name="g", to=1)
     assert partitions(broker)[0]["committed"] == 1

@@ -5,10 +5,17 @@ from __future__ import annotations
 import fnmatch
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from tinymq.catalog import PUBLIC
-from tinymq.errors import BrokerSilent, GroupBusy, InvalidRequest, NothingToUndo
+from tinymq.errors import (
+    BrokerSilent,
+    GroupBusy,
+    InvalidRequest,
+    NothingToUndo,
+    UnknownMember,
+)
 from tinymq.figures.channels import clear_ms, counted, number
 from tinymq.groups.places import coordinator_of
 from tinymq.meta.registry import GroupInfo
@@ -256,6 +263,8 @@ class Groups(Leaders):
         if not dry_run:
             self._meta.delete_group(name)
             await self._spread_to_all()
+            if force:
+                await self._send_away(name)
         return {"group": told["group"], "dry_run": dry_run}
 
     async def _move(
@@ -284,6 +293,8 @@ class Groups(Leaders):
             if not force:
                 await self._check_free(name, "moved")
             rows, silent = await self._ask_moves(brokers, arguments, dry_run=False)
+            if force:
+                await self._send_away(name, {(row["topic"], row["partition"]) for row in rows})
         rows.sort(key=lambda row: (row["topic"], row["partition"]))
         untils = [row["undo_until_ms"] for row in rows if row["undo_until_ms"] is not None]
         return {
@@ -340,6 +351,29 @@ class Groups(Leaders):
                 group=name,
                 members=members,
             )
+
+    async def _send_away(self, name: str, places: set[tuple[str, int]] | None = None) -> None:
+        """
+        Have members that read join anew, so that they go on from where the group is now.
+
+        What they commit is refused already; but one that has nothing to commit would not hear.
+
+        Args:
+            name: The group.
+            places: Topics and partitions that were moved; all if not given.
+        """
+        told, _ = await self._coordination(name)
+        shares = () if told is None else told["shares"]
+        members = {
+            member: None
+            for share in shares
+            for index, (member, *_) in enumerate(share["partitions"])
+            if member and (places is None or (share["topic"], index) in places)
+        }
+        for member in members:
+            wanted = {"name": name, "member": member, "reason": "the group was moved by hand"}
+            with suppress(UnknownMember):  # it has just gone
+                await self._ask([self._coordinator(name)], "node.evict", wanted)
 
     async def _spread_to_all(self) -> None:
         """Wait until all brokers have heard, so that the answer holds everywhere."""
