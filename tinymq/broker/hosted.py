@@ -102,6 +102,8 @@ class Hosted:
         storage = host.broker.config.storage
         history = History(storage.history_seconds * 1000, storage.history_bytes)
         self.ledger = Ledger(partition, log, self._records, self._snapshots, host.now, history)
+        # Where groups are tells nothing of single messages, and there may be very many commits.
+        self.ledger.has_lives = lambda: bool(self.queue.channels)
         self.window = Window(partition)
         self.aging = Aging(partition)
         self._host = host

@@ -9,6 +9,7 @@ import pytest
 
 from tests.broker.groups.reading import Found, GroupReader, hosted_of, position
 from tests.fakes.broker import BEGIN_MS, BrokerFixture, HeldSyncer
+from tinymq.broker import ledger as ledgers
 from tinymq.broker.groups import committing
 from tinymq.errors import (
     FencedGeneration,
@@ -274,6 +275,19 @@ def test_told_when_it_is_safe(tmp_path: Path) -> None:
     syncer.release()
     broker.clock.advance(0)
     assert len(reader.connection.frames()) == 3
+
+
+def test_commits_are_no_history(broker: BrokerFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies before a snapshot goes at once where there are no messages' lives to tell."""
+    monkeypatch.setattr(ledgers, "_GROWN_BYTES", 1000)
+    reader = GroupReader(broker)
+    for number in range(100):
+        reader.commit(number // 10, note="n" * 100)
+    log = hosted_of(broker).ledger.log
+    assert 0 < log.start_offset < log.end_offset
+    assert log.undo_window is None, "nothing is kept for a while"
+    broker.kill()
+    assert GroupReader(broker.again()).committed().offset == 9
 
 
 def test_a_failed_disk(tmp_path: Path) -> None:
