@@ -134,7 +134,7 @@ class Errands:
                 return
             errand.why = error
             errand.failures += 1
-            elsewhere = isinstance(error, NotCoordinator) and errand.failures < 3  # noqa: PLR2004
+            elsewhere = isinstance(error, NotCoordinator) and errand.failures < 3
             delay = cluster.config.backoff.delay(errand.failures, cluster.chance())
             errand.at = now if elsewhere else now + delay
             self._waiting.add(errand)

@@ -173,7 +173,7 @@ class _Telling:
         for topic in topics:
             self._cluster.topic(topic, until, found, now)
 
-    def _send(  # noqa: PLR0913, PLR0917 - what a COMMIT says
+    def _send(
         self,
         group: str,
         member: str,

@@ -43,7 +43,8 @@ from tinymq.wire.messages import (
 
 #: Epochs are 15 bits; what comes behind the last one has another producer id.
 _LAST_EPOCH: Final = 32_767
-#: Longest time-out of a transaction, in seconds.
+#: Shortest and longest time-out of a transaction, in seconds.
+_LEAST_S: Final = 0.001
 _LONGEST_S: Final = 24 * 3600
 
 
@@ -71,7 +72,7 @@ class TransactionsCore:
         UsageError: The name or the time-out is none.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what it is made of
+    def __init__(
         self,
         cluster: Cluster,
         name: str,
@@ -80,10 +81,12 @@ class TransactionsCore:
         deliver: Deliver,
         seconds: Callable[[], float],
     ) -> None:
-        if type(name) is not str or not 0 < len(name.encode()) <= NAME_BYTES:
+        if not isinstance(name, str) or not 0 < len(name.encode()) <= NAME_BYTES:
             raise UsageError(f"a transactional id has 1 to {NAME_BYTES} bytes, not {name!r:.100}")
-        if not isinstance(timeout_s, (int, float)) or not 0.001 <= timeout_s <= _LONGEST_S:
-            raise UsageError(f"timeout_s is from 0.001 to {_LONGEST_S}, not {timeout_s!r:.100}")
+        if not _LEAST_S <= timeout_s <= _LONGEST_S:
+            raise UsageError(
+                f"timeout_s is from {_LEAST_S} to {_LONGEST_S}, not {timeout_s!r:.60}"
+            )
         if config.acks == "none" or not config.idempotent:
             raise UsageError("a producer of transactions is idempotent, and asks for acks")
         self.name = name

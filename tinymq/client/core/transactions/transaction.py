@@ -79,6 +79,7 @@ class TransactionCore:
         identity: Its own, once it is known.
         orphan: Its identity is nobody's any more, so that it need not be ended.
         wrong: Why it cannot count.
+        producer: Whose it is.
         began_at: When it began.
     """
 
@@ -92,7 +93,7 @@ class TransactionCore:
         self.began_at = now
         self.desk = desk
         self.before = before
-        self._producer = producer
+        self.producer = producer
         self._ended: Ended | None = None
         self._until = inf
         self._flushed = False
@@ -201,14 +202,14 @@ class TransactionCore:
             self._abort(now)
             return
         self._pieces = [
-            Positions(self._producer.cluster, group, member, [*rows.values()])
+            Positions(self.producer.cluster, group, member, [*rows.values()])
             for (group, member), rows in self._positions.items()
         ]
         if self._settles:
             self._pieces.append(Settles(self._settles))
         self._open_pieces = len(self._pieces)
         self.desk.flush(self._gathered, now)
-        self._producer.wanted(now)
+        self.producer.wanted(now)
         self.go_on(now)
 
     def abort(self, ended: Ended, now: float, why: TinyMQError | None = None) -> None:
@@ -240,7 +241,7 @@ class TransactionCore:
         if self.wrong is None:
             self.wrong = error
         if self.stage in (Stage.GATHERING, Stage.READY):
-            self._producer.later(self)
+            self.producer.later(self)
 
     def fail(self, error: TinyMQError, now: float) -> None:
         """
@@ -287,7 +288,7 @@ class TransactionCore:
             pieces, self._pieces = self._pieces, []
             for piece in pieces:
                 self._errands.append(
-                    self._producer.errands.run(
+                    self.producer.errands.run(
                         piece.attempt_for(self.identity, self.desk.sending.places),
                         self._brought,
                         self._until,
@@ -305,7 +306,7 @@ class TransactionCore:
 
     def _gathered(self) -> None:
         self._flushed = True
-        self.go_on(self._producer.seconds())
+        self.go_on(self.producer.seconds())
 
     def _brought(self, _reply: Any, error: TinyMQError | None, now: float) -> None:
         self._open_pieces -= 1
@@ -320,7 +321,7 @@ class TransactionCore:
             self._over(Stage.COMMITTED, None, now)
             return
         self.stage = Stage.ENDING
-        self._producer.end(self, now, commit=True)
+        self.producer.end(self, now, commit=True)
 
     def _abort(self, now: float) -> None:
         self.stage = Stage.ABORTING
@@ -330,7 +331,7 @@ class TransactionCore:
             self.wrong = TransactionAborted(f"the transaction was aborted: {error}")
             self.wrong.__cause__ = error
         for errand in self._errands:
-            self._producer.errands.drop(errand)
+            self.producer.errands.drop(errand)
         self.desk.give_up(self.wrong, now)  # type: ignore[arg-type]
         self._say_aborted(now)
 
@@ -341,7 +342,7 @@ class TransactionCore:
             self._over(Stage.ABORTED, self.wrong, now)
             return
         self.stage = Stage.ENDING
-        self._producer.end(self, now, commit=False)
+        self.producer.end(self, now, commit=False)
 
     def ended(self, error: TinyMQError | None, now: float, *, commit: bool) -> None:
         """
@@ -367,7 +368,7 @@ class TransactionCore:
         else:
             self.wrong = error
         self.desk.give_up(error or TransactionAborted(), now)
-        self._producer.over(self, now)
+        self.producer.over(self, now)
         self.tell(error)
 
     def tell(self, error: TinyMQError | None) -> None:
