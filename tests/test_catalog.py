@@ -91,6 +91,8 @@ def test_results_have_the_shape_that_is_told(fixture: BrokerFixture) -> None:
     broker = fixture.operate("broker.list")["brokers"][0]["name"]
     fixture.operate("meta.ensure_dead_letters", origin="t", name="t.work.dead")
     fixture.produce(b"x", b"y", topic="t.work.dead")
+    fixture.broker.coordinating.init_producer("bank", 1000, "", lambda found: None)
+    fixture.clock.pump([0] * 4)
     calls: list[tuple[str, dict[str, Any]]] = [
         ("topic.create", {"name": "new", "dry_run": True}),
         ("topic.create", {"name": "new", "config": {"storage": "memory"}}),
@@ -138,6 +140,10 @@ def test_results_have_the_shape_that_is_told(fixture: BrokerFixture) -> None:
         ("schedule.resume", {"name": "nightly"}),
         ("schedule.run", {"name": "nightly", "dry_run": True}),
         ("schedule.delete", {"name": "nightly"}),
+        ("transaction.list", {}),
+        ("transaction.list", {"state": "open"}),
+        ("transaction.abort", {"transactional_id": "bank", "dry_run": True}),
+        ("transaction.abort", {"transactional_id": "bank"}),
         ("delayed.list", {}),
         ("delayed.list", {"topic": "t"}),
         ("delayed.histogram", {}),
@@ -174,7 +180,7 @@ def test_results_have_the_shape_that_is_told(fixture: BrokerFixture) -> None:
         ("lookup.find", {"name": "t"}),
     ]
     for name, arguments in calls:
-        result = fixture.operate(name, **arguments)
+        result = fixture.carry_out(name, **arguments)
         Draft202012Validator(shape(**PUBLIC[name].result)).validate(json.loads(json.dumps(result)))
     assert {name for name, _ in calls} | {"broker.log_level", "delayed.get"} == set(PUBLIC)
 

@@ -44,6 +44,7 @@ from tinymq.wire.frames import Bytes, Frame
 from tinymq.wire.header import VERSION, MessageType
 from tinymq.wire.messages import (
     ACKS_NONE,
+    EndTransaction,
     Fetch,
     FetchReply,
     Goodbye,
@@ -237,8 +238,19 @@ class BrokerProtocol(Consuming):
         self.shared.searches.add(request, lambda: self._listening, found)
 
     def _on_init_producer(self, frame: Frame) -> None:
-        InitProducer.from_meta(frame.split()[0])
-        self.shared.broker.init_producer(partial(self._settle, frame.type, frame.message_id))
+        request = InitProducer.from_meta(frame.split()[0])
+        answer = partial(self._settle, frame.type, frame.message_id)
+        if request.transactional_id is None:
+            self.shared.broker.init_producer(answer)
+        else:
+            name, client = request.transactional_id, self.client_id
+            coordinating = self.shared.broker.coordinating
+            coordinating.init_producer(name, request.timeout_ms, client, answer)
+
+    def _on_end_transaction(self, frame: Frame) -> None:
+        request = EndTransaction.from_meta(frame.split()[0])
+        answer = partial(self._settle, frame.type, frame.message_id)
+        self.shared.broker.coordinating.end(request, answer)
 
     def _on_metadata(self, frame: Frame) -> None:
         request = Metadata.from_meta(frame.split()[0])
@@ -278,6 +290,7 @@ class BrokerProtocol(Consuming):
         MessageType.FETCH: _on_fetch,
         MessageType.OFFSETS: _on_offsets,
         MessageType.INIT_PRODUCER: _on_init_producer,
+        MessageType.END_TRANSACTION: _on_end_transaction,
         MessageType.METADATA: _on_metadata,
         MessageType.OPERATE: _on_operate,
     }

@@ -22,6 +22,8 @@ from tinymq.broker.ports import Directory, Neighbours, NoNeighbours, Timer, Worl
 from tinymq.broker.reading import Fetched, Reader, Wanted
 from tinymq.broker.routing.routing import Routing
 from tinymq.broker.schedules.scheduling import Scheduling
+from tinymq.broker.transactions.coordinating import Coordinating
+from tinymq.broker.transactions.deciding import Deciding
 from tinymq.config import Config
 from tinymq.errors import (
     NotLeader,
@@ -120,6 +122,10 @@ class Broker:
         self.channels = Channels(self)
         self.delaying = Delaying(self)
         self.scheduling = Scheduling(self)
+        #: The transactions in its partitions,
+        self.deciding = Deciding(self)
+        #: and those that it decides.
+        self.coordinating = Coordinating(self)
 
     # --- partitions -----------------------------------------------------------
 
@@ -142,6 +148,8 @@ class Broker:
         if self._later is not None and self._later.active():
             self._later.cancel()
         self._later = None
+        self.coordinating.close()
+        self.deciding.close()
         self.channels.close()
         self.routing.close()
         self.scheduling.close()
@@ -193,6 +201,8 @@ class Broker:
                 partition = self._partitions[key] = self.store.open(topic, index)
                 partition.moved = self.moved
                 self.moved.add(partition)
+                self.deciding.opened(partition)
+                self.coordinating.opened(partition)
                 if self._unwatch is not None:
                     self.delaying.recover(partition)
         self.channels.follow(topic)
@@ -218,6 +228,7 @@ class Broker:
             partition.moved = set()  # a sync under way would bring it back
             self.dropped(partition)
             self.committer.forget(partition)
+            self.deciding.drop(partition)
             self.channels.drop(partition)
             self.scheduling.drop(partition)
             self.delaying.drop(partition)

@@ -170,6 +170,8 @@ class Channels:
             return None
         self._unopened.pop(partition.key, None)
         self._hosted[partition.key] = hosted
+        if hosted.held():
+            self.broker.deciding.watch(partition)
         return hosted
 
     def _join_all(self, hosted: Hosted) -> None:

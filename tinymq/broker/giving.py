@@ -64,7 +64,7 @@ class Giving:
         partition = self._hosted.partition
         full: Overloaded | None = None
         for name, one in self._hosted.queue.channels.items():
-            if one.steering.shorten(partition.high_watermark, now):
+            if one.steering.shorten(partition.stable_offset, now):
                 longest = one.channel.policy.max_length
                 full = full or Overloaded(
                     f"channel {name} of {partition.topic.name}/{partition.index} has all the "
@@ -107,7 +107,7 @@ class Giving:
         limit = self._hosted.expiry.limit(name)
         if self._sending.behind(one) or limit == -1:
             return False  # what comes later must not overtake it; what expired must not come
-        high = self._hosted.partition.high_watermark
+        high = self._hosted.partition.stable_offset
         end, places = high, one.channel.places
         try:
             with self._hosted.window.hasty(self._warm):

@@ -282,7 +282,7 @@ class Hosted:
             return
         start = info.start
         offset = start if isinstance(start, int) else self.partition.offset_at(_time(start))[0]
-        low, high = self.partition.log.start_offset, self.partition.high_watermark
+        low, high = self.partition.log.start_offset, self.partition.stable_offset
         now = self._host.now()
         self.queue.make(info.name, info.policy, max(low, min(offset, high)), now).note(now, high)
         self.expiry.made(info.name, now)
@@ -488,7 +488,7 @@ class Hosted:
 
     def note(self) -> int:
         """Look how far each channel is, and return how many there are."""
-        now, high = self._host.now(), self.partition.high_watermark
+        now, high = self._host.now(), self.partition.stable_offset
         for one in self.queue.channels.values():
             one.note(now, high)
         if self.router is not None:
@@ -554,6 +554,44 @@ class Hosted:
         """
         self.ledger.when_safe(tell)
         self.mark()
+
+    def synced(self, tell: Callable[[WireError | None], None]) -> None:
+        """
+        Call something when all that happened here is on the disk, whatever the topic promises.
+
+        Args:
+            tell: Called once, later.
+        """
+        self.ledger.when_synced(tell)
+        self.mark()
+
+    def held(self) -> dict[tuple[int, int], int]:
+        """The transactions that hold messages of channels, each with the time since when."""
+        found: dict[tuple[int, int], int] = {}
+        for one in self.queue.channels.values():
+            for identity, since in one.channel.places.held().items():
+                found[identity] = min(found.get(identity, since), since)
+        return found
+
+    def decide(self, identity: tuple[int, int], *, commit: bool) -> bool:
+        """
+        Settle what a transaction holds, or let it come again.
+
+        Args:
+            identity: Producer id and epoch of the transaction.
+            commit: Whether it counts.
+
+        Returns:
+            Whether it held anything.
+        """
+        now, found = self._host.now(), False
+        for one in self.queue.channels.values():
+            if identity in one.channel.places.held():
+                found = True
+                self.take_away(one, one.channel.decide(identity, now, commit=commit))
+        if found:
+            self.mark()
+        return found
 
     @property
     def now(self) -> int:

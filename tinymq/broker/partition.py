@@ -23,6 +23,8 @@ from typing_extensions import override
 
 from tinymq.broker.mortal import Mortal, Steps, check_ttls
 from tinymq.broker.producers import ProducerTable, refuse_own
+from tinymq.broker.transactions.controls import control
+from tinymq.broker.transactions.opened import Identity, Transactions, identity_of
 from tinymq.errors import (
     LogTruncated,
     OffsetOutOfRange,
@@ -39,10 +41,13 @@ from tinymq.storage.facts import Chunk
 from tinymq.storage.log import Log
 from tinymq.storage.memory import MemoryLog
 from tinymq.wire.batch import (
+    ABORTED,
+    CONTROL,
     HAS_DUE,
     HAS_EXPIRY,
     NO_PRODUCER,
     PAYLOAD,
+    TRANSACTIONAL,
     BatchHeader,
     Column,
     check_produced,
@@ -93,6 +98,8 @@ class Appended(NamedTuple):
 
 #: Called once with what came of a batch.
 Answer = Callable[["Appended | WireError"], None]
+#: Called once: with nothing, or with what is wrong.
+Told = Callable[["WireError | None"], None]
 
 
 class Counters:
@@ -164,6 +171,10 @@ class Partition:
         #: Batches with such messages that were taken since somebody emptied this: first offset,
         #: the one behind, and when the first is over by append time; None if nobody does.
         self.mortals: list[tuple[int, int, int]] | None = None
+        #: The transactions in it that are open, and those that were aborted.
+        self.transactions = Transactions()
+        #: Who waits for the control batches that are on their way to the disk.
+        self._ending: dict[Identity, list[Told]] = {}
         self._waiting: deque[tuple[int, Appended, Answer]] = deque()
         self._newest = log.max_timestamp
 
@@ -183,6 +194,13 @@ class Partition:
     def high_watermark(self) -> int:
         """Offset behind the last visible record."""
         return self.log.synced_offset if self.synced_policy else self.log.written_offset
+
+    @property
+    def stable_offset(self) -> int:
+        """Offset behind the last record that readers see: below it every transaction is decided."""
+        visible, first = self.high_watermark, self.transactions.first
+        # Retention may have taken records of an open one.
+        return visible if first >= visible else max(first, self.log.start_offset)
 
     @property
     def full(self) -> WireError | None:
@@ -341,6 +359,8 @@ class Partition:
         )
         self._newest = timestamp
         self.producers.record(header, base, timestamp)
+        if header.attributes & TRANSACTIONAL:
+            self.transactions.begin(identity_of(header), base, timestamp)
         if header.attributes & HAS_EXPIRY:
             self._note_ttls(batch, header, base, timestamp)
         if self.steps is not None and (self.mortal or self.topic.config.ttl_ms is not None):
@@ -350,6 +370,67 @@ class Partition:
         self.moved.add(self)
         self.counters.records_in += header.records
         self.counters.bytes_in += header.size
+
+    def decide(self, identity: Identity, now_ms: int, done: Told, *, commit: bool) -> bool:
+        """
+        Stage the control batch that ends a transaction; a later `write` writes it.
+
+        Args:
+            identity: The transaction; one that is not open needs nothing.
+            now_ms: The wall clock.
+            done: Called once, maybe before this returns, when readers see what was decided,
+                or with what is wrong: then it is still open.
+            commit: Whether it counts.
+
+        Returns:
+            Whether something is to be written now.
+        """
+        failure = self.failure
+        if identity in self._ending:
+            self._ending[identity].append(done)
+        elif failure is not None or identity not in self.transactions.open:
+            done(failure)
+        else:
+            try:
+                if self.epoch_due:
+                    self._open_epoch()
+                self._end(identity, now_ms, commit=commit)
+            except WireError as error:
+                done(error)
+                return False
+            self._ending[identity] = [done]
+            return True
+        return False
+
+    def _end(self, identity: Identity, now_ms: int, *, commit: bool) -> None:
+        base, timestamp = self.log.end_offset, max(now_ms, self._newest)
+        pieces = control(identity, base, self.epoch, timestamp, aborted=not commit)
+        self.log.append(pieces, base, base, timestamp)
+        self._newest = timestamp
+        self.producers.end(identity, base, aborted=not commit)
+
+        def answer(found: Appended | WireError) -> None:
+            waiting, failure = self._ending.pop(identity), None
+            if isinstance(found, WireError):
+                failure = found
+            else:
+                synced = self.log.synced_offset
+                self.transactions.forget(self._kept_since)
+                self.transactions.end(identity, base, synced, aborted=not commit)
+            for told in waiting:
+                told(failure)
+
+        place = Appended(base, timestamp, duplicate=False, volatile=self.volatile)
+        self._waiting.append((base + 1, place, answer))
+        self.moved.add(self)
+
+    @property
+    def _kept_since(self) -> int:
+        """No batch below this offset can ever be read again, not even after an undo."""
+        log = self.log
+        if isinstance(log, Log):
+            return log.kept_since[0]
+        return 0 if log.undo_window is not None else log.start_offset
 
     def _note_ttls(self, batch: Bytes, header: BatchHeader, base: int, timestamp: int) -> None:
         """Remember that there are messages with a time to live, and when the first is over."""
@@ -423,6 +504,7 @@ class Partition:
         self.producers.take_back(written)
         if self.dedup is not None:
             self.dedup.take_back(written)
+        self.transactions.take_back(written)
         if self.mortals:
             self.mortals = [each for each in self.mortals if each[1] <= written]
         refused: list[Answer] = []
@@ -509,14 +591,19 @@ class Partition:
                 end=end,
             )
 
-    def read(self, offset: int, max_bytes: int, *, nowait: bool) -> Chunk | None:
+    def read(
+        self, offset: int, max_bytes: int, *, nowait: bool, uncommitted: bool = False
+    ) -> Chunk | None:
         """
         Read whole batches from the one that contains an offset.
+
+        Those of aborted transactions, and control batches, are among them.
 
         Args:
             offset: A checked position.
             max_bytes: Most bytes, but at least one batch.
             nowait: Give up instead of waiting for the disk.
+            uncommitted: Read beyond the stable offset, too.
 
         Returns:
             Batches, maybe none; None if the disk would have to be waited for.
@@ -524,7 +611,7 @@ class Partition:
         Raises:
             StorageError: The disk cannot read.
         """
-        visible = self.high_watermark
+        visible = self.high_watermark if uncommitted else self.stable_offset
         if offset >= visible:
             return Chunk(b"", offset, offset)
         try:
@@ -555,11 +642,11 @@ class Partition:
 
         Returns:
             The offset, the epoch of the record before it or -1, and the append
-            time found or -1. A time behind the last record gives the high watermark.
+            time found or -1. A time behind the last record gives the stable offset.
         """
         if time_ms == EARLIEST:
             return self._found(self.log.start_offset)
-        visible = self.high_watermark
+        visible = self.stable_offset
         if time_ms == LATEST:
             return self._found(visible)
         found = self.log.offset_for_time(time_ms)
@@ -589,7 +676,7 @@ class Partition:
         This may wait for the disk.
 
         Args:
-            start: The new start, at most the high watermark.
+            start: The new start, at most the stable offset.
             now_ms: The wall clock.
 
         Returns:
@@ -622,8 +709,15 @@ class Partition:
         """
         if batch.attributes & HAS_EXPIRY:
             self.mortal.add(batch.base_offset, batch.next_offset)
-        if batch.native:
-            self.producers.record(batch, batch.base_offset, batch.max_timestamp)
+        base, identity = batch.base_offset, identity_of(batch)
+        if batch.attributes & CONTROL:
+            aborted = bool(batch.attributes & ABORTED)
+            self.producers.end(identity, base, aborted=aborted)
+            self.transactions.end(identity, base, self.log.synced_offset, aborted=aborted)
+        elif batch.native:
+            self.producers.record(batch, base, batch.max_timestamp)
+            if batch.attributes & TRANSACTIONAL:
+                self.transactions.begin(identity, base, batch.max_timestamp)
 
     def close(self, reason: WireError | None = None) -> None:
         """

@@ -229,6 +229,7 @@ class PartitionStore:
             log.end_offset,
             epochs,
             partition.mortal,
+            partition.transactions,
         )
         if known >= log.end_offset:
             return
@@ -403,6 +404,7 @@ class PartitionStore:
                 log.synced_offset,
                 partition.epoch,
                 partition.mortal,
+                partition.transactions,
             )
         except (OSError, TinyMQError) as error:
             # Nothing is lost: the next start reads more headers.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from tinymq.errors import BrokerSilent, WireError
@@ -184,6 +184,23 @@ class Neighbours(Protocol):
                 promises, or with what is wrong; after that they may be there all the same.
         """
 
+    def ask(
+        self,
+        broker_id: int,
+        operation: str,
+        arguments: Mapping[str, Any],
+        done: Callable[[dict[str, Any] | WireError], None],
+    ) -> None:
+        """
+        Have another broker carry out an operation.
+
+        Args:
+            broker_id: Who is asked.
+            operation: One of ``node.…``.
+            arguments: By name.
+            done: Called once, maybe before this returns, with its answer or with what is wrong.
+        """
+
     def place(self, key: bytes, partitions: int) -> int:
         """
         Say where clients put a record of a key.
@@ -199,6 +216,16 @@ class NoNeighbours:
 
     def bring(
         self, broker_id: int, letters: Letters, done: Callable[[WireError | None], None]
+    ) -> None:
+        """Say that nobody is there."""
+        done(BrokerSilent(f"broker {broker_id} is not there", broker=broker_id))
+
+    def ask(
+        self,
+        broker_id: int,
+        operation: str,
+        arguments: Mapping[str, Any],
+        done: Callable[[dict[str, Any] | WireError], None],
     ) -> None:
         """Say that nobody is there."""
         done(BrokerSilent(f"broker {broker_id} is not there", broker=broker_id))

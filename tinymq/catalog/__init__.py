@@ -21,6 +21,7 @@ from tinymq.catalog.messages import MESSAGES
 from tinymq.catalog.retries import RETRIES
 from tinymq.catalog.schedules import SCHEDULES
 from tinymq.catalog.topics import TOPICS
+from tinymq.catalog.transactions import TRANSACTIONS
 from tinymq.operation import Operation
 
 __all__ = ["PUBLIC"]
@@ -37,5 +38,6 @@ PUBLIC: Final[dict[str, Operation]] = {
     **DELAYED,
     **MESSAGES,
     **SCHEDULES,
+    **TRANSACTIONS,
     **CLUSTER,
 }

@@ -57,6 +57,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "Write the values of a topic to stdout.",
     ),
     "peek": ("tinymq.cli.read:peek", "Look at a few records."),
+    "transaction": (
+        "tinymq.cli.transaction:transaction",
+        "Show transactions that are under way, and abort one.",
+    ),
     "tail": ("tinymq.cli.read:tail", "Show the last records, and new ones as they come."),
     "node": ("tinymq.cli.node:node", "Show the brokers of a cluster, and drain one."),
     "clients": (

@@ -38,7 +38,13 @@ from tinymq.meta.observers import Observer
 from tinymq.meta.placement import place
 from tinymq.meta.registry import ChannelInfo, Topic, channel_key
 from tinymq.meta.schedules import Schedules
-from tinymq.names import DEAD_LETTERS, valid_name
+from tinymq.names import (
+    DEAD_LETTERS,
+    TRANSACTION_PLACES,
+    TRANSACTIONS,
+    users_topic,
+    valid_name,
+)
 from tinymq.routing import Exchange, Kind, exchange_key
 from tinymq.topicconfig import TopicConfig
 
@@ -49,6 +55,12 @@ Settings = Mapping[str, str | int | None]
 
 _MOST_IDS: Final = 1_000_000
 
+#: Settings of the topic of transactions.
+_TRANSACTIONS: Final[Settings] = {
+    "sync": "always",
+    "retention.ms": None,
+    "segment.bytes": 16 * 1024 * 1024,
+}
 #: Settings of a topic for dead letters: nothing goes away by itself, or does not fit.
 _DEAD: Final[Settings] = {
     "storage": "disk",
@@ -111,7 +123,7 @@ class MetaServer(Exchanges, Endpoints, Schedules):
             Overloaded: There are as many topics as there may be.
             StateError: No broker is there to lead it, or all are draining.
         """
-        name = valid_name(name)
+        name = users_topic(valid_name(name))
         config = TopicConfig.from_mapping(settings or {}, self._config.defaults)
         count = self._config.topics.partitions if partitions is None else partitions
         self._check_count(count)
@@ -195,9 +207,25 @@ class MetaServer(Exchanges, Endpoints, Schedules):
             UnknownTopic: There is none, and first use does not make topics.
             InvalidName: As `create_topic`.
         """
+        if name == TRANSACTIONS and name not in self.registry.by_name:
+            return self._make_transactions()
         if valid_name(name) in self.registry.by_name or not self._config.topics.auto_create:
             return self.registry.topic(name)
         return self.create_topic(name)
+
+    def _make_transactions(self) -> Topic:
+        """Make the topic in which brokers keep what was decided of transactions."""
+        self._check_most()
+        topic = Topic(
+            id=self._clocks.entropy(ID_BYTES),
+            name=TRANSACTIONS,
+            partitions=TRANSACTION_PLACES,
+            config=TopicConfig.from_mapping(_TRANSACTIONS),
+            created_ms=self._now_ms(),
+            leaders=place(TRANSACTION_PLACES, self.standings()),
+        )
+        self._add_topic(topic)
+        return topic
 
     def create_exchange(
         self,
@@ -260,7 +288,7 @@ class MetaServer(Exchanges, Endpoints, Schedules):
                 is below the present one, or too high.
             StateError: No broker is there to lead new partitions.
         """
-        topic = self.describe(name)
+        topic = self.describe(users_topic(name))
         config = topic.config.altered(settings or {}, self._config.defaults)
         leaders = topic.leaders
         if partitions is not None and partitions != topic.partitions:
@@ -295,7 +323,7 @@ class MetaServer(Exchanges, Endpoints, Schedules):
             UnknownTopic: There is no such topic.
             UnknownTopicId: The name's topic is another one by now.
         """
-        topic = self.describe(name)
+        topic = self.describe(users_topic(name))
         if topic_id is not None and topic_id != topic.id:
             raise UnknownTopicId(f"{name} is another topic by now; refresh the metadata")
         key = topic.id.hex()

@@ -23,6 +23,7 @@ from tinymq.node.retries import RETRY_OPERATIONS, Retries
 from tinymq.node.routers import ROUTER_OPERATIONS, Routers
 from tinymq.node.schedules import SCHEDULE_OPERATIONS, Schedules
 from tinymq.node.telling import TELLING_OPERATIONS, Telling
+from tinymq.node.transactions import TRANSACTION_OPERATIONS, Transactions
 from tinymq.operation import Operation
 
 
@@ -40,6 +41,7 @@ class Node(
     Clients,
     Telling,
     Schedules,
+    Transactions,
 ):
     """
     What one broker does and tells.
@@ -81,4 +83,5 @@ NODE_OPERATIONS: Final[dict[str, Operation]] = {
     **CLIENT_OPERATIONS,
     **TELLING_OPERATIONS,
     **SCHEDULE_OPERATIONS,
+    **TRANSACTION_OPERATIONS,
 }

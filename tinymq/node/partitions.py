@@ -8,6 +8,7 @@ from tinymq.broker.broker import Broker
 from tinymq.broker.partition import Partition
 from tinymq.errors import InvalidRequest, NothingToUndo, UnknownPartition
 from tinymq.figures.reports import delayed_of
+from tinymq.names import users_topic
 from tinymq.operation import BEFORE, DRY, PARTITION, Operation, Parameter, Result, table
 from tinymq.storage.memory import MemoryLog
 from tinymq.wire.fields import text
@@ -44,6 +45,7 @@ class Partitions:
         now = self._broker.wall()
         rows = []
         for each in self._chosen(id, partition):
+            users_topic(each.topic.name)
             start = _purge_start(each, before, before_ms, keep)
             rows.append(plan_row(each, start))
             if dry_run:
@@ -108,7 +110,7 @@ def nothing_to_undo(name: str) -> NothingToUndo:
 def _purge_start(
     partition: Partition, before: int | None, before_ms: int | None, keep: int | None
 ) -> int:
-    log, visible = partition.log, partition.high_watermark
+    log, visible = partition.log, partition.stable_offset
     start = visible
     if before is not None:
         start = before
@@ -126,7 +128,7 @@ def partition_facts(partition: Partition) -> Result:
     return {
         "partition": partition.index,
         "start": log.start_offset,
-        "end": partition.high_watermark,
+        "end": partition.stable_offset,
         "bytes": log.size_bytes,
         "oldest_ms": log.oldest_timestamp,
         "newest_ms": newest if newest >= 0 else None,
@@ -139,7 +141,7 @@ def partition_facts(partition: Partition) -> Result:
 def plan_row(partition: Partition, start: int) -> Result:
     """What moving a partition's start takes away."""
     log = partition.log
-    first, last = log.start_offset, min(start, partition.high_watermark)
+    first, last = log.start_offset, min(start, partition.stable_offset)
     return {
         "partition": partition.index,
         "start": first,

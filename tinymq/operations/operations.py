@@ -26,6 +26,7 @@ from tinymq.operations.messages import MESSAGE_OPERATIONS, Messages
 from tinymq.operations.retries import RETRY_OPERATIONS, Retries
 from tinymq.operations.schedules import SCHEDULE_OPERATIONS, Schedules
 from tinymq.operations.topics import TOPIC_OPERATIONS, Topics
+from tinymq.operations.transactions import TRANSACTION_OPERATIONS, Transactions
 from tinymq.operations.watching import WATCH_OPERATIONS, Watching
 
 _log = Logger()
@@ -40,6 +41,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     **EXCHANGE_OPERATIONS,
     **MESSAGE_OPERATIONS,
     **SCHEDULE_OPERATIONS,
+    **TRANSACTION_OPERATIONS,
     **DEAD_LETTER_OPERATIONS,
     **ENDPOINT_OPERATIONS,
     **DELAYED_OPERATIONS,
@@ -78,6 +80,7 @@ class Operations(
     Retries,
     Messages,
     Schedules,
+    Transactions,
     Brokers,
     Clients,
     Watching,
@@ -186,7 +189,8 @@ def _what(arguments: Mapping[str, Any]) -> str:
     if exchange:
         return f"{exchange} -> {bound}"
     name, topic = arguments.get("name"), arguments.get("topic")
-    other = arguments.get("broker") or arguments.get("target") or ""
+    other = arguments.get("broker") or arguments.get("target")
+    other = other or arguments.get("transactional_id") or ""
     if not topic or name:
         return f"{topic}/{name}" if topic and name else name or other
     partition, ids = arguments.get("partition"), arguments.get("ids") or ()

@@ -90,7 +90,7 @@ class Topics(Leaders):
             }
         partitions = self._broker.partitions_of(topic)
         return {
-            "messages": sum(each.high_watermark - each.log.start_offset for each in partitions),
+            "messages": sum(each.stable_offset - each.log.start_offset for each in partitions),
             "bytes": sum(each.log.size_bytes for each in partitions),
         }
 

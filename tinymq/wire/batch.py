@@ -36,7 +36,13 @@ from typing import Final, NamedTuple
 from google_crc32c import extend as crc_extend
 from google_crc32c import value as crc_value
 
-from tinymq.errors import BatchTooLarge, CorruptBatch, InvalidRequest, ValueTooLarge
+from tinymq.errors import (
+    BatchTooLarge,
+    CorruptBatch,
+    InvalidRequest,
+    InvalidTransaction,
+    ValueTooLarge,
+)
 from tinymq.limits import KIB, Limits
 from tinymq.wire.frames import Bytes
 
@@ -74,7 +80,9 @@ HAS_EXPIRY: Final = 1 << 14
 NATIVE: Final = -(1 << 15)
 
 _ATTRIBUTES_TO_END = struct.Struct(">hiqqqhii")
-_PRODUCER_ALLOWED: Final = NATIVE | HAS_DUE | HAS_IDS | HAS_EXPIRY | APPEND_TIME | _CODEC_MASK
+_PRODUCER_ALLOWED: Final = (
+    NATIVE | HAS_DUE | HAS_IDS | HAS_EXPIRY | TRANSACTIONAL | APPEND_TIME | _CODEC_MASK
+)
 
 
 class Codec(IntEnum):
@@ -232,6 +240,7 @@ def check_produced(buffer: Bytes, limits: Limits) -> BatchHeader:
         BatchTooLarge: Several records, together over the batch limit.
         ValueTooLarge: A single record over the limit of a value.
         InvalidRequest: Flags, codec or counts that producers may not use.
+        InvalidTransaction: It cannot be part of a transaction.
     """
     header = checked_header(buffer)
     _check_size(header, limits)
@@ -252,11 +261,22 @@ def check_produced(buffer: Bytes, limits: Limits) -> BatchHeader:
         raise InvalidRequest(
             "an idempotent batch needs a producer id, an epoch and a sequence", field="sequence"
         )
+    if attributes & TRANSACTIONAL:
+        _check_transactional(header)
     spans = column_spans(buffer)
     _check_columns(header, spans)
     if header.size > limits.key:
         _check_lengths(header, spans, limits)
     return header
+
+
+def _check_transactional(header: BatchHeader) -> None:
+    if header.producer_id == NO_PRODUCER:
+        raise InvalidTransaction("a batch of a transaction needs a producer id, epoch and sequence")
+    if header.attributes & HAS_DUE:
+        raise InvalidTransaction(
+            "messages that are not due yet cannot be part of a transaction; publish them without"
+        )
 
 
 def _check_size(header: BatchHeader, limits: Limits) -> None:

@@ -178,7 +178,7 @@ class Router:
 
     def _plan(self, now: int) -> None:
         partition, routes = self._hosted.partition, self.routes
-        if not self._active or self._fetching or routes.cursor >= partition.high_watermark:
+        if not self._active or self._fetching or routes.cursor >= partition.stable_offset:
             return
         sight = self._broker.routing.tables.sight(partition.topic.id)
         self.waiting = self.full
@@ -207,7 +207,7 @@ class Router:
         if rows:
             self.carrier.ready((row[0], row[1]) for row in rows)
             self.carrier.when_safe()
-        if plan.cursor < partition.high_watermark:
+        if plan.cursor < partition.stable_offset:
             self._hosted.mark()
 
     def _fetch(self, offset: int) -> None:
@@ -280,7 +280,7 @@ class Router:
             "topic_id": partition.topic.id.hex(),
             "partition": partition.index,
             "cursor": self.routes.cursor,
-            "end": partition.high_watermark,
+            "end": partition.stable_offset,
             "pending": self.routes.pending,
             "waiting": self.waiting and self.full,
             "routed": counts.routed,

@@ -53,6 +53,7 @@ HARMLESS: Final = frozenset(
         "schedule.list",
         "topic.info",
         "topic.list",
+        "transaction.list",
     }
 )
 
