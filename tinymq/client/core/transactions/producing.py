@@ -81,7 +81,7 @@ class TransactionsCore:
         deliver: Deliver,
         seconds: Callable[[], float],
     ) -> None:
-        if not isinstance(name, str) or not 0 < len(name.encode()) <= NAME_BYTES:
+        if not name or len(str(name).encode()) > NAME_BYTES:
             raise UsageError(f"a transactional id has 1 to {NAME_BYTES} bytes, not {name!r:.100}")
         if not _LEAST_S <= timeout_s <= _LONGEST_S:
             raise UsageError(

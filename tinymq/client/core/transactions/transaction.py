@@ -97,6 +97,8 @@ class TransactionCore:
         self._ended: Ended | None = None
         self._until = inf
         self._flushed = False
+        #: Records are being given up, of which others hear.
+        self._giving_up = False
         self._pieces: list[Piece] = []
         self._errands: list[Errand] = []
         self._open_pieces = 0
@@ -278,7 +280,7 @@ class TransactionCore:
         Args:
             now: The time.
         """
-        if self.stage not in (Stage.GATHERING, Stage.READY, Stage.ABORTING):
+        if self._giving_up or self.stage not in (Stage.GATHERING, Stage.READY, Stage.ABORTING):
             return
         if self.stage is Stage.ABORTING:
             self._say_aborted(now)
@@ -332,7 +334,9 @@ class TransactionCore:
             self.wrong.__cause__ = error
         for errand in self._errands:
             self.producer.errands.drop(errand)
+        self._giving_up = True
         self.desk.give_up(self.wrong, now)  # type: ignore[arg-type]
+        self._giving_up = False
         self._say_aborted(now)
 
     def _say_aborted(self, now: float) -> None:
