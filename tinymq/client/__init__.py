@@ -31,6 +31,7 @@ from tinymq.client.core.handling import Reject, Requeue
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.results import Account, Delayed, Failed, PartlySent, Position, Sent
 from tinymq.client.core.starts import EARLIEST, LATEST, At, Mark
+from tinymq.client.core.transactions.transforming import Out
 
 if TYPE_CHECKING:
     from tinymq.client.admin import Admin
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from tinymq.client.lookup_subscription import LookupSubscription
     from tinymq.client.producer import Producer
     from tinymq.client.subscription import Message, MessageBatch, Subscription
+    from tinymq.client.transactional import Transaction, TransactionalProducer
 
 _LAZY: Final = {
     "Admin": "tinymq.client.admin",
@@ -56,6 +58,8 @@ _LAZY: Final = {
     "Producer": "tinymq.client.producer",
     "Stored": "tinymq.client.lookup_producer",
     "Subscription": "tinymq.client.subscription",
+    "Transaction": "tinymq.client.transactional",
+    "TransactionalProducer": "tinymq.client.transactional",
 }
 
 __all__ = [
@@ -82,6 +86,7 @@ __all__ = [
     "Message",
     "MessageBatch",
     "Node",
+    "Out",
     "PartlySent",
     "Position",
     "Producer",
@@ -93,6 +98,8 @@ __all__ = [
     "Subscription",
     "SubscriptionConfig",
     "TopicInfo",
+    "Transaction",
+    "TransactionalProducer",
 ]
 
 

@@ -84,9 +84,7 @@ class TransactionsCore:
         if not name or len(str(name).encode()) > NAME_BYTES:
             raise UsageError(f"a transactional id has 1 to {NAME_BYTES} bytes, not {name!r:.100}")
         if not _LEAST_S <= timeout_s <= _LONGEST_S:
-            raise UsageError(
-                f"timeout_s is from {_LEAST_S} to {_LONGEST_S}, not {timeout_s!r:.60}"
-            )
+            raise UsageError(f"timeout_s is from {_LEAST_S} to {_LONGEST_S}, not {timeout_s!r:.60}")
         if config.acks == "none" or not config.idempotent:
             raise UsageError("a producer of transactions is idempotent, and asks for acks")
         self.name = name

@@ -329,7 +329,8 @@ class TransactionCore:
         self.stage = Stage.ABORTING
         error = self.wrong
         assert error is not None, "that is why it is aborted"
-        if not isinstance(error, (TransactionAborted, ProducerFenced)):
+        if error is not self.producer.fatal and not isinstance(error, TransactionAborted):
+            # Also what a partition takes for fenced: the coordinator knows whether it is.
             self.wrong = TransactionAborted(f"the transaction was aborted: {error}")
             self.wrong.__cause__ = error
         for errand in self._errands:
@@ -342,7 +343,7 @@ class TransactionCore:
     def _say_aborted(self, now: float) -> None:
         if self.before is not None:
             return
-        if self.empty or self.orphan or isinstance(self.wrong, ProducerFenced):
+        if self.empty or self.orphan or self.producer.fatal is not None:
             self._over(Stage.ABORTED, self.wrong, now)
             return
         self.stage = Stage.ENDING
