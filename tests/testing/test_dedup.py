@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from random import Random
 from uuid import uuid4
@@ -115,7 +116,9 @@ def life(seed: int, steps: int) -> None:
         for step in range(steps):
             act = random.random()
             if act < 0.06:
-                random.choice([broker.kill, partial(broker.power_cut, step), broker.stop])()
+                ends: list[Callable[[], None]] = [broker.kill, broker.stop]
+                ends.append(partial(broker.power_cut, step))
+                random.choice(ends)()
                 broker.restart()
             elif act < 0.1:
                 broker.jump(seconds=random.choice([1, 40]))

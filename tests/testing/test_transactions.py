@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,6 +19,10 @@ from tinymq.errors import (
     ValueTooLarge,
 )
 from tinymq.testing import InProcessBroker
+
+
+def _give(given: object, _message: object) -> object:
+    return given
 
 
 def run(broker: InProcessBroker, coroutine: Coroutine[Any, Any, Any]) -> Any:
@@ -294,7 +299,7 @@ class TestTransform:
         for given in (5, [5], [("t",)]):
             subscription = client.subscription("t", "c")
             with pytest.raises(UsageError, match="gives records as Out"):
-                broker.run(producer.transform(subscription, lambda _, given=given: given))
+                broker.run(producer.transform(subscription, partial(_give, given)))
             broker.run(subscription.close())
         with pytest.raises(UsageError, match="reads a group consumer or a subscription"):
             broker.run(producer.transform(client.consumer(), print))
