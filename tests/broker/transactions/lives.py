@@ -152,7 +152,7 @@ class Client:
 
         def told(found: InitProducerReply | WireError) -> None:
             self.asking = False
-            if isinstance(found, InitProducerReply):
+            if self.work is None and isinstance(found, InitProducerReply):
                 self._begin((found.producer_id, found.epoch))
 
         member.broker.coordinating.init_producer(
@@ -170,6 +170,8 @@ class Client:
         work, member = self.work, self._coordinator()
         if work is None or member is None or self.asking:
             return
+        if not self.places and self.lives.rng.randrange(8):
+            return  # it would be about nothing
         if work.ending is None and commit and self.parcels:
             return  # not everything was acknowledged
         work.ending = commit if work.ending is None else work.ending
@@ -187,17 +189,20 @@ class Client:
 
         def told(found: EndTransactionReply | WireError) -> None:
             self.asking = False
+            if work is not self.work:
+                return  # it asked twice, and this is the second answer
             if isinstance(found, EndTransactionReply):
                 self.lives.decided(work, commit=bool(work.ending))
                 self._begin(found.identity)
             elif isinstance(found, (TransactionAborted, ProducerFenced)):
-                self.lives.decided(work, commit=False)
                 self.lives.done[type(found).__name__] += 1
                 self.work = None
                 if isinstance(found, ProducerFenced):
-                    self.die()
-            elif isinstance(found, (UnknownProducer, InvalidTransaction)):
-                raise AssertionError(found)
+                    self.die()  # what became of an end that it said before, it never hears
+                else:
+                    self.lives.decided(work, commit=False)
+            else:
+                assert not isinstance(found, (UnknownProducer, InvalidTransaction)), found
 
         member.broker.coordinating.end(request, self._hears(member, told))
 
@@ -312,7 +317,7 @@ class Client:
                     self.parcels.remove(parcel)
             return
         parcel.sent = True
-        rows = [(each.partition, FINISH, [(each.lease, each.bit)], {}) for each in some]
+        rows: list[Any] = [(each.partition, FINISH, [(each.lease, each.bit)], {}) for each in some]
         number = taker.connection.post(
             Settle(subscription=taker.number, rows=rows, transaction=work.identity)
         )
@@ -354,6 +359,7 @@ class TransactionLives:
         self.ring.topic("in", IN, sync=policy)
         self.ring.topic("out", OUT, sync=policy)
         self.ring.meta.ensure_channel("in", "c", "earliest", temporary=False)
+        self.ring.meta.ensure_channel("out", "w", "earliest", temporary=False)
         self.works: dict[Identity, Work] = {}
         self.owners: dict[bytes, list[Work]] = {}
         self.clients: list[Client] = []
@@ -363,6 +369,9 @@ class TransactionLives:
         self.offsets: dict[int, int] = dict.fromkeys(range(OUT), 0)
         self.seen: dict[int, list[bytes]] = {index: [] for index in range(OUT)}
         self.names = ("a", "b", "c")
+        #: Values that a channel of the topic that is written gave out.
+        self.watched: set[bytes] = set()
+        self.watchers: dict[int, tuple[int, Taker]] = {}
 
     # --- what clients tell ----------------------------------------------------------
 
@@ -422,6 +431,23 @@ class TransactionLives:
             client.go_on()
         else:
             client.end(commit=rng.randrange(4) > 0)
+
+    def watch(self) -> None:
+        """Take what a channel of the topic that is written gives out."""
+        for number, member in self.ring.members.items():
+            if not member.running:
+                continue
+            life, taker = self.watchers.get(number, (-1, None))
+            if life != member.life or taker is None or taker.connection.closed:
+                taker = Taker(member, member.connect())  # type: ignore[arg-type]
+                taker.connection.ask(Hello())
+                self.watchers[number] = member.life, taker
+                taker.subscribe_soon("w", "out", credit=1 << 30)
+            taker.read()
+            taken = taker.take()
+            if taken:
+                self.watched.update(each.value or b"" for each in taken)
+                taker.post(FINISH, *taken)
 
     def quit(self) -> None:
         """Let a client be gone."""
@@ -486,7 +512,7 @@ class TransactionLives:
             *[self.turn] * 8,
             *[self.mail] * 5,
             *[self.wait] * 3,
-            *(self.quit, self.links, self.crash, self.checkpoint),
+            *(self.watch, self.quit, self.links, self.crash, self.checkpoint),
         )
         for _ in range(self.rng.randint(most // 2, most)):
             self.rng.choice(acts)()
@@ -549,8 +575,22 @@ class TransactionLives:
         last.die()
         self.rest(TIMEOUT_MS // 1000 + 10)
         self._check_free()
+        for number, (life, taker) in self.watchers.items():
+            if life == self.ring.members[number].life:
+                taker.connection.lose()
+        self.watchers.clear()
+        self.rest(12)  # until their leases are over
+        seen = {value for values in self.seen.values() for value in values} - {b"plain"}
+        for _ in range(200):  # what was lost with its holder comes again one by one
+            if self.watched >= seen:
+                break
+            self.watch()
+            self.ring.settle(0.1)
         self._check_works()
         self._check_copies()
+        found = self.watched - {b"plain"}
+        assert found <= seen, f"a channel gave out {found - seen}"
+        assert found == seen, f"no channel gave out {seen - found}"
 
     def _check_free(self) -> None:
         for member in self.ring.members.values():

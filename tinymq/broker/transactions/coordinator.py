@@ -14,14 +14,13 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from tinymq.broker.transactions.deciding import Place, Question
 from tinymq.broker.transactions.opened import Identity
 from tinymq.broker.transactions.producing import (
     LAST_EPOCH,
     By,
-    Ended,
     Producing,
     Undone,
     decoded,
@@ -244,8 +243,10 @@ class Coordinator:
             if isinstance(identity, WireError):
                 done(identity)
                 return
-            last = None if before is None else Ended(before.identity, commit=False, by="fence")
-            state = Producing(*identity, timeout_ms, now, client, last)
+            state = Producing(*identity, timeout_ms, now, client)
+            if before is not None:
+                over = before.after(identity, now, "fence", commit=False)
+                state = evolve(state, last=over.last, told=over.told)
             way = None if before is None else self._aborting(entry)
             self._write(entry, state, way, done)
 
@@ -302,8 +303,10 @@ class Coordinator:
         name: str, state: Producing, identity: Identity, *, commit: bool
     ) -> Identity | WireError:
         """Answer what was decided before, or cannot be decided."""
-        last, which = state.last, f"transaction {identity[0]}:{identity[1]} of {name}"
-        if last is None or identity != last.identity:
+        which = f"transaction {identity[0]}:{identity[1]} of {name}"
+        known = (each for each in (state.last, state.told) if each is not None)
+        last = next((each for each in known if each.identity == identity), None)
+        if last is None:
             if identity[0] == state.producer_id and identity[1] > state.epoch:
                 return InvalidTransaction(f"{which} cannot have begun: that identity is nobody's")
             return ProducerFenced(f"{which} is over; another one is under way")
@@ -314,7 +317,7 @@ class Coordinator:
             return TransactionAborted(f"{which} was aborted{': ' if why else ''}{why}")
         if last.commit and not commit:
             return InvalidTransaction(f"{which} was committed before, and cannot be aborted")
-        return state.identity
+        return last.following
 
     def abort(self, name: str, by: By, done: Callable[[WireError | None], None]) -> None:
         """
