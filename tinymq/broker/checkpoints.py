@@ -142,4 +142,4 @@ class Checkpoints:
 
 
 def _state(log: Log | MemoryLog) -> tuple[int, ...]:
-    return log.start_offset, log.synced_offset, log.segment_count
+    return log.start_offset, log.synced_offset, log.segment_count, log.size_bytes

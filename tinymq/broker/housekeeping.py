@@ -55,6 +55,7 @@ class Housekeeping:
         self._every("space", SPACE_SECONDS, self.look_at_space)
         self._every("retention", config.retention.check_seconds, self.apply_retention)
         self._every("checkpoint", config.storage.checkpoint_seconds, self.checkpoint)
+        self._every("compaction", config.compaction.check_seconds, self._broker.cleaning.look)
         self.look_at_space()
 
     def stop(self) -> None:
@@ -170,16 +171,14 @@ class Housekeeping:
             return hosted.holding.apply(now)
         if self._broker.channels.unopened(partition):
             return 0  # what its channels need is not known
-        config = partition.topic.config
-        return partition.log.expire(now, config.retention_ms, config.retention_bytes)
+        return partition.log.expire(now, *partition.topic.config.limits)
 
     def _secure(self, partition: Partition, now: int) -> None:
         """Before records go: that some of them waited, and came, is told by them alone."""
         config = partition.topic.config
-        limits = config.retention_ms, config.retention_bytes
         if partition.delays is None and partition.dedup is None:
             return
-        if config.retention_mode == "settled" or partition.log.due(now, *limits):
+        if config.retention_mode == "settled" or partition.log.due(now, *config.limits):
             if partition.delays is not None:
                 partition.delays.secure()
             if partition.dedup is not None:

@@ -26,6 +26,7 @@ from tinymq.broker.producers import ProducerTable, refuse_own
 from tinymq.broker.transactions.controls import control
 from tinymq.broker.transactions.opened import Identity, Transactions, identity_of
 from tinymq.errors import (
+    InvalidRequest,
     LogTruncated,
     OffsetOutOfRange,
     PartitionOffline,
@@ -289,7 +290,7 @@ class Partition:
 
     def check_values(self, batch: Bytes, header: BatchHeader) -> None:
         """
-        Hold values to what the topic allows, as far as that shows without opening them.
+        Hold records to what the topic allows, as far as that shows without opening values.
 
         Of several records it is their mean; the client looks at each.
 
@@ -299,7 +300,10 @@ class Partition:
 
         Raises:
             ValueTooLarge: They are longer.
+            InvalidRequest: A record has no key, where of each key the newest is kept.
         """
+        if self.topic.config.compacts:
+            self._check_keys(batch, header)
         most = self.topic.config.max_value_bytes
         if most >= self.limits.value:
             return  # the batch was held to that already
@@ -311,6 +315,16 @@ class Partition:
                 f"max.value.bytes of {self.topic.name} is {most}",
                 limit=most,
                 name="max.value.bytes",
+            )
+
+    def _check_keys(self, batch: Bytes, header: BatchHeader) -> None:
+        keys = RecordBatch(batch, header).keys
+        if None in keys:
+            name, mode = self.topic.name, self.topic.config.retention_mode
+            raise InvalidRequest(
+                f"record {keys.index(None)} of {len(keys)} has no key; retention.mode of {name} "
+                f"is {mode}, which keeps the newest record of each key: give it one",
+                field="retention.mode",
             )
 
     def _again(self, batch: Bytes, header: BatchHeader, base: int) -> Appended:
@@ -502,9 +516,9 @@ class Partition:
         if not isinstance(error, StorageFull):
             self._log.error("{partition} cannot be written: {error}", partition=self, error=error)
         self.producers.take_back(written)
+        self.transactions.take_back(written)
         if self.dedup is not None:
             self.dedup.take_back(written)
-        self.transactions.take_back(written)
         if self.mortals:
             self.mortals = [each for each in self.mortals if each[1] <= written]
         refused: list[Answer] = []
@@ -655,10 +669,15 @@ class Partition:
         return self._found(max(found[0], self.log.start_offset), found[1])
 
     def _found(self, offset: int, time_ms: int = -1) -> tuple[int, int, int]:
-        return offset, self._epoch_before(offset), time_ms
+        return offset, self.epoch_before(offset), time_ms
 
-    def _epoch_before(self, offset: int) -> int:
-        """The epoch of the record before an offset, -1 where it is not known."""
+    def epoch_before(self, offset: int) -> int:
+        """
+        Return the leader epoch of the record before an offset, -1 where it is not known.
+
+        Args:
+            offset: The offset.
+        """
         if offset <= 0:
             return -1
         if self.epochs is None:

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 #: Up to so many producers of a partition are stored with every checkpoint, more
 #: when it began a new segment: packing them takes time.
 OFTEN: Final = 100
-#: A file beside the logs: the ledger may hold copies that are planned and not brought.
-_ROUTES: Final = "routes"
 
 
 class PartitionStore:
@@ -140,6 +138,16 @@ class PartitionStore:
         self._report(partition, log)
         return log
 
+    def has_ledger(self, partition: Partition) -> bool:
+        """
+        Say whether a partition ever had channels, or groups that read it.
+
+        Args:
+            partition: Any.
+        """
+        path = self.folder.partition_path(*partition.key, "ledger")
+        return not partition.volatile and self.folder.disk.exists(path)
+
     def has_delays(self, partition: Partition) -> bool:
         """
         Say whether a partition ever had messages that were not due yet.
@@ -186,38 +194,6 @@ class PartitionStore:
         while self._indexes:
             self._indexes.popitem()[1].close()
 
-    def routes(self, partition: Partition) -> bool:
-        """
-        Say whether copies may be planned for a partition, though its topic is no exchange.
-
-        Args:
-            partition: Any.
-        """
-        return not partition.volatile and self.folder.disk.exists(self._mark(partition))
-
-    def mark_routes(self, partition: Partition, *, there: bool) -> None:
-        """
-        Remember that copies may be planned for a partition, or that none are any more.
-
-        Args:
-            partition: One with a log on the disk.
-            there: Whether there may be some.
-        """
-        path = self._mark(partition)
-        try:
-            if there:
-                for parent in self.folder.disk.make_folders(_parent(path)):
-                    self.folder.disk.fsync_dir(parent)  # the logs will lie there, too
-                self.folder.disk.write_file(path, b"", durable=False)
-            elif self.folder.disk.exists(path):
-                self.folder.disk.unlink(path)
-        except (OSError, TinyMQError) as error:
-            # It matters only to a topic that is no exchange any more, after a restart.
-            self._log.warn("{path} could not be marked: {error}", path=path, error=error)
-
-    def _mark(self, partition: Partition) -> str:
-        return f"{_parent(self.folder.partition_path(*partition.key, 'ledger'))}/{_ROUTES}"
-
     def _recall_producers(
         self, partition: Partition, log: Log, epochs: EpochFile, seen: list[BatchHeader]
     ) -> None:
@@ -233,8 +209,9 @@ class PartitionStore:
         )
         if known >= log.end_offset:
             return
-        if seen and seen[0].base_offset <= known:
-            headers: Iterable[BatchHeader] = (each for each in seen if each.base_offset >= known)
+        behind = _side_by_side(seen)
+        if behind and behind[0].base_offset <= known:
+            headers: Iterable[BatchHeader] = (each for each in behind if each.base_offset >= known)
         else:
             headers = log.headers(known)  # purged ones too, as long as they lie there
         for header in headers:
@@ -479,3 +456,11 @@ def _home(log: Log) -> str:
 
 def _parent(path: str) -> str:
     return str(Path(path).parent)
+
+
+def _side_by_side(seen: list[BatchHeader]) -> list[BatchHeader]:
+    """Leave out what was read of earlier files, if files between were not read."""
+    at = len(seen)
+    while at > 1 and seen[at - 2].next_offset == seen[at - 1].base_offset:
+        at -= 1
+    return seen[max(0, at - 1) :]

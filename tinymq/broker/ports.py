@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from tinymq.errors import BrokerSilent, WireError
 from tinymq.meta.observers import Observer
-from tinymq.meta.registry import ChannelInfo, Registry, Start, Topic
+from tinymq.meta.registry import ChannelInfo, GroupInfo, Registry, Start, Topic
 
 
 class Timer(Protocol):
@@ -138,6 +138,15 @@ class Directory(Protocol):
             origin: The name of the topic that they come from.
             name: The name of the topic for them.
             done: Told the topic once both are in `registry`, or why there is none.
+        """
+
+    def ensure_group(self, name: str, done: Callable[[GroupInfo | WireError], None]) -> None:
+        """
+        Make a consumer group for its first use.
+
+        Args:
+            name: Its name.
+            done: Told the group once it is in `registry`, or why there is none.
         """
 
     def producer_ids(self, done: Callable[[range | WireError], None]) -> None:

@@ -27,6 +27,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "tinymq.cli.channel:channel",
         "List, make, change, steer and remove channels of topics.",
     ),
+    "group": (
+        "tinymq.cli.group:group",
+        "List, show, move, reset and remove consumer groups.",
+    ),
     "exchange": (
         "tinymq.cli.exchange:exchange",
         "List, make, change, try and remove exchanges.",
@@ -37,7 +41,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "Show messages in flight, and settle some of them.",
     ),
     "message": ("tinymq.cli.message:message", "Look at what became of single messages."),
-    "lag": ("tinymq.cli.lag:lag", "Show how far channels are behind."),
+    "lag": ("tinymq.cli.lag:lag", "Show how far channels and groups are behind."),
     "dlq": (
         "tinymq.cli.dlq:dlq",
         "List dead letters, send them back, drop or export them.",

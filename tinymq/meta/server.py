@@ -13,6 +13,8 @@ The MetaServer: every operation on topics, brokers and producer ids.
     binding/ID/B    its binding B         routing        written with what could close a circle
     push/ID/C       where the messages of this channel are sent to
     schedule/NAME   a message that comes again and again
+    group/NAME      a consumer group
+    history/ID/N    the change N of the topic of this id: see `history`
 
 An operation checks, writes one transaction, and returns when it is on disk.
 What it changed is then seen by everybody as one new `Registry`.
@@ -33,6 +35,8 @@ from tinymq.meta.endpoints import Endpoints
 from tinymq.meta.entries import Compare, Delete, Put, Write
 from tinymq.meta.exchanges import Exchanges
 from tinymq.meta.following import ID_BYTES, Clocks
+from tinymq.meta.groups import Groups
+from tinymq.meta.history import History, changed_rows, texts_of
 from tinymq.meta.membership import BROKER_SECONDS, LOST_SECONDS
 from tinymq.meta.observers import Observer
 from tinymq.meta.placement import place
@@ -73,7 +77,7 @@ _DEAD: Final[Settings] = {
 _MOST_WRITES: Final = 1000
 
 
-class MetaServer(Exchanges, Endpoints, Schedules):
+class MetaServer(Exchanges, Endpoints, Schedules, Groups, History):
     """
     The operations.
 
@@ -156,7 +160,11 @@ class MetaServer(Exchanges, Endpoints, Schedules):
 
     def _add_topic(self, topic: Topic) -> None:
         name, key = f"name/{topic.name}", topic.id.hex()
-        writes = [Put(f"topic/{key}", topic.encode()), Put(name, key.encode())]
+        plain = texts_of(attrs.evolve(topic, config=self._config.defaults))
+        plain["partitions"] = ""  # how many is always told
+        rows = tuple((row, None, text) for row, _, text in changed_rows(plain, texts_of(topic)))
+        noted = self._noted(topic.id, "created", rows)
+        writes = [Put(f"topic/{key}", topic.encode()), Put(name, key.encode()), *noted]
         self._write([Compare(name, 0), Compare(f"topic/{key}", 0)], writes)
 
     def ensure_dead_letters(self, origin: str, name: str) -> Topic:
@@ -296,7 +304,10 @@ class MetaServer(Exchanges, Endpoints, Schedules):
             leaders += place(partitions - topic.partitions, self.standings(), leaders)
         new = attrs.evolve(topic, config=config, partitions=len(leaders), leaders=leaders)
         if new != topic and not dry_run:
-            self._write([], [Put(f"topic/{topic.id.hex()}", new.encode())])
+            act = "partitions" if new.config == topic.config else "altered"
+            rows = changed_rows(texts_of(topic), texts_of(new))
+            put = Put(f"topic/{topic.id.hex()}", new.encode())
+            self._write([], [put, *self._noted(topic.id, act, rows)])
         return new
 
     def _check_more(self, topic: Topic, partitions: int) -> None:
@@ -331,6 +342,7 @@ class MetaServer(Exchanges, Endpoints, Schedules):
         gone = Delete(f"topic/{key}"), Delete(f"name/{topic.name}")
         exchange = [Delete(exchange_key(topic.id))] * (topic.id in self.registry.exchanges)
         owned = [*self._deletes_of(topic), *self._schedule_deletes(topic)]
+        owned += self._history_deletes(topic.id)
         first: list[Write] = [*owned, *exchange, *gone, at]
         self._delete_all(first, self._routes_of(topic))
         return topic

@@ -65,6 +65,15 @@ class Partitions:
                 each.moved.add(each)
         return {"undone": len(undoable)}
 
+    def compact(self, id: str, partition: int | None, *, dry_run: bool) -> Result:  # noqa: A002
+        """Have partitions cleaned soon, or tell what that would do."""
+        cleaning, rows = self._broker.cleaning, []
+        for each in self._chosen(id, partition):
+            rows.append({"partition": each.index, **cleaning.facts(each)})
+            if not dry_run:
+                cleaning.soon(each)
+        return {"partitions": rows}
+
     def holdings(self, id: str) -> Result:  # noqa: A002 - the wire's word
         """Tell what a topic's deletion takes away here."""
         chosen = self._chosen(id, None)
@@ -159,6 +168,7 @@ PARTITION_OPERATIONS: Final[dict[str, Operation]] = table(
     Operation("node.holdings", "cluster", False, (_ID,), Partitions.holdings),
     Operation("node.purge", "cluster", True, (_ID, PARTITION, *BEFORE, DRY), Partitions.purge),
     Operation("node.undo_purge", "cluster", True, (_ID, PARTITION, DRY), Partitions.undo_purge),
+    Operation("node.compact", "cluster", True, (_ID, PARTITION, DRY), Partitions.compact),
 )
 
 #: What `tinymq.operations` does with rows of partitions.

@@ -42,7 +42,7 @@ class Transactions:
             Question((topic_key(id_), index), (producer_id, epoch), age_ms)
             for id_, index, producer_id, epoch, age_ms in rows
         ]
-        self._broker.coordinating.fates(asked, done.callback)
+        self._broker.transacting.fates(asked, done.callback)
         found = await done
         if isinstance(found, WireError):
             raise found
@@ -50,7 +50,7 @@ class Transactions:
 
     def transactions(self, state: str | None, limit: int, after: str) -> Result:
         """List the transactions that are decided here, by the names of their producers."""
-        found = [each for one in self._broker.coordinating.seats for each in one.rows()]
+        found = [each for one in self._broker.transacting.seats for each in one.rows()]
         found.sort(key=_order)
         behind = _place(after) if after else None
         page = [
@@ -63,7 +63,7 @@ class Transactions:
     async def abort_transaction(self, transactional_id: str, *, dry_run: bool) -> Result:
         """Abort what a producer has open."""
         known: Deferred[Coordinator | WireError] = Deferred()
-        self._broker.coordinating.find(transactional_id, known.callback)
+        self._broker.transacting.find(transactional_id, known.callback)
         coordinator = await known
         if isinstance(coordinator, WireError):
             raise coordinator

@@ -18,7 +18,9 @@ from tinymq.operations.clients import CLIENT_OPERATIONS, Clients
 from tinymq.operations.deadletters import DEAD_LETTER_OPERATIONS, DeadLetters
 from tinymq.operations.delayed import DELAYED_OPERATIONS
 from tinymq.operations.endpoints import ENDPOINT_OPERATIONS, Endpoints
+from tinymq.operations.evicting import EVICTING_OPERATIONS, Evicting
 from tinymq.operations.exchanges import EXCHANGE_OPERATIONS, Exchanges
+from tinymq.operations.groups import GROUP_OPERATIONS, Groups
 from tinymq.operations.inflight import INFLIGHT_OPERATIONS, InFlight
 from tinymq.operations.lookups import LOOKUP_OPERATIONS, Lookups
 from tinymq.operations.members import MEMBER_OPERATIONS, Members
@@ -38,6 +40,8 @@ OPERATIONS: Final[dict[str, Operation]] = {
     **TOPIC_OPERATIONS,
     **CHANNEL_OPERATIONS,
     **INFLIGHT_OPERATIONS,
+    **GROUP_OPERATIONS,
+    **EVICTING_OPERATIONS,
     **EXCHANGE_OPERATIONS,
     **MESSAGE_OPERATIONS,
     **SCHEDULE_OPERATIONS,
@@ -74,9 +78,11 @@ class Operator(Protocol):
 class Operations(
     Topics,
     InFlight,
+    Groups,
     DeadLetters,
     Exchanges,
     Endpoints,
+    Evicting,
     Retries,
     Messages,
     Schedules,

@@ -441,6 +441,66 @@ def stored(
 
 
 _TO_CRC: Final = struct.Struct(">qiibI")
+#: A payload of no records: seven columns that are nil.
+_NOTHING: Final = bytes([0x97, *[0xC0] * Column.DUE])
+#: What of the attributes means something where there are no records.
+_EMPTY_KEPT: Final = NATIVE | APPEND_TIME
+
+
+def hollow(header: BatchHeader) -> bytes:
+    """
+    Make a batch of no records that takes the offsets and sequences of another.
+
+    Args:
+        header: Of the other, which is in a log.
+    """
+    attributes = header.attributes & _EMPTY_KEPT | NATIVE
+    found = header._replace(attributes=attributes, records=0)
+    pieces = stored(_NOTHING, found, header.base_offset, header.leader_epoch, header.max_timestamp)
+    return b"".join(pieces)
+
+
+def filler(base: int, end: int, leader_epoch: int, timestamp: int) -> bytes:
+    """
+    Make a batch of no records, of no producer, for offsets whose records are gone.
+
+    Args:
+        base: The first offset.
+        end: The offset behind the last.
+        leader_epoch: The epoch of the last record that was there.
+        timestamp: Its append time.
+    """
+    return hollow(
+        BatchHeader(
+            base_offset=base,
+            length=0,
+            leader_epoch=leader_epoch,
+            magic=MAGIC,
+            crc=0,
+            attributes=NATIVE,
+            last_offset_delta=end - base - 1,
+            base_timestamp=timestamp,
+            max_timestamp=timestamp,
+            producer_id=NO_PRODUCER,
+            producer_epoch=-1,
+            base_sequence=-1,
+            records=0,
+        )
+    )
+
+
+def decided(batch: Bytes) -> bytes:
+    """
+    Make a batch of a transaction that was committed one of no transaction.
+
+    Args:
+        batch: As it is stored.
+    """
+    header = read_header(batch)
+    found = header._replace(attributes=header.attributes & ~TRANSACTIONAL)
+    payload = bytes(batch[PAYLOAD:])
+    base, epoch = header.base_offset, header.leader_epoch
+    return b"".join(stored(payload, found, base, epoch, header.max_timestamp))
 
 
 def build(  # noqa: PLR0913 - the fields of the header

@@ -475,6 +475,32 @@ class Opened:
         )
         return stored(pack(packed), found, base, header.leader_epoch, header.max_timestamp)
 
+    def thin(self, places: Sequence[int]) -> bytes:
+        """
+        Make the same batch with some of its records only, of no transaction.
+
+        All else stays: the offsets and sequences that it takes, times, codec.
+
+        Args:
+            places: Which ones, counted from 0, rising.
+        """
+        header, base = self._header, self._header.base_offset
+        packed: list[bytes | None] = []
+        for column, items in enumerate(self._columns):
+            if items is None or type(items) is int:
+                packed.append(None if items is None else pack(items))
+                continue
+            content = pack([items[place] for place in places])
+            if column in _COMPRESSED:
+                content = bytes(compress(content, header.codec))
+            packed.append(content)
+        if packed[Column.DUE] is None:
+            del packed[Column.DUE]
+        packed[Column.DELTAS] = pack([self.offsets[place] - base for place in places])
+        found = header._replace(attributes=header.attributes & ~TRANSACTIONAL, records=len(places))
+        pieces = stored(pack(packed), found, base, header.leader_epoch, header.max_timestamp)
+        return b"".join(pieces)
+
     def keep(self, places: Sequence[int]) -> tuple[bytes, BatchHeader]:
         """
         Make a batch of some of its records that takes as many offsets and sequences as it.

@@ -155,7 +155,7 @@ class Client:
             if self.work is None and isinstance(found, InitProducerReply):
                 self._begin((found.producer_id, found.epoch))
 
-        member.broker.coordinating.init_producer(
+        member.broker.transacting.init_producer(
             self.name, TIMEOUT_MS, "", self._hears(member, told)
         )
 
@@ -204,7 +204,7 @@ class Client:
             else:
                 assert not isinstance(found, (UnknownProducer, InvalidTransaction)), found
 
-        member.broker.coordinating.end(request, self._hears(member, told))
+        member.broker.transacting.end(request, self._hears(member, told))
 
     # --- publishing -----------------------------------------------------------------
 

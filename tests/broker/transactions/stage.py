@@ -85,7 +85,7 @@ class Stage(BrokerFixture):
     def init(self, name: str = "bank", timeout_ms: int = 60_000) -> Identity:
         """Say INIT_PRODUCER."""
         found: list[InitProducerReply | WireError] = []
-        self.broker.coordinating.init_producer(name, timeout_ms, "test", found.append)
+        self.broker.transacting.init_producer(name, timeout_ms, "test", found.append)
         self.settle()
         reply = only_of(found)
         if isinstance(reply, WireError):
@@ -126,7 +126,7 @@ class Stage(BrokerFixture):
             commit=commit,
             topics=[(self.meta.describe("t").id, [*partitions])],
         )
-        self.broker.coordinating.end(request, found.append)
+        self.broker.transacting.end(request, found.append)
         return found
 
     def end(self, *args: Any, **given: Any) -> Identity:

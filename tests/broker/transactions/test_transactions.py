@@ -166,7 +166,7 @@ class TestProducers:
     def test_the_last_epoch(self, stage: Stage) -> None:
         """Behind the last epoch comes another producer id of the same place."""
         one = stage.init()
-        seats = stage.broker.coordinating.seats
+        seats = stage.broker.transacting.seats
         (entry,) = [each for seat in seats for each in seat._by_producer.values()]
         assert entry.state is not None
         entry.state = entry.state.after((one[0], 32_767), 0, "producer", commit=True)
@@ -290,7 +290,7 @@ class TestProducers:
         stage.topic("t", 2)
         found: list[EndTransactionReply | WireError] = []
         for topic_id in (topic.id, bytes(16)):
-            stage.broker.coordinating.end(
+            stage.broker.transacting.end(
                 EndTransaction(
                     transactional_id="bank",
                     transaction=one,
@@ -345,7 +345,7 @@ class TestTime:
         stage.send(two, b"a")
         stage.settle(2)
         stage.wall.now_ms += FORGET_MS + 1
-        for seat in stage.broker.coordinating.seats:
+        for seat in stage.broker.transacting.seats:
             seat.forget_idle()
         stage.settle()
         with pytest.raises(UnknownProducer):

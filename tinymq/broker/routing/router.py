@@ -72,8 +72,6 @@ class Router:
         self._warm = -1
         self._fetching = False
         self._stopped = False
-        #: Whether a mark says that there may be something to bring, exchange or not.
-        self._marked = True
         #: Whether so much is pending that nothing more is planned.
         self.waiting = False
 
@@ -123,9 +121,6 @@ class Router:
         if exchange is None or exchange.created_ms == self.routes.since:
             self._hosted.mark()
             return
-        if not partition.volatile:
-            self._broker.store.mark_routes(partition, there=True)
-        self._marked = True
         start = partition.log.start_offset
         if partition.topic.created_ms < exchange.created_ms:
             start = max(start, partition.offset_at(exchange.created_ms)[0])
@@ -153,10 +148,6 @@ class Router:
         self._trim()
         self._plan(now)
         self.carrier.turn(now)
-        if self._marked and not self._active and not self.routes.pending:
-            self._marked = False
-            if not self._hosted.partition.volatile:
-                self._broker.store.mark_routes(self._hosted.partition, there=False)
 
     @property
     def _active(self) -> bool:

@@ -286,7 +286,7 @@ class Deciding:
     def _ask_leader(self, topic: Topic, at: int, rows: list[Question], told: Fates) -> None:
         leader = topic.leader(at)
         if leader == self._broker.id:
-            self._broker.coordinating.fates(rows, told)
+            self._broker.transacting.fates(rows, told)
             return
 
         def answered(result: dict[str, object] | WireError) -> None:

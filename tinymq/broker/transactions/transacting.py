@@ -57,15 +57,15 @@ class _Seat:
     A coordinator with its log.
 
     Args:
-        coordinating: All of this broker.
+        transacting: All of this broker.
         broker: The broker.
         partition: The log.
     """
 
     _log = Logger()
 
-    def __init__(self, coordinating: Coordinating, broker: Broker, partition: Partition) -> None:
-        self._coordinating = coordinating
+    def __init__(self, transacting: Transacting, broker: Broker, partition: Partition) -> None:
+        self._transacting = transacting
         self._broker = broker
         self.partition = partition
         self.coordinator = Coordinator(self)
@@ -150,7 +150,7 @@ class _Seat:
 
     def producer_id(self, done: Given) -> None:
         """Give a producer id that belongs here."""
-        self._coordinating.allocate(self.partition.index, done)
+        self._transacting.allocate(self.partition.index, done)
 
     def bring(
         self,
@@ -161,7 +161,7 @@ class _Seat:
         commit: bool,
     ) -> None:
         """Bring what was decided to partitions."""
-        self._coordinating.bringing.bring(identity, places, done, commit=commit)
+        self._transacting.bringing.bring(identity, places, done, commit=commit)
 
     def tidy(self) -> None:
         """Let what is done be written down soon."""
@@ -191,7 +191,7 @@ class _Seat:
             found(why)
 
 
-class Coordinating:
+class Transacting:
     """
     The coordinators of a broker.
 
