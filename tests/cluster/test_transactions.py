@@ -21,7 +21,7 @@ from tinymq.wire.messages import EndTransaction, EndTransactionReply, InitProduc
 def init(cluster: WholeCluster, process: str, name: str = "bank") -> Any:
     """Say INIT_PRODUCER to a broker."""
     found: list[InitProducerReply | WireError] = []
-    cluster[process].broker.coordinating.init_producer(name, 5000, "", found.append)
+    cluster[process].broker.transacting.init_producer(name, 5000, "", found.append)
     cluster.advance(2)
     (reply,) = found
     return reply
@@ -52,7 +52,7 @@ def publish(cluster: WholeCluster, process: str, identity: Identity, index: int)
 def end(cluster: WholeCluster, process: str, identity: Identity) -> list[Any]:
     """Commit a transaction of two partitions, without waiting."""
     found: list[EndTransactionReply | WireError] = []
-    cluster[process].broker.coordinating.end(
+    cluster[process].broker.transacting.end(
         EndTransaction(
             transactional_id="bank",
             transaction=identity,
@@ -151,7 +151,7 @@ def test_the_topic_is_made_once(cluster: WholeCluster) -> None:
     for number in range(8):
         name = f"p{number}"
         for process in ("b1", "b2"):
-            cluster[process].broker.coordinating.init_producer(name, 5000, "", found.append)
+            cluster[process].broker.transacting.init_producer(name, 5000, "", found.append)
     cluster.advance(3)
     topic = cluster.meta.describe(TRANSACTIONS)
     assert (topic.partitions, len(set(topic.leaders))) == (16, 2)

@@ -73,7 +73,7 @@ class Story:
         )
         ring.settle()
         self.ended: list[EndTransactionReply | WireError] = []
-        self.coordinator.broker.coordinating.end(
+        self.coordinator.broker.transacting.end(
             EndTransaction(
                 transactional_id=NAME,
                 transaction=self.identity,
@@ -99,7 +99,7 @@ class Story:
 
     def _init(self) -> list[Any]:
         answers: list[Any] = []
-        self.coordinator.broker.coordinating.init_producer(NAME, 5000, "", answers.append)
+        self.coordinator.broker.transacting.init_producer(NAME, 5000, "", answers.append)
         return answers
 
     def _plain(self, value: bytes) -> list[Any]:
