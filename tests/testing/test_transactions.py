@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Coroutine
 from functools import partial
+from itertools import count as count_up
+from random import Random
 from typing import Any
 
 import pytest
@@ -325,3 +327,126 @@ class TestTransform:
         again = broker.run(broker.client().subscription("t", "c").next())
         assert again is not None
         assert again.value == b"1"
+
+
+class TestGroups:
+    def test_positions(self, broker: InProcessBroker) -> None:
+        """Positions count with the transaction; if it is aborted all is handed out again."""
+        broker.run(broker.client().producer().send_batch("t", [b"%d" % n for n in range(10)]))
+        client = broker.client()
+        group = client.group("g", ["t"], commit="manual")
+        producer = client.transactional("one")
+        for commit in (False, True):
+            values: list[bytes | None] = []
+            tx = producer.begin()
+            while len(values) < 10:
+                batch = broker.run(group.next_batch())
+                assert batch is not None
+                values += batch.values
+            assert values == [b"%d" % n for n in range(10)]
+            tx.send_batch("u", values)
+            tx.commit_positions(group)
+            broker.run(tx.commit() if commit else tx.abort())
+        assert broker.run(group.next_batch(1)) is None
+        assert sorted(value or b"" for value in read(broker, "u")) == sorted(
+            value or b"" for value in values
+        )
+        broker.run(group.close())
+        broker.run(broker.client().producer().send("t", b"more"))
+        again = broker.client().group("g", ["t"])
+        message = broker.run(again.next())
+        assert message is not None
+        assert message.value == b"more"
+
+    def test_by_hand(self, broker: InProcessBroker) -> None:
+        """Positions can be given by hand, for a group whose members read elsewhere."""
+        broker.run(broker.client().producer().send_batch("t", [b"%d" % n for n in range(10)]))
+        client = broker.client()
+
+        async def work() -> None:
+            producer = client.transactional("one")
+            async with producer.transaction() as tx:
+                tx.send("u", b"x")
+                tx.positions("billing", {("t", 0): 7})
+
+        run(broker, work())
+        broker.settle()
+        message = broker.run(broker.client().group("billing", ["t"]).next())
+        assert message is not None
+        assert message.value == b"7"
+
+
+def transform_life(seed: int, count: int) -> None:
+    """Copy a topic exactly once, whatever happens to brokers, links and instances."""
+    random = Random(seed)
+    with InProcessBroker() as broker:
+        broker.create_topic("t", 3)
+        broker.create_topic("u", 2)
+        grouped = random.random() < 0.6
+        running: list[tuple[Any, Any, Deferred[None]]] = []
+        instances = count_up()
+        sent = 0
+
+        def handle(message: Any) -> Any:
+            return [("u", message.value, message.key), ("u", message.value, b"again")]
+
+        def start() -> None:
+            client = broker.client()
+            if grouped:
+                source: Any = client.group("g", ["t"], commit="manual", session_s=5.0)
+                name = f"copier {next(instances) % 3}"
+            else:
+                source = client.subscription("t", "c")
+                name = f"copier {next(instances) % 2}"
+            producer = client.transactional(name, timeout_s=10)
+            work = producer.transform(source, handle, most=random.randint(1, 20), linger_s=0.01)
+            work.addErrback(lambda failure: failure.trap(ProducerFenced, ClosedError) and None)
+            running.append((client, source, work))
+
+        start()
+        publisher = broker.client().producer()
+        for _ in range(count):
+            act = random.random()
+            if act < 0.5:
+                some = [b"%d" % n for n in range(sent, sent + random.randint(1, 15))]
+                broker.run(publisher.send_batch("t", some, keys=some))
+                sent += len(some)
+            elif act < 0.6:
+                broker.cut()
+            elif act < 0.66:
+                random.choice([broker.kill, broker.stop, broker.power_cut])()
+                broker.restart()
+            elif act < 0.72 and len(running) < 3:
+                start()
+            elif act < 0.78 and running:
+                client, source, work = running.pop(random.randrange(len(running)))
+                if random.random() < 0.5:
+                    work.cancel()
+                broker.run(source.close())
+                broker.run(client.close())
+            broker.advance(random.choice([0.0, 0.05, 0.3, 2.0]))
+        for client, source, _ in running:
+            broker.run(source.close())
+            broker.run(client.close())
+        running.clear()
+        broker.advance(30)
+        start()
+        for _ in range(60):
+            broker.advance(1)
+            if len(read(broker, "u")) >= 2 * sent:
+                break
+        found = sorted(value or b"" for value in read(broker, "u"))
+        assert found == sorted([b"%d" % n for n in range(sent)] * 2)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_exactly_once(seed: int) -> None:
+    """Through kills, lost links and fenced instances each message has its results once."""
+    transform_life(seed, 12)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 130))
+def test_exactly_once_long(seed: int) -> None:
+    """So it is for a long time."""
+    transform_life(seed, 80)
