@@ -648,8 +648,8 @@ class Hosted:
         self.mark()
 
     def held(self) -> dict[tuple[int, int], int]:
-        """The transactions that hold messages of channels, each with the time since when."""
-        found: dict[tuple[int, int], int] = {}
+        """The transactions that hold messages or positions, each with the time since when."""
+        found = self.positions.held_since()
         for one in self.queue.channels.values():
             for identity, since in one.channel.places.held().items():
                 found[identity] = min(found.get(identity, since), since)
@@ -657,7 +657,7 @@ class Hosted:
 
     def decide(self, identity: tuple[int, int], *, commit: bool) -> bool:
         """
-        Settle what a transaction holds, or let it come again.
+        Settle what a transaction holds, or let it come again; move groups, or do not.
 
         Args:
             identity: Producer id and epoch of the transaction.
@@ -666,7 +666,7 @@ class Hosted:
         Returns:
             Whether it held anything.
         """
-        now, found = self._host.now(), False
+        now, found = self._host.now(), self.positions.decide(identity, commit)
         for one in self.queue.channels.values():
             if identity in one.channel.places.held():
                 found = True

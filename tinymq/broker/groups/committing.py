@@ -49,12 +49,16 @@ class _Together:
     """
     The ledgers that must be safe before an answer is given.
 
+    Args:
+        synced: Whether they must be on the disk, whatever their topics promise.
+
     Attributes:
         failed: Those that will not be, and why.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, synced: bool = False) -> None:
         self.failed: dict[Hosted, WireError] = {}
+        self._synced = synced
         self._touched: dict[Hosted, None] = {}
 
     def touch(self, hosted: Hosted) -> None:
@@ -77,7 +81,7 @@ class _Together:
         if not waiting:
             tell()
         for hosted in waiting:
-            hosted.settled(partial(safe, hosted))
+            (hosted.synced if self._synced else hosted.settled)(partial(safe, hosted))
 
 
 class Committing:
@@ -135,7 +139,8 @@ class Committing:
             )
 
     def _commit(self, group: str, request: Commit, done: Done) -> None:
-        together = _Together()
+        # What counts with records elsewhere must not be lost where they are not.
+        together = _Together(synced=request.transaction is not None)
         told: list[tuple[bytes, list[tuple[int, Hosted | WireError]]]] = []
         for topic_id, rows in request.topics:
             answers: list[tuple[int, Hosted | WireError]] = []
@@ -187,6 +192,7 @@ class Committing:
             FencedGeneration: It is not for this one to commit.
         """
         hosted.positions.hold(transaction, [move])
+        self._broker.deciding.watch(hosted.partition)
 
     # --- COMMITTED -----------------------------------------------------------------------
 

@@ -167,6 +167,10 @@ class Positions:
         """The transactions that would move positions and are not decided."""
         return self._held.keys()
 
+    def held_since(self) -> dict[Identity, int]:
+        """The same, each with the time of its first commit here."""
+        return {each: min(move.time for move in moves) for each, moves in self._held.items()}
+
     def unstable(self, group: str) -> bool:
         """
         Say whether a transaction that is not decided would move a group.

@@ -89,6 +89,8 @@ class Deciding:
         self._timer: Timer | None = None
         #: Places of which a coordinator is being asked.
         self._asking: set[int] = set()
+        #: Where the next question begins, so that all have their turn.
+        self._turns: dict[int, int] = {}
         self._closed = False
 
     def opened(self, partition: Partition) -> None:
@@ -254,7 +256,9 @@ class Deciding:
                     asked.setdefault(at, []).append(Question(place, identity, age))
         for at, rows in asked.items():
             if at not in self._asking:
-                self._ask(at, rows[:_MOST_ASKED])
+                first = self._turns.get(at, 0) % len(rows)
+                self._turns[at] = first + _MOST_ASKED
+                self._ask(at, [*rows[first:], *rows[:first]][:_MOST_ASKED])
         if self._watched and not self._closed:
             self._timer = self._broker.scheduler.callLater(ASK_SECONDS, self._look)
 
