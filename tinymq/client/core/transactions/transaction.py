@@ -13,6 +13,7 @@ Nothing of it counts before COMMITTED. What fails in between makes it fail as a 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tinymq.client.core.transactions.desk import Desk
 from tinymq.client.core.transactions.errands import Errand
 from tinymq.client.core.transactions.pieces import Piece, Positions, Rows, Settles
-from tinymq.errors import ProducerFenced, TinyMQError, TransactionAborted, UsageError
+from tinymq.errors import ClosedError, ProducerFenced, TinyMQError, TransactionAborted, UsageError
 from tinymq.wire.messages import Identity
 
 if TYPE_CHECKING:
@@ -372,6 +373,7 @@ class TransactionCore:
                 shares.done()
         else:
             self.wrong = error
+            self._back()
         self.desk.give_up(error or TransactionAborted(), now)
         self.producer.over(self, now)
         self.tell(error)
@@ -387,11 +389,11 @@ class TransactionCore:
         if told is not None:
             told(error)
 
-    def back(self) -> None:
-        """Let what a group consumer handed out for it come again, since it was aborted."""
+    def _back(self) -> None:
+        """Let what group consumers handed out for it come again, since it was aborted."""
         for shares in self._shares:
-            shares.back()
-        self._shares = []
+            with suppress(ClosedError):
+                shares.back()
 
     # --- time ------------------------------------------------------------------------
 
