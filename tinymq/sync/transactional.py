@@ -27,6 +27,8 @@ from tinymq.sync.loop import Loop
 
 #: Time beyond its deadline in which a call must end; the core ends it before.
 _GRACE_S: Final = 1.0
+#: Seconds for which a transform keeps others from using its client.
+_POLL_S: Final = 0.2
 #: Records between two looks at what came back.
 _GLANCE_EVERY: Final = 64
 
@@ -301,7 +303,8 @@ class TransactionalProducer:
             return kept
         while True:
             try:
-                found = taking.found(taking.ask(None))
+                # Not for ever: others may use the client meanwhile, above all to close it.
+                found = taking.found(taking.ask(_POLL_S))
             except ClosedError:
                 return None
             if found:
