@@ -49,6 +49,8 @@ class Row:
 WINDOW = 5000
 #: Messages a second where latency is measured, and for how many seconds.
 RATE, SECONDS = 1000, 3
+#: Records of a transaction, and of a call without one.
+CALL = 1000
 #: Partitions and keys of the keyed row.
 KEYED = (8, 1000)
 
@@ -88,6 +90,26 @@ def _pair(bench: Bench, subject: Subject, number: int) -> Figures:
         found = _published(bench, subject, "produce", 100, partitions, 0.5)
         rates[partitions] = found["per_s"]
     return {"one_per_s": rates[1], "many_per_s": rates[64], "ratio": rates[64] / rates[1]}
+
+
+def transactions(bench: Bench) -> Runs:
+    """Publish with and without transactions by turns."""
+    for subject in DEFERRED:
+        for number in range(3):
+            measure = partial(_transacted, bench, subject, number)
+            yield Run(subject.name, 100, measure, subject.meaning)
+
+
+def _transacted(bench: Bench, subject: Subject, number: int) -> Figures:
+    rates = {}
+    for role in ("called", "transacted") if number % 2 else ("transacted", "called"):
+        with bench.topic(subject) as topic:
+            count = max(1, int(bench.amount(subject, 100) * 0.3))
+            task = bench.task(subject, role, topic, count, 100, call=CALL)
+            # What ends transactions takes offsets, too: only their producer can count.
+            rates[role] = bench.run(bench.server(subject), task).figures[0]["per_s"]
+    none, with_them = rates["called"], rates["transacted"]
+    return {"none_per_s": none, "transactions_per_s": with_them, "ratio": with_them / none}
 
 
 def keyed(bench: Bench) -> Runs:
@@ -243,6 +265,14 @@ ROWS = (
         trials.partitions,
         ("per_s", "sync_p50_us", "sync_p99_us", "create_ms"),
         "sync: the time until one record in each partition is acknowledged.",
+    ),
+    Row(
+        "transactions",
+        f"Transactions of {CALL} records against none",
+        transactions,
+        ("none_per_s", "transactions_per_s", "ratio"),
+        "Pairs of runs right after each other: calls of `send_batch`, and transactions with one "
+        "each, two on their way.",
     ),
     Row("keyed", "Publish by 1000 keys to 8 partitions", keyed, _RATES),
     Row(

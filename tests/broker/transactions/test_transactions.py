@@ -170,7 +170,7 @@ class TestProducers:
         one = stage.init()
         assert place_of_producer(one[0]) == place_of("bank")
         assert stage.end(one, []) == (one[0], one[1] + 1)
-        assert stage.init() == (one[0], one[1] + 2)
+        assert stage.init() == (one[0], one[1] + 3)
         assert stage.init("other")[0] != one[0]
 
     def test_the_last_epoch(self, stage: Stage) -> None:

@@ -253,7 +253,9 @@ class Coordinator:
         if before is None:
             self._new_identity(given)
         else:
-            self._next_identity(before, given)
+            # Whoever is fenced may have begun a transaction under the next identity, while
+            # its last one is being decided: that one stays nobody's.
+            self._next_identity(before, given, 2)
 
     def end(
         self, name: str, identity: Identity, places: list[Place], done: Identified, *, commit: bool
@@ -396,9 +398,9 @@ class Coordinator:
         else:
             start()
 
-    def _next_identity(self, state: Producing, done: Identified) -> None:
-        if state.epoch < LAST_EPOCH:
-            done((state.producer_id, state.epoch + 1))
+    def _next_identity(self, state: Producing, done: Identified, step: int = 1) -> None:
+        if state.epoch + step <= LAST_EPOCH:
+            done((state.producer_id, state.epoch + step))
         else:
             self._new_identity(done)
 
@@ -464,8 +466,12 @@ class Coordinator:
             # Where it is not known to have anything, nothing of it was acknowledged in time.
             return way.commit and place in way.left
         entry = self._by_producer.get(identity[0])
-        if entry is None or entry.state is None or identity != entry.state.identity:
+        if entry is None or entry.state is None:
             return False
+        if identity != entry.state.identity:
+            # The next one may have begun while this one is being decided.
+            following = identity[0], identity[1] - 1
+            return None if following == entry.state.identity else False
         since = self._world.now() - asked.age_ms
         heard = entry.heard
         if heard is None:
