@@ -100,16 +100,17 @@ class TakingOver:
         asked: list[HeldShare] = []
         unknown: set[bytes] = set()
         for share in self._hands.shares.values():
-            if share.stage is not Stage.TAKING or share.asked:
+            if share.stage is not Stage.TAKING or share.asked is not None:
                 continue
             share.info = share.info or self.names.get(share.topic_id)
             if share.info is None:
                 unknown.add(share.topic_id)
             else:
-                share.asked = True
                 asked.append(share)
         self.names.want(unknown, now)
-        self._ask(asked, self._taken, now)
+        asking = self._ask(asked, self._taken, now)
+        for share in asked:
+            share.asked = asking if share.stage is Stage.TAKING else None
 
     def _look(self, now: float) -> None:
         """
@@ -140,7 +141,7 @@ class TakingOver:
         answered: Callable[[HeldShare, Found, float], bool],
         now: float,
         deadline: float = inf,
-    ) -> None:
+    ) -> Asking:
         """Ask the leaders of some shares; those that it was true for are opened then."""
         asked = {share.spot: share for share in shares}
 
@@ -152,16 +153,18 @@ class TakingOver:
                 then = partial(self._open, taken)
                 self._hands.notice(self._config.on_assigned, taken, then)
 
-        if asked:
-            rows = {spot: (share.partition, share.generation) for spot, share in asked.items()}
-            Asking(self._cluster, TakeOver(*self._who), told, deadline).start(rows, now)
+        rows = {spot: (share.partition, share.generation) for spot, share in asked.items()}
+        asking = Asking(self._cluster, TakeOver(*self._who), told, deadline)
+        if rows:
+            asking.start(rows, now)
+        return asking
 
     def _named(self, now: float) -> None:
         self.begin(*self._who, now)
 
     def _taken(self, share: HeldShare, found: Found, now: float) -> bool:
         """Take a leader's answer; true if it is ours."""
-        error = found.error
+        error, share.asked = found.error, None
         if error is None:
             self._opening(share, found.row)
             return True
@@ -170,7 +173,6 @@ class TakingOver:
         elif isinstance(error, MOVED):
             self._hands.drop(share)  # the coordinator will hear of it
         elif not isinstance(error, ClosedError):
-            share.asked = False
             self._again_at = now + _AGAIN_S
             self._hands.trouble(share, error)
         return False
