@@ -171,7 +171,7 @@ def consume(bench: Bench) -> Runs:
                     yield Run(name, size, partial(_consumed, bench, peer, topic, size), meaning)
 
 
-def groups(bench: Bench) -> Runs:
+def members(bench: Bench) -> Runs:
     """Read a log by manual assignment and as a member of a group, by turns."""
     (subject,) = (each for each in DEFERRED if each.sync == "os")
     for size in SIZES:
@@ -293,7 +293,7 @@ ROWS = (
     Row(
         "groups",
         "Read a log as the member of a group, against manual assignment",
-        groups,
+        members,
         ("manual_per_s", "group_per_s", "ratio"),
         "Pairs of runs right after each other; the group commits what it has read.",
     ),
