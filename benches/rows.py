@@ -8,7 +8,7 @@ from functools import partial
 
 from attrs import frozen
 
-from benches import bindings, clusters, delays, groups, idle, queues, routing, trials
+from benches import bindings, clusters, delays, idle, queues, rebalances, routing, trials
 from benches.bench import BLOCKING, DEFERRED, PEERS, SIZES, TINYMQ, Bench, Run, Runs, Subject
 from benches.tasks import Figures
 
@@ -348,8 +348,8 @@ ROWS = (
     ),
     Row(
         "rebalance",
-        f"Rebalance {groups.MEMBERS} members over {groups.PARTITIONS} partitions",
-        groups.rebalances,
+        f"Rebalance {rebalances.MEMBERS} members over {rebalances.PARTITIONS} partitions",
+        rebalances.rebalances,
         ("come_ms", "one_more_ms", "one_less_ms", "took_ms", "moved"),
         "Without a broker, processor time of the coordinator and its members' requests: all come, "
         "one more, one goes. took: from the first that came until nothing moved, on the group's "
