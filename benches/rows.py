@@ -13,9 +13,9 @@ from benches import (
     clusters,
     compaction,
     delays,
-    groups,
     idle,
     queues,
+    rebalances,
     routing,
     trials,
 )
@@ -388,8 +388,8 @@ ROWS = (
     ),
     Row(
         "rebalance",
-        f"Rebalance {groups.MEMBERS} members over {groups.PARTITIONS} partitions",
-        groups.rebalances,
+        f"Rebalance {rebalances.MEMBERS} members over {rebalances.PARTITIONS} partitions",
+        rebalances.rebalances,
         ("come_ms", "one_more_ms", "one_less_ms", "took_ms", "moved"),
         "Without a broker, processor time of the coordinator and its members' requests: all come, "
         "one more, one goes. took: from the first that came until nothing moved, on the group's "

@@ -535,11 +535,38 @@ def test_what_nobody_brings_is_given_out_after_a_while() -> None:
     stage.run(500)
     stage.crash("b")
     stage.fail_over()
-    stage.run(2500)
+    stage.run(9500)
     assert len(stage.who()) == 4
-    stage.run(1500)
+    stage.run(1000)
     stage.settled()
     assert stage.taken == 6 + 2
+
+
+def test_members_that_are_late_at_another_coordinator_keep_what_they_have() -> None:
+    """They read on meanwhile, and nobody else is given that before they had time to come."""
+    stage = Stage(topic("t", 6))
+    for name in "abc":
+        stage.join(name, "t", strategy="range")
+    stage.run(500)
+    before = generations(stage)
+    stage.fail_over()
+    stage.people["b"].speaks_at = stage.now.mono + 6000
+    stage.people["c"].speaks_at = stage.now.mono + 9000
+    stage.run(12_000)
+    stage.settled()
+    assert generations(stage) == before
+
+
+def test_late_members_are_not_waited_for_for_ever() -> None:
+    """However they come, half a minute later all that is free is given out."""
+    stage = Stage(topic("t", 20), pause_ms=1000)
+    for number in range(8):
+        place = topic("t", 20).id, number
+        person = Person(f"m{number}", ["t"], generation=5, holds={place: 5})
+        stage.people[person.name] = person
+        stage.say(person)
+        stage.run(5000)
+    stage.settled()
 
 
 def test_the_later_claim_counts() -> None:

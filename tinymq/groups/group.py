@@ -37,8 +37,11 @@ from tinymq.groups.values import (
 from tinymq.limits import LATEST_MS
 from tinymq.wire.messages import Member, MemberReply
 
-#: Milliseconds that members have to come with what they have, after one did.
-CLAIM_MS: Final = 3000
+#: Milliseconds that members have to come with what they have, after one did: links of those that
+#: saw a broker die are dialled again after some seconds, and they read on meanwhile.
+CLAIM_MS: Final = 10_000
+#: Milliseconds for which they are waited for at the most.
+MOST_CLAIM_MS: Final = 30_000
 #: Milliseconds after which a member without a long poll asks again, while something moves.
 HURRY_MS: Final = 500
 #: Members that went, and are told so if they come back.
@@ -59,6 +62,7 @@ class Group(Division):
     def __init__(self, name: str, topics: Topics, now: Now, pause_ms: int = 0) -> None:
         super().__init__(topics, now.mono + pause_ms if pause_ms else None)
         self.name = name
+        self._born = now.mono
         #: Since when it has no members.
         self.empty_since: int | None = now.mono
         self._instances: dict[str, Membership] = {}
@@ -158,7 +162,8 @@ class Group(Division):
             self._claim(member, request)
             return member
         if claims and (not self._divided or self._collecting is not None):
-            self._collecting = max(self._collecting or 0, now.mono + CLAIM_MS)
+            until = min(now.mono + CLAIM_MS, self._born + MOST_CLAIM_MS)
+            self._collecting = max(self._collecting or 0, until)
         self.members[member.id] = member
         if request.instance is not None:
             self._instances[request.instance] = member
