@@ -398,9 +398,11 @@ class Coordinator:
         if entry.going_on:
             return
         entry.going_on = True
-        while entry.waiting and not entry.busy:
-            entry.waiting.popleft()()
-        entry.going_on = False
+        try:
+            while entry.waiting and not entry.busy:
+                entry.waiting.popleft()()
+        finally:
+            entry.going_on = False
         if entry.state is None and not entry.busy:
             self._entries.pop(entry.name, None)  # it came to nothing
 
