@@ -362,8 +362,9 @@ class TestGroups:
         client = broker.client()
         group = client.group("g", ["t"], commit="manual")
         producer = client.transactional("one")
+        values: list[bytes | None] = []
         for commit in (False, True):
-            values: list[bytes | None] = []
+            values = []
             tx = producer.begin()
             while len(values) < 10:
                 batch = broker.run(group.next_batch())
