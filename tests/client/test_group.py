@@ -320,6 +320,21 @@ def test_out_of_range_is_told(play: Play) -> None:
     play.end()
 
 
+def test_log_cut(play: Play) -> None:
+    """Who wants to jump when the log was cut reads from its start, and commits from there."""
+    play.put(b"a", b"b", b"c")
+    play.put(b"d", b"e")
+    place = play.puppet.committed()
+    place.offset, place.epoch = 5, 0
+    play.puppet.topics["t"].logs[0].cut(3)
+    consumer = play.join(out_of_range="earliest")
+    first = play.take(consumer)
+    assert first.value == b"a"
+    first.done()
+    assert consumer.floor("t", 0).offset == 1
+    play.end()
+
+
 def test_topic_made_anew(play: Play) -> None:
     """A topic that was deleted and made anew is told of, and then read from its start."""
     play.put(b"a")
