@@ -65,6 +65,7 @@ TARGETS: Final = (
     Target("produce", _OS, 1024, "per_s", 450e3),
     Target("produce", _OS, 100, "server_us", 0.5, most=True),
     Target("pairs", _ALWAYS, 100, "ratio", 0.5),
+    Target("transactions", _ALWAYS, 100, "ratio", 0.8),
     Target("keyed", _ALWAYS, 100, "per_s", 700e3),
     Target("keyed", _ALWAYS, 1024, "per_s", 250e3),
     Target("singles", _OS, 100, "per_s", 200e3),
@@ -108,6 +109,8 @@ TARGETS: Final = (
     Target("delayed-far", "1000000 messages", 100, "start_s", 10, most=True),
     Target("delayed-far", "1000000 messages", 100, "killed_start_s", 10, most=True),
     Target("turns", _ALWAYS, 100, "late_ms", 10, most=True),
+    Target("compact", "100000 keys", 100, "worker_mib", 200, most=True),
+    Target("compact", "100000 keys", 100, "late_ms", 10, most=True),
     Target("topics", "10000 topics", 3, "start_s", 10, most=True),
     Target("topics", "10000 topics", 3, "killed_start_s", 10, most=True),
 )

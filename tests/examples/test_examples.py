@@ -250,6 +250,14 @@ def test_ttl_and_dead_letter() -> None:
     ]
 
 
+def test_exactly_once(url: str) -> None:
+    """Each order becomes one invoice, though the program crashes in the middle."""
+    assert example("exactly_once.py", f"--url={url}").splitlines() == [
+        "crashed in the middle",
+        "20 invoices, 20 of them different",
+    ]
+
+
 def test_two_teams(url: str) -> None:
     """One team works the queue, the other reads the log, and both see every order."""
     assert example("two_teams.py", f"--url={url}").splitlines() == [

@@ -111,6 +111,7 @@ class InsideClock:
     def __init__(self, time: Time) -> None:
         self._time = time
         self._calls: list[IDelayedCall] = []
+        self._stopped = False
         time.insiders.append(self)
 
     def seconds(self) -> float:
@@ -124,8 +125,11 @@ class InsideClock:
         *args: object,
         **kw: object,
     ) -> IDelayedCall:
-        """Call something after a delay."""
+        """Call something after a delay; nothing is called once the process ended."""
         call = self._time.callLater(delay, callable, *args, **kw)
+        if self._stopped:
+            call.cancel()
+            return call
         self._calls = [*self.getDelayedCalls(), call]
         return call
 
@@ -135,6 +139,7 @@ class InsideClock:
 
     def stop(self) -> None:
         """Take back every call, as the end of a process does."""
+        self._stopped = True
         for call in self.getDelayedCalls():
             call.cancel()
         self._calls.clear()

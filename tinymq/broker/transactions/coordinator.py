@@ -14,14 +14,13 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from tinymq.broker.transactions.deciding import Place, Question
 from tinymq.broker.transactions.opened import Identity
 from tinymq.broker.transactions.producing import (
     LAST_EPOCH,
     By,
-    Ended,
     Producing,
     Undone,
     decoded,
@@ -244,15 +243,19 @@ class Coordinator:
             if isinstance(identity, WireError):
                 done(identity)
                 return
-            last = None if before is None else Ended(before.identity, commit=False, by="fence")
-            state = Producing(*identity, timeout_ms, now, client, last)
+            state = Producing(*identity, timeout_ms, now, client)
+            if before is not None:
+                over = before.after(identity, now, "fence", commit=False)
+                state = evolve(state, last=over.last, told=over.told)
             way = None if before is None else self._aborting(entry)
             self._write(entry, state, way, done)
 
         if before is None:
             self._new_identity(given)
         else:
-            self._next_identity(before, given)
+            # Whoever is fenced may have begun a transaction under the next identity, while
+            # its last one is being decided: that one stays nobody's.
+            self._next_identity(before, given, 2)
 
     def end(
         self, name: str, identity: Identity, places: list[Place], done: Identified, *, commit: bool
@@ -300,8 +303,10 @@ class Coordinator:
         name: str, state: Producing, identity: Identity, *, commit: bool
     ) -> Identity | WireError:
         """Answer what was decided before, or cannot be decided."""
-        last, which = state.last, f"transaction {identity[0]}:{identity[1]} of {name}"
-        if last is None or identity != last.identity:
+        which = f"transaction {identity[0]}:{identity[1]} of {name}"
+        known = (each for each in (state.last, state.told) if each is not None)
+        last = next((each for each in known if each.identity == identity), None)
+        if last is None:
             if identity[0] == state.producer_id and identity[1] > state.epoch:
                 return InvalidTransaction(f"{which} cannot have begun: that identity is nobody's")
             return ProducerFenced(f"{which} is over; another one is under way")
@@ -312,7 +317,7 @@ class Coordinator:
             return TransactionAborted(f"{which} was aborted{': ' if why else ''}{why}")
         if last.commit and not commit:
             return InvalidTransaction(f"{which} was committed before, and cannot be aborted")
-        return state.identity
+        return last.following
 
     def abort(self, name: str, by: By, done: Callable[[WireError | None], None]) -> None:
         """
@@ -393,9 +398,9 @@ class Coordinator:
         else:
             start()
 
-    def _next_identity(self, state: Producing, done: Identified) -> None:
-        if state.epoch < LAST_EPOCH:
-            done((state.producer_id, state.epoch + 1))
+    def _next_identity(self, state: Producing, done: Identified, step: int = 1) -> None:
+        if state.epoch + step <= LAST_EPOCH:
+            done((state.producer_id, state.epoch + step))
         else:
             self._new_identity(done)
 
@@ -461,8 +466,12 @@ class Coordinator:
             # Where it is not known to have anything, nothing of it was acknowledged in time.
             return way.commit and place in way.left
         entry = self._by_producer.get(identity[0])
-        if entry is None or entry.state is None or identity != entry.state.identity:
+        if entry is None or entry.state is None:
             return False
+        if identity != entry.state.identity:
+            # The next one may have begun while this one is being decided.
+            following = identity[0], identity[1] - 1
+            return None if following == entry.state.identity else False
         since = self._world.now() - asked.age_ms
         heard = entry.heard
         if heard is None:

@@ -46,6 +46,8 @@ _QUICK: Final = 10
 _HOPS: Final = 3
 #: Longest wait of a broker, in seconds.
 _LONGEST_S: Final = 20.0
+#: So many seconds late, a look at the time says nothing of the coordinator.
+_LATE_S: Final = 1.0
 
 
 class Phase(Enum):
@@ -222,11 +224,17 @@ class Membership:
             if now >= self._leave_by:
                 self._gone(now)
                 return
-        elif now >= self.heard_at + self._config.session_s:
-            # Nobody answers: the group may have gone on without this member by now.
+        elif now - self.wake_at > _LATE_S:
+            # The program stood still, and has still to read what it was answered.
+            session = self._config.session_s
+            self.heard_at = max(self.heard_at, now - session * 2 / 3)
+        if self.phase is not Phase.LEAVING and now >= self.heard_at + self._config.session_s:
+            # Nobody answers: the group may have gone on without this member by now. It asks as
+            # who it was: if it is known, nobody waits until its former self is taken for dead.
             self.heard_at = now
             if self.phase is Phase.MEMBER:
-                self._rejoin(now)
+                self._owner.expelled(now)
+                self._next_at = now
         if now >= self._next_at:
             self._ask(now)
 
