@@ -39,7 +39,7 @@ from tinymq.broker.subscription import Subscription
 from tinymq.broker.window import Window
 from tinymq.errors import CorruptBatch, UnknownTopicId, WireError
 from tinymq.meta.registry import group_mark, mark_of
-from tinymq.wire.messages import EARLIEST, LATEST
+from tinymq.wire.messages import start_time
 
 if TYPE_CHECKING:
     from tinymq.broker.broker import Broker
@@ -363,7 +363,7 @@ class Hosted:
             self._log.info("{hosted}: channel {name} is back", hosted=self, name=info.name)
             return
         start = info.start
-        offset = start if isinstance(start, int) else self.partition.offset_at(_time(start))[0]
+        offset = start if isinstance(start, int) else self.partition.offset_at(start_time(start))[0]
         low, high = self.partition.log.start_offset, self.partition.stable_offset
         now = self._host.now()
         self.queue.make(info.name, info.policy, max(low, min(offset, high)), now).note(now, high)
@@ -692,13 +692,6 @@ def _name(journal: Journal, subscription: Subscription, now: int) -> None:
     """Write down whose a consumer is, for people."""
     if subscription.known_as:
         journal.of(now, subscription.name).append((NAMED, subscription.known_as))
-
-
-def _time(start: str) -> int:
-    """Read where a channel begins that does not begin at an offset."""
-    if start.startswith("@"):
-        return int(start[1:])
-    return EARLIEST if start == "earliest" else LATEST
 
 
 def _key(info: ChannelInfo) -> bytes:

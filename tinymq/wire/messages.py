@@ -347,6 +347,13 @@ def start_place(value: Any) -> str | int:
     raise ValueError(start_place.must)
 
 
+def start_time(start: str) -> int:
+    """Read a start that is no offset, as OFFSETS takes it."""
+    if start.startswith("@"):
+        return int(start[1:])
+    return EARLIEST if start == "earliest" else LATEST
+
+
 @message(MessageType.SUBSCRIBE)
 class Subscribe(Message):
     """Take messages of a channel; the same again after a lost link goes on with its leases."""
@@ -594,6 +601,8 @@ class Committed(Message):
     group: str = wire("g", _NAME)
     member: str = wire("m", text(64), default="")
     topics: Shares = wire("q", _SHARES)
+    #: What is committed by taking over where nothing was; None commits nothing.
+    start: str | int | None = wire("s", optional(start_place), default=None)
 
 
 #: Partition, offset or -1 if nothing was committed, epoch before it, note, when in ms or -1,
