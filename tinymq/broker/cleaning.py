@@ -220,7 +220,7 @@ class Cleaning:
             if partition.delays is not None:
                 partition.delays.secure()  # that they came is told by records that may go
             if partition.dedup is not None:
-                partition.dedup.secure()  # and so are their ids
+                partition.dedup.secure()  # so are their ids
         except (OSError, TinyMQError) as error:
             self._failed(partition, str(error))
             return
