@@ -223,6 +223,27 @@ def consume(task: Task, gate: Gate) -> Figures:
     return run_client(body, task)
 
 
+def group(task: Task, gate: Gate) -> Figures:
+    """Read everything from the start, as the only member of a new group that commits."""
+
+    async def body(client: Client) -> Figures:
+        member = client.group(f"bench-{time.time_ns()}", [task.topic])
+        await member.ready()
+        member.pause(task.topic)  # nothing is fetched before the clock runs
+        began = gate.ready()
+        member.resume(task.topic)
+        seen = 0
+        async for batch in member.batches():
+            seen += len(batch.values)
+            if seen >= task.count:
+                batch.done()
+                await member.commit()
+                break
+        return throughput(task, gate, began)
+
+    return run_client(body, task)
+
+
 def latency(task: Task, gate: Gate) -> Figures:
     """Read what comes, and tell how old it is."""
 

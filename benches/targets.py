@@ -79,6 +79,8 @@ TARGETS: Final = (
     Target("consume", "tinymq columns, Deferred", 1024, "per_s", 420e3),
     Target("consume", "tinymq records, Deferred", 100, "per_s", 1e6),
     Target("consume", "tinymq records, Deferred", 1024, "per_s", 350e3),
+    Target("groups", "tinymq columns, Deferred", 100, "ratio", 0.95),
+    Target("groups", "tinymq columns, Deferred", 1024, "ratio", 0.95),
     Target("both", _OS, 100, "per_s", 800e3),
     Target("both", _OS, 1024, "per_s", 180e3),
     Target("latency", _OS, 100, "p50_us", 300, most=True),
@@ -107,6 +109,8 @@ TARGETS: Final = (
     Target("delayed-far", "1000000 messages", 100, "start_s", 10, most=True),
     Target("delayed-far", "1000000 messages", 100, "killed_start_s", 10, most=True),
     Target("turns", _ALWAYS, 100, "late_ms", 10, most=True),
+    Target("compact", "100000 keys", 100, "worker_mib", 200, most=True),
+    Target("compact", "100000 keys", 100, "late_ms", 10, most=True),
     Target("topics", "10000 topics", 3, "start_s", 10, most=True),
     Target("topics", "10000 topics", 3, "killed_start_s", 10, most=True),
 )

@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 from tests.broker.groups.reading import GroupReader
 from tests.fakes.broker import BrokerFixture, Connection, error_of, outcome_of
 from tests.fakes.channels import FakeChannels
-from tinymq.broker.groups.coordinating import Client
+from tinymq.groups.values import Client
 from tinymq.caller import Caller
 from tinymq.catalog import PUBLIC
 from tinymq.catalog.shapes import shape

@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred
 from tests.client.grouping import Grouping
 from tests.client.stage import Stage
 from tinymq.client import EARLIEST
+from tinymq.client.core.group.asking import Asking
 from tinymq.client.group import GroupConsumer
 from tinymq.errors import InconsistentGroup, OffsetOutOfRange, UnknownTopicId, UsageError
 from tinymq.wire.header import MessageType
@@ -402,6 +403,22 @@ def test_not_too_far_ahead(play: Play) -> None:
         message.done()
     play.stage.pump()
     assert play.take(consumer).value == b"5"
+    play.end()
+
+
+def test_taken_away_before_its_leader_answers(play: Play) -> None:
+    """Nobody is asked any more about a partition that was taken away meanwhile."""
+    play.puppet.deaf = {MessageType.COMMITTED}
+    consumer = play.stage.client.group("g", ["t"])
+    play.stage.advance(1)
+    assert consumer.assigned == []
+    (member,) = play.puppet.live
+    assert len(member.owned) == 1
+    play.puppet.give(member)
+    play.stage.advance(1)
+    assert member.owned == {}
+    parts = play.stage.client._cluster._parts
+    assert not any(isinstance(part, Asking) for part in parts)
     play.end()
 
 

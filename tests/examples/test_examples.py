@@ -68,6 +68,15 @@ def test_quickstart_twisted(url: str) -> None:
     ]
 
 
+def test_rolling_group() -> None:
+    """Members of a group are replaced one by one, and no order is lost or out of its order."""
+    assert example("rolling_group.py").splitlines() == [
+        "shipped: 300 orders of 20 customers",
+        "those of each customer in order: True",
+        "left to do: 0",
+    ]
+
+
 @pytest.mark.parametrize(("name", "count"), [("test_orders.py", 5), ("test_unpaid_orders.py", 4)])
 def test_tests_of_a_program(name: str, count: int) -> None:
     """Tests that a user writes run without a broker, and quickly."""

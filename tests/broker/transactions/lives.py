@@ -111,7 +111,9 @@ class Client:
 
     # --- the coordinator -------------------------------------------------------------
 
-    def _coordinator(self) -> Member | None:
+    @property
+    def coordinator(self) -> Member | None:
+        """Who decides, unless it is away."""
         topic = self.lives.ring.meta.registry.by_name.get(TRANSACTIONS)
         number = 1 if topic is None else topic.leader(place_of(self.name))
         member = self.lives.ring.members[number]
@@ -144,7 +146,7 @@ class Client:
 
     def init(self) -> None:
         """Ask for an identity."""
-        member = self._coordinator()
+        member = self.coordinator
         if member is None or self.asking:
             return
         self.asking = True
@@ -167,7 +169,7 @@ class Client:
 
     def end(self, *, commit: bool) -> None:
         """End the transaction."""
-        work, member = self.work, self._coordinator()
+        work, member = self.work, self.coordinator
         if work is None or member is None or self.asking:
             return
         if not self.places and self.lives.rng.randrange(8):
@@ -431,6 +433,26 @@ class TransactionLives:
             client.go_on()
         else:
             client.end(commit=rng.randrange(4) > 0)
+            if rng.randrange(10) == 0:
+                self.break_off(client)
+
+    def break_off(self, client: Client) -> None:
+        """Let a broker be gone while a transaction is decided, or its partitions are told."""
+        member = client.coordinator
+        if member is None:
+            return
+        others = self.ring.running
+        steps: list[Callable[[], object]] = [
+            partial(member.clock.advance, 0),
+            member.sync,
+            self.mail,
+            *(partial(each.clock.advance, 0) for each in others),
+            *(each.sync for each in others),
+            self.mail,
+        ]
+        for step in steps[: self.rng.choice((1, 2, 2, 3, 3, 5, 6, 8, 9))]:
+            step()
+        self.crash(1, member if self.rng.randrange(3) else None)
 
     def watch(self) -> None:
         """Take what a channel of the topic that is written gives out."""
@@ -478,14 +500,14 @@ class TransactionLives:
         self.ring.cut ^= {frozenset((one, two))}
         self.done["links"] += 1
 
-    def crash(self) -> None:
+    def crash(self, often: int = 3, victim: Member | None = None) -> None:
         """Let a broker be gone, or come back."""
         away = [each for each in self.ring.members.values() if not each.running]
         if away and self.rng.randrange(2):
             self.rng.choice(away).start()
-        elif len(away) < 2 and self.rng.randrange(3) == 0:
+        elif len(away) < 2 and self.rng.randrange(often) == 0:
             self.look()
-            member = self.rng.choice(self.ring.running)
+            member = victim or self.rng.choice(self.ring.running)
             if self.power and self.rng.randrange(2):
                 member.cut_power(self.rng.getrandbits(30))
                 self.done["power cuts"] += 1
@@ -565,13 +587,16 @@ class TransactionLives:
         self._check_free()
         last = Client(self, "last")
         self.clients.append(last)
-        for _ in range(120):
+        for _ in range(3000):
+            if self.acked <= {value.split()[0] for each in self.seen.values() for value in each}:
+                break
             last.take()
             self.ring.settle(0.05)
             last.go_on()
             self.ring.settle(0.05)
             last.end(commit=True)
             self.ring.settle(0.05)
+            self.look()
         last.die()
         self.rest(TIMEOUT_MS // 1000 + 10)
         self._check_free()

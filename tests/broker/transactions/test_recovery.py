@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from tests.broker.transactions.ring import Member, Ring
 from tests.broker.transactions.stage import Stage, transactional
@@ -16,6 +18,7 @@ from tests.fakes.taking import Taker
 from tinymq.broker.partition import Appended, Partition
 from tinymq.broker.transactions.opened import Identity
 from tinymq.broker.transactions.places import place_of
+from tinymq.cli.log import log
 from tinymq.errors import StorageFull, WireError
 from tinymq.names import TRANSACTIONS
 from tinymq.wire.messages import (
@@ -243,3 +246,21 @@ def test_writes_that_are_refused(tmp_path: Path) -> None:
         stage.settle(1)
     assert stage.seen() == [b"a"]
     stage.kill()
+
+
+def test_it_is_seen_in_the_files(tmp_path: Path) -> None:
+    """Who looks into the files sees which batch belongs to which transaction, and how it ended."""
+    stage = Stage(tmp_path / "data", 1)
+    one = stage.init()
+    stage.send(one, b"a")
+    two = stage.end(one, commit=False)
+    stage.send(two, b"b")
+    stage.end(two)
+    path = stage.folder.partition_path(*stage.partition().key)
+    stage.kill()
+    folder = tmp_path / "data"
+    found = CliRunner().invoke(log, ["dump", str(folder), "-o", "json"])
+    rows = [row for row in json.loads(found.stdout) if row["log"] == "t/0"]
+    names = [row["transaction"] for row in rows]
+    first, second = f"{one[0]}:{one[1]}", f"{two[0]}:{two[1]}"
+    assert names == [first, f"{first} aborted", second, f"{second} committed"], path

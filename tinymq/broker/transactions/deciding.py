@@ -167,8 +167,6 @@ class Deciding:
         (topic_id, index), identity, commit = row
         try:
             partition = self._broker.partition(topic_id, index)
-            if self._broker.channels.unopened(partition) is not None:
-                raise StateError(f"the channels of {partition.topic.name}/{index} are not open")
         except WireError as error:
             done(error.with_traceback(None))
             return
@@ -192,7 +190,9 @@ class Deciding:
         """Let positions and settles count, or not."""
         hosted = self._broker.channels.hosted(*partition.key)
         if hosted is None:
-            done(None)
+            # Its ledger may hold something, and cannot be read; its readers need not wait for that.
+            why = self._broker.channels.unopened(partition)
+            done(None if why is None else StateError(f"{partition}: {why}"))
             return
         hosted.decide(identity, commit=commit)
         # Though nothing was held: it may have been decided a moment ago.
