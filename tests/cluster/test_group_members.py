@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
+
+import pytest
 
 from tests.cluster.conftest import Make
 from tests.fakes.whole_cluster import WholeCluster
@@ -104,3 +107,40 @@ def test_a_member_joins_while_the_coordinator_is_away(make: Make) -> None:
     town.cluster[dead].start()
     town.go(10)
     assert [len(member.assigned) for member in town.members] == [3, 3]
+
+
+def storm(town: Town, random: Random, steps: int) -> None:
+    """Brokers die and come back, members come and go, and messages are published."""
+    names = ("b1", "b2", "b3")
+    down: str | None = None
+    for _ in range(steps):
+        match random.randrange(8):
+            case 0 if down is None:
+                down = random.choice(names)
+                town.cluster[down].kill()
+            case 1 if down is not None:
+                town.cluster[down].start()
+                down = None
+            case 2 if len(town.members) < 4:
+                town.join(session_s=6.0)
+            case 3 if len(town.members) > 1:
+                town.members.pop(random.randrange(len(town.members))).close()
+            case 4 | 5 if down is None:
+                town.put(*random.sample(range(6), 2))
+        town.go(random.choice((0.1, 0.5, 2.0)))
+    if down is not None:
+        town.cluster[down].start()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_brokers_die_and_members_come_and_go(make: Make, seed: int) -> None:
+    """Whatever dies, every message is handled, and all is committed in the end."""
+    town = Town(make(3).start())
+    town.join(session_s=6.0)
+    town.go(3)
+    storm(town, Random(seed), 25)
+    town.go(20)
+    assert {int(value or b"") for value in town.seen} == set(range(town.sent))
+    found = town.cluster.run(town.sender.positions("g").committed("t"))
+    assert sum(one.lag for one in found.values()) == 0
+    assert sorted(town.owners()) == list(range(6))

@@ -368,7 +368,8 @@ class GroupConsumer(GroupConsumerFace):
 
         What `run` is handling may end within the time; then its handlers are cancelled.
         What is not done by then comes again, to another member. It returns when the
-        brokers know everything, or after `GroupConfig.leave_s` more.
+        brokers know everything, or after `GroupConfig.leave_s` more; at once from within
+        a handler, whose message may then end within the time like all others.
 
         Args:
             within_s: Seconds for what was handed out.
@@ -385,7 +386,8 @@ class GroupConsumer(GroupConsumerFace):
             self._core.close(lambda: give(left, None), within_s, self._network.seconds())
             self._network.stir()
             self._closing = self._network.loop.create_task(self._close(within_s, busy, left))
-        await asyncio.shield(self._closing)
+        if self._run is None or not self._run.is_mine:
+            await asyncio.shield(self._closing)
 
     async def _close(
         self, within_s: float, busy: list[asyncio.Task[None]], left: asyncio.Future[None]

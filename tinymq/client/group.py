@@ -364,7 +364,8 @@ class GroupConsumer(GroupConsumerFace):
         What is not done by then comes again, to another member.
 
         Args:
-            within_s: Seconds for what was handed out.
+            within_s: Seconds for what was handed out; a handler that waits for the end
+                waits for itself so long.
 
         Returns:
             A Deferred that ends with None when the brokers know everything, or after

@@ -197,8 +197,10 @@ class Tally:
 
     @property
     def end(self) -> int:
-        """The offset behind what is in hand; -1 if nothing is."""
-        return self._slips[-1].end.offset if self._slips else -1
+        """The offset behind what was handed out; -1 if that is not known."""
+        if self._slips:
+            return self._slips[-1].end.offset
+        return -1 if self.base is None else self.base.offset
 
     @property
     def floor(self) -> Mark | None:
