@@ -235,6 +235,31 @@ class TestSettles:
         assert [each and each.value for each in found] == ([None] * 2 if commit else [b"1", b"2"])
         assert read(broker, "u") == ([b"both"] if commit else [])
 
+    def test_comes_again(self, broker: InProcessBroker) -> None:
+        """When the commit fails the message is lost, and comes again."""
+        broker.run(broker.client().producer().send("t", b"1"))
+        client = broker.client()
+        subscription = client.subscription("t", "c")
+        producer = client.transactional("one", timeout_s=5)
+        message = broker.run(subscription.next())
+        assert message is not None
+        tx = producer.begin()
+        tx.send("u", b"out")
+        broker.run(tx.flush())
+        broker.advance(10)
+        tx.finish(message)
+        with pytest.raises(TransactionAborted):
+            broker.run(tx.commit())
+        assert message.is_lost
+        again = broker.run(subscription.next())
+        assert again is not None
+        assert (again.value, again.attempt, again.failures) == (b"1", 2, 0)
+        tx = producer.begin()
+        tx.finish(again)
+        broker.run(tx.commit())
+        assert again.standing.value == "confirmed"
+        assert broker.run(subscription.next(30)) is None
+
     def test_lost(self, broker: InProcessBroker) -> None:
         """A message that is not ours any more makes the transaction fail."""
         broker.run(broker.client().producer().send("t", b"1"))

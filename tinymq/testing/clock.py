@@ -128,9 +128,9 @@ class InsideClock:
         """Call something after a delay; nothing is called once the process ended."""
         call = self._time.callLater(delay, callable, *args, **kw)
         if self._stopped:
-            call.cancel()
-            return call
-        self._calls = [*self.getDelayedCalls(), call]
+            call.cancel()  # of what hears later that its process has ended
+        else:
+            self._calls = [*self.getDelayedCalls(), call]
         return call
 
     def getDelayedCalls(self) -> Sequence[IDelayedCall]:  # noqa: N802 - Twisted's name
@@ -138,7 +138,7 @@ class InsideClock:
         return [call for call in self._calls if call.active()]
 
     def stop(self) -> None:
-        """Take back every call, as the end of a process does."""
+        """Take back every call, and those to come, as the end of a process does."""
         self._stopped = True
         for call in self.getDelayedCalls():
             call.cancel()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from errno import EIO
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -244,6 +245,28 @@ def test_writes_that_are_refused(tmp_path: Path) -> None:
     disk.room = None
     for _ in range(5):
         stage.settle(1)
+    assert stage.seen() == [b"a"]
+    stage.kill()
+
+
+def test_a_sync_that_fails(tmp_path: Path) -> None:
+    """Nobody knows what is on the disk then: nothing is decided until another start looks."""
+    disk = BrokerDisk()
+    stage = Stage(tmp_path / "data", 1, disk=disk)
+    one = stage.init()
+    stage.send(one, b"a")
+    disk.failing["fdatasync"] = EIO
+    with pytest.raises(WireError):
+        stage.end(one)
+    with pytest.raises(WireError):
+        stage.end(one)
+    for _ in range(3):
+        stage.settle(1)
+    assert stage.partition().transactions.open.keys() == {one}
+    disk.failing.clear()
+    stage.kill()
+    stage = stage.again()
+    stage.end(one)  # it was written, and only its answer was missing
     assert stage.seen() == [b"a"]
     stage.kill()
 

@@ -223,6 +223,16 @@ class TestProducers:
         stage.settle()
         assert first == second
 
+    def test_very_many_at_once(self, stage: Stage) -> None:
+        """However many wait for one name, each has its answer."""
+        one = stage.init()
+        found = [stage.ending((one[0], one[1] + 9)) for _ in range(3000)]
+        first = stage.ending(one, [])
+        found += [stage.ending((one[0], one[1] + 9)) for _ in range(3000)]
+        stage.settle()
+        assert isinstance(first[0], EndTransactionReply)
+        assert all(isinstance(each[0], InvalidTransaction) for each in found)
+
     def test_fencing(self, stage: Stage) -> None:
         """A second producer of the name ends the first, whose transaction is aborted."""
         one = stage.init()

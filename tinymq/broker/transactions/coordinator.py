@@ -117,7 +117,7 @@ class _Way:
 class _Entry:
     """A producer, what was decided for it, and what waits for its turn with it."""
 
-    __slots__ = ("busy", "heard", "name", "state", "waiting", "ways")
+    __slots__ = ("busy", "going_on", "heard", "name", "state", "waiting", "ways")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -126,7 +126,7 @@ class _Entry:
         self.heard: _Heard | None = None
         #: What not all partitions have heard of.
         self.ways: dict[Identity, _Way] = {}
-        self.busy = False
+        self.busy = self.going_on = False
         self.waiting: deque[Callable[[], None]] = deque()
 
     @property
@@ -381,10 +381,7 @@ class Coordinator:
         def ended(found: Identity | WireError) -> None:
             entry.busy = False
             done(found)
-            if entry.waiting and not entry.busy:
-                entry.waiting.popleft()()
-            if entry.state is None and not entry.busy:
-                self._entries.pop(entry.name, None)  # it came to nothing
+            self._go_on(entry)
 
         def start() -> None:
             entry.busy = True
@@ -397,6 +394,19 @@ class Coordinator:
             entry.waiting.append(start)
         else:
             start()
+
+    def _go_on(self, entry: _Entry) -> None:
+        """Do what waits, in a loop: many may wait, and have their answers at once."""
+        if entry.going_on:
+            return
+        entry.going_on = True
+        try:
+            while entry.waiting and not entry.busy:
+                entry.waiting.popleft()()
+        finally:
+            entry.going_on = False
+        if entry.state is None and not entry.busy:
+            self._entries.pop(entry.name, None)  # it came to nothing
 
     def _next_identity(self, state: Producing, done: Identified, step: int = 1) -> None:
         if state.epoch + step <= LAST_EPOCH:

@@ -137,7 +137,7 @@ class _Seat:
 
         def answer(found: Appended | WireError) -> None:
             if isinstance(found, WireError):
-                if not isinstance(found, StorageFull):
+                if self.partition.failure is not None:
                     # It may be in the log all the same: only another start can tell.
                     self.coordinator.broken = found
                 done(found.with_traceback(None))

@@ -156,7 +156,7 @@ class TransactionFace:
         """
         Finish messages of a channel with it.
 
-        They stay yours until it is committed, and if it is aborted.
+        They stay yours until it is committed. If that fails they come again.
 
         Args:
             messages: Of a subscription, and not settled.

@@ -106,6 +106,7 @@ class TransactionCore:
         self._positions: dict[tuple[str, str], dict[tuple[str, int], Rows]] = {}
         self._shares: list[Shares] = []
         self._settles: list[QueueMessage] = []
+        self._told: Settles | None = None
         desk.sending.failed = self.failed
 
     # --- what belongs to it --------------------------------------------------------
@@ -209,7 +210,8 @@ class TransactionCore:
             for (group, member), rows in self._positions.items()
         ]
         if self._settles:
-            self._pieces.append(Settles(self._settles))
+            self._told = Settles(self._settles)
+            self._pieces.append(self._told)
         self._open_pieces = len(self._pieces)
         self.desk.flush(self._gathered, now)
         self.producer.wanted(now)
@@ -390,10 +392,13 @@ class TransactionCore:
             told(error)
 
     def _back(self) -> None:
-        """Let what group consumers handed out for it come again, since it was aborted."""
+        """Let what was handed out for it come again, since it was aborted."""
         for shares in self._shares:
             with suppress(ClosedError):
                 shares.back()
+        # These come again from their broker, and the others are held as before.
+        for message in () if self._told is None else self._told.told:
+            message.gone()
 
     # --- time ------------------------------------------------------------------------
 
