@@ -1,5 +1,5 @@
 """
-A partition: its log, who wrote to it, who waits for it, and how much is visible.
+A partition: its log, who wrote to it and who waits for it; what readers see is in `readable`.
 
 ::
 
@@ -23,12 +23,11 @@ from typing_extensions import override
 
 from tinymq.broker.mortal import Mortal, Steps, check_ttls
 from tinymq.broker.producers import ProducerTable, refuse_own
+from tinymq.broker.readable import Readable
 from tinymq.broker.transactions.controls import control
-from tinymq.broker.transactions.opened import Identity, Transactions, identity_of
+from tinymq.broker.transactions.opened import Identity, identity_of
 from tinymq.errors import (
     InvalidRequest,
-    LogTruncated,
-    OffsetOutOfRange,
     PartitionOffline,
     StateError,
     StorageError,
@@ -38,7 +37,6 @@ from tinymq.errors import (
 )
 from tinymq.limits import Limits
 from tinymq.storage.epochs import EpochFile
-from tinymq.storage.facts import Chunk
 from tinymq.storage.log import Log
 from tinymq.storage.memory import MemoryLog
 from tinymq.wire.batch import (
@@ -54,11 +52,9 @@ from tinymq.wire.batch import (
     check_produced,
     column_spans,
     read_header,
-    split,
     stamp,
 )
 from tinymq.wire.frames import Bytes
-from tinymq.wire.messages import EARLIEST, LATEST
 from tinymq.wire.records import Opened, RecordBatch
 
 if TYPE_CHECKING:
@@ -104,7 +100,7 @@ Answer = Callable[["Appended | WireError"], None]
 Told = Callable[["WireError | None"], None]
 
 
-class Partition:
+class Partition(Readable):
     """
     One partition that this broker leads.
 
@@ -128,15 +124,11 @@ class Partition:
         limits: Limits,
         producers: ProducerTable | None = None,
     ) -> None:
-        self.topic = topic
-        self.index = index
+        super().__init__(topic, index, log, epochs)
         #: The topic's id, which stays, and the number.
         self.key = topic.id, index
-        self.log = log
-        self.epochs = epochs
         self.limits = limits
         self.producers = ProducerTable(limits.producer_window) if producers is None else producers
-        self.counters = Counters()
         #: What its channels did, once there are some.
         self.ledger: Ledger | None = None
         #: Looks through what is published, where its topic is an exchange.
@@ -153,7 +145,6 @@ class Partition:
         self.moved: set[Partition] = set()
         #: Set when the start was unclean: the next append opens a new epoch.
         self.epoch_due = False
-        self.closed: WireError | None = None
         #: Where there are messages with a time to live of their own.
         self.mortal = Mortal()
         #: What the wall clock did while they were appended; None if nobody wants to know.
@@ -161,8 +152,6 @@ class Partition:
         #: Batches with such messages that were taken since somebody emptied this: first offset,
         #: the one behind, and when the first is over by append time; None if nobody does.
         self.mortals: list[tuple[int, int, int]] | None = None
-        #: The transactions in it that are open, and those that were aborted.
-        self.transactions = Transactions()
         #: Who waits for the control batches that are on their way to the disk.
         self._ending: dict[Identity, list[Told]] = {}
         self._waiting: deque[tuple[int, Appended, Answer]] = deque()
@@ -177,6 +166,10 @@ class Partition:
     def epoch(self) -> int:
         """The leader epoch in which records are appended now."""
         return 0 if self.epochs is None else max(0, self.epochs.current)
+
+    @override
+    def changed(self) -> None:
+        self.moved.add(self)
 
     @override
     def __repr__(self) -> str:
@@ -338,7 +331,7 @@ class Partition:
             self.steps.note(base, timestamp)
         found = Appended(base, timestamp, duplicate=False, volatile=self.volatile, known=known)
         self._waiting.append((following, found, answer))
-        self.moved.add(self)
+        self.changed()
         self.counters.records_in += header.records
         self.counters.bytes_in += header.size
 
@@ -393,7 +386,7 @@ class Partition:
 
         place = Appended(base, timestamp, duplicate=False, volatile=self.volatile)
         self._waiting.append((base + 1, place, answer))
-        self.moved.add(self)
+        self.changed()
 
     @property
     def _kept_since(self) -> int:
@@ -486,7 +479,7 @@ class Partition:
 
     def advance(self) -> None:
         """Acknowledge what became visible, wake who waits for it, or tell all of the failure."""
-        self.moved.add(self)
+        self.changed()
         visible = self.high_watermark
         waiting = self._waiting
         if waiting and waiting[0][0] <= visible:
@@ -554,7 +547,7 @@ class Partition:
                 self.dedup.secure()
             return self.log.purge(start, now_ms, self.topic.config.undo_ms)
         finally:
-            self.moved.add(self)
+            self.changed()
             self.advance()
 
     # --- life ---------------------------------------------------------------

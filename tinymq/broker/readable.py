@@ -64,10 +64,11 @@ class Readable:
         self.counters = Counters()
         #: The transactions in it that are open, and those that were aborted.
         self.transactions = Transactions()
-        #: Where it says that its figures changed; the broker's set once it is open.
-        self.moved: set[Self] = set()
         #: Why it is not there any more, or None.
         self.closed: WireError | None = None
+
+    def changed(self) -> None:
+        """Say that its figures changed; whoever wants to know of it overrides this."""
 
     @property
     def volatile(self) -> bool:
@@ -171,7 +172,7 @@ class Readable:
             offset: Where it asked to read.
             chunk: What was read for it.
         """
-        self.moved.add(self)
+        self.changed()
         self.counters.bytes_out += len(chunk.data)
         count = max(0, chunk.next_offset - offset)
         if count and self.topic.config.compacts:
