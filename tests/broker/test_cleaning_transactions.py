@@ -140,6 +140,25 @@ def test_aborted_one(table: Table) -> None:
     assert table.seen() == {b"a": (0, b"1")}
 
 
+def test_what_is_gone_is_forgotten(table: Table) -> None:
+    """Aborted transactions are not remembered for ever in a log that has no end."""
+    one = table.stage.init()
+    table.put((b"a", b"0"))
+    for number in range(10):
+        table.put((b"a", b"%d" % number), identity=one)
+        one = table.end(one, commit=False)
+    table.put((b"b", b"1"))
+    for _ in range(2):
+        table.clean()
+        assert table.seen() == table.newest
+    assert not table.stage.partition().transactions.aborted
+    table.kill()
+    table.put((b"a", b"x"), identity=one)
+    table.end(one, commit=False)
+    table.clean()
+    assert table.seen() == table.newest
+
+
 @pytest.mark.parametrize("seed", range(60 if LONG else 3))
 def test_lives(tmp_path: Path, seed: int) -> None:
     """Whatever is committed, aborted, cleaned and killed when, the table is what was committed."""

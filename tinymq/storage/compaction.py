@@ -295,6 +295,7 @@ class _Cleaner:
             self._state.open.add(identity)
             committed = None if self._ends is None else self._end_of(header, self._ends)
             if committed is None:
+                self._sound = False  # who reads it must know how it ended
                 return data
             if not committed:
                 self._state.records += header.records

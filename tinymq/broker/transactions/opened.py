@@ -160,6 +160,22 @@ class Transactions:
                 break
             del self.aborted[identity]
 
+    def forget_cleaned(self, start: int, end: int) -> None:
+        """
+        Forget aborted transactions of which compaction left nothing.
+
+        Args:
+            start: The first offset that was cleaned.
+            end: The offset behind the last.
+        """
+        gone = [
+            identity
+            for identity, (first, last) in self.aborted.items()
+            if start <= first and last < end
+        ]
+        for identity in gone:
+            del self.aborted[identity]
+
     def _refresh(self) -> None:
         oldest = next(iter(self.open.values()), None)
         self.first = NEVER if oldest is None else oldest.first
