@@ -140,6 +140,25 @@ def test_aborted_one(table: Table) -> None:
     assert table.seen() == {b"a": (0, b"1")}
 
 
+def test_the_end_of_the_log_is_read_at_a_start(table: Table) -> None:
+    """A start that looks through a cleaned file, and no other, knows what is behind it, too."""
+    table.put((b"a", b"1"))
+    table.put((b"a", b"2"))
+    partition = table.stage.partition()
+    partition.log.close_file()
+    one = table.stage.init()
+    table.put((b"a", b"3"), identity=one)
+    table.stage.housekeeping.checkpoint()
+    table.stage.settle()
+    table.clean()
+    home = Path(partition.log.path).parent
+    for name in ("producers", "data/00000000000000000000.index"):
+        (home / name).unlink()  # they are not synced
+    table.kill()
+    assert [*table.stage.partition().transactions.open] == [one]
+    assert table.seen() == {b"a": (1, b"2")}
+
+
 def test_what_is_gone_is_forgotten(table: Table) -> None:
     """Aborted transactions are not remembered for ever in a log that has no end."""
     one = table.stage.init()

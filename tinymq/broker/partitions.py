@@ -210,7 +210,10 @@ class PartitionStore:
         if known >= log.end_offset:
             return
         behind = _side_by_side(seen)
-        if behind and behind[0].base_offset <= known:
+        # Of a file that was cleaned the checkpoint says other bytes, and not of those behind it:
+        # then it is read, and they are not.
+        whole = behind and behind[-1].next_offset >= log.end_offset
+        if whole and behind[0].base_offset <= known:
             headers: Iterable[BatchHeader] = (each for each in behind if each.base_offset >= known)
         else:
             headers = log.headers(known)  # purged ones too, as long as they lie there
