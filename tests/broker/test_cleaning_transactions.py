@@ -159,6 +159,27 @@ def test_the_end_of_the_log_is_read_at_a_start(table: Table) -> None:
     assert table.seen() == {b"a": (1, b"2")}
 
 
+@pytest.mark.parametrize("commit", [True, False])
+def test_what_was_decided_and_cleaned_is_not_open_again(table: Table, commit: bool) -> None:
+    """A start that knows a transaction as open, of which all signs were cleaned, knows better."""
+    one = table.stage.init()
+    table.put((b"a", b"1"))
+    table.put((b"a", b"2"), (b"b", b"2"), identity=one)
+    home = Path(table.stage.partition().log.path).parent
+    table.stage.housekeeping.checkpoint()
+    old = (home / "producers").read_bytes()
+    table.end(one, commit=commit)
+    table.put((b"c", b"3"))
+    for _ in range(2):
+        table.clean()
+    (home / "producers").write_bytes(old)  # the younger one was not synced
+    table.kill()
+    partition = table.stage.partition()
+    assert not partition.transactions.open
+    assert partition.stable_offset == partition.high_watermark
+    assert table.seen() == table.newest
+
+
 def test_what_is_gone_is_forgotten(table: Table) -> None:
     """Aborted transactions are not remembered for ever in a log that has no end."""
     one = table.stage.init()

@@ -8,7 +8,7 @@ a control batch ends it. Both are in the log, so all of this can be read from th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from tinymq.errors import TransactionAborted, UnknownProducer
@@ -146,6 +146,17 @@ class Transactions:
             del self.open[identity]
         if gone:
             self._refresh()
+
+    def drop(self, identities: Iterable[Identity]) -> None:
+        """
+        Forget some that were taken for open.
+
+        Args:
+            identities: They.
+        """
+        for identity in identities:
+            del self.open[identity]
+        self._refresh()
 
     def forget(self, below: int) -> None:
         """
