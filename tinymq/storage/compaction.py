@@ -197,7 +197,7 @@ class _Cleaner:
 
     def _rewrite(self) -> Iterator[Event]:
         sources = [each for each in self._task.sources if each.base < self._until]
-        at, share = 0, 1.0
+        at, share, alone = 0, 1.0, -1
         while at < len(sources):
             first = sources[at]
             output = Output(self._disk, self._task.folder, first.base, self._task.interval)
@@ -212,7 +212,11 @@ class _Cleaner:
                     continue
                 taken, share = [first], output.size / max(1, first.size)
                 at += 1
-                while at < len(sources) and self._joins(output, taken[-1], sources[at], share):
+                while (
+                    at < len(sources)
+                    and first.base != alone
+                    and self._joins(output, taken[-1], sources[at], share)
+                ):
                     size = output.size
                     if not self._join(sources[at], output, taken[-1]):
                         break
@@ -222,8 +226,9 @@ class _Cleaner:
                 self._put_run(output)
                 records = self._state.records - before.records
                 if len(taken) > 1 and output.size == first.size:
-                    # A start could not tell the one from the other. Another time.
-                    self._sound = False
+                    # A start could not tell the one from the other: then it is not joined.
+                    self._state, alone = before, first.base
+                    at -= len(taken)
                 elif output.differs or len(taken) > 1:
                     yield self._finished(output, taken, records)
             finally:
