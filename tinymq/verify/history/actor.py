@@ -1,0 +1,131 @@
+"""
+One process of a trial: ``python -m tinymq.verify.history.actor ROLE URL DIARY SEED``.
+
+It does its work until SIGTERM asks it to end, and writes down what it is told. What the
+brokers refuse while they are struck is no problem: it goes on.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+from typing import Final, NamedTuple
+
+from tinymq.errors import TinyMQError, UsageError
+from tinymq.sync import Client, ClientConfig, ProducerConfig, SubscriptionConfig
+from tinymq.verify.history.diary import Diary
+from tinymq.verify.history.judge import ORDERS
+
+#: The channel, the groups, and how many keys there are.
+CHANNEL: Final = "work"
+READERS: Final = "readers"
+MOVERS: Final = "movers"
+KEYS: Final = 24
+
+#: Seconds of one call, and of one wait for a message.
+DEADLINE: Final = 10.0
+GLANCE: Final = 0.2
+#: Seconds between two calls of one who publishes, and most records of one call.
+_PAUSE: Final = 0.02
+_MOST: Final = 12
+#: Seconds in which a settle must be confirmed, with its broker dead for a while.
+_CONFIRMED: Final = 30.0
+
+
+class Part(NamedTuple):
+    """
+    What an actor has.
+
+    Attributes:
+        name: Its name, and which start of it this is.
+        client: Its client.
+        diary: What it writes down.
+        chance: Decides.
+        stopping: Set when it is to end.
+    """
+
+    name: str
+    client: Client
+    diary: Diary
+    chance: random.Random
+    stopping: Event
+
+
+def publish(part: Part) -> None:
+    """Send batches of numbered records, of one key each."""
+    producer = part.client.producer(ProducerConfig(create_topics=False, deadline_s=DEADLINE))
+    number = failures = 0
+    while not part.stopping.wait(_PAUSE):
+        key = f"k{part.chance.randrange(KEYS)}"
+        count = part.chance.randint(1, _MOST)
+        ids = [f"{part.name}.{failures}:{number + each}" for each in range(count)]
+        number += count
+        part.diary.note_all("try", ({"id": each} for each in ids))
+        try:
+            told = producer.send_batch(
+                ORDERS, [each.encode() for each in ids], [key.encode()] * count
+            )
+        except UsageError:
+            raise
+        except TinyMQError:
+            failures += 1  # they may still be stored, behind what comes next
+            producer = part.client.producer(producer.config)
+            continue
+        (partition, first, _) = told.positions[0]
+        part.diary.note_all(
+            "ack", ({"id": each, "p": partition, "o": first + at} for at, each in enumerate(ids))
+        )
+
+
+def work(part: Part) -> None:
+    """Finish what the channel gives, now and then only at the second or third time."""
+    config = SubscriptionConfig(max_in_flight=32, create=False, deadline_s=60.0)
+    with part.client.subscription(ORDERS, CHANNEL, config) as subscription:
+        while not part.stopping.is_set():
+            message = subscription.next(GLANCE)
+            if message is None:
+                continue
+            place = {"p": message.partition, "o": message.offset}
+            part.diary.note("got", **place)
+            try:
+                if not part.chance.randrange(20):
+                    message.requeue(reason="try again")
+                    continue
+                part.diary.note("finish", **place)
+                message.finish()
+                message.confirmed(_CONFIRMED)
+            except UsageError:
+                raise
+            except TinyMQError:
+                continue  # it comes again, or nobody knows
+            part.diary.note("confirmed", **place)
+
+
+ROLES: Final[dict[str, Callable[[Part], None]]] = {"producer": publish, "worker": work}
+
+
+def main(arguments: list[str]) -> None:
+    """
+    Play one part.
+
+    Args:
+        arguments: Its role and number, the URL of the brokers, the diary, a seed.
+    """
+    role, url, path, seed = arguments
+    stopping = Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    config = ClientConfig(client_id=f"verify {role}", deadline_s=DEADLINE)
+    diary = Diary(Path(path))
+    with Client(url, config) as client:
+        name = Path(path).name
+        chance = random.Random(f"{seed}/{name}")  # noqa: S311 - nothing secret
+        ROLES[role.partition("-")[0]](Part(name, client, diary, chance, stopping))
+    diary.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
