@@ -23,16 +23,20 @@ export TINYMQ_LONG_SECONDS ?= 600
 
 # The Python to use; the first fitting one of the machine when not given.
 PYTHON ?=
-# Which tests the other interpreters run: the slow ones do not depend on the version.
-OTHERS ?= not browser and not process and not long
+# Which tests every interpreter runs, side by side: the slow ones do not depend on the
+# version, and have the machine for themselves.
+UNITS ?= not browser and not process and not long
+ALONE ?= (browser or process) and not long
 # More arguments for pytest, such as ARGS="-k batch" or ARGS=--hypothesis-seed=1.
 ARGS ?=
+# What ARGS choose may be in one part of the tests alone.
+or_none = $(if $(ARGS),|| [ $$? = 5 ])
 
 bin := .venv/bin
 pip := -m pip --disable-pip-version-check --quiet install
 sources := pyproject.toml setup.py
 
-.PHONY: help run test check format bench long clean others browser redis
+.PHONY: help run test check format bench long clean units unit browser redis
 
 help:
 	@sed -n 's/^# make/make/p; s/^#  / /p' Makefile
@@ -46,9 +50,9 @@ run: .venv/installed
 	@exec $(bin)/twistd --nodaemon --pidfile= tinymq \
 	    --data '$(DATA)' --listen '$(LISTEN)' --http '$(HTTP)'
 
-test: .venv/installed-test browser redis others check
-	@echo "== tests on $$($(bin)/python -V)"
-	@$(bin)/python -m pytest -q $(ARGS)
+test: .venv/installed-test browser redis units check
+	@echo "== tests with browsers and processes on $$($(bin)/python -V)"
+	@$(bin)/python -m pytest -q -m '$(ALONE)' $(ARGS) $(or_none)
 
 check: .venv/installed-test
 	@echo "== ruff and mypy"
@@ -82,20 +86,24 @@ redis:
 
 # One environment for each further Python. Their tests run side by side (by make,
 # for what a shell starts in the background ignores Ctrl-C); a failure fails the whole.
-others: .venv/installed-test
+units: .venv/installed-test
 	@main=$$($(bin)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); goals=; \
 	for python in $$(.ci/pythons); do \
 	    version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
 	    [ $$version = $$main ] && continue; \
 	    $(MAKE) --no-print-directory .venvs/$$version/installed python=$$python || exit 1; \
-	    goals="$$goals other-$$version"; \
+	    goals="$$goals unit-$$version"; \
 	done; \
-	[ -z "$$goals" ] || $(MAKE) --no-print-directory -j2 -Otarget SIDE_BY_SIDE=1 $$goals
+	$(MAKE) --no-print-directory -j2 -Otarget SIDE_BY_SIDE=1 unit $$goals
 
-other-%: .venvs/%/installed
+unit:
+	@echo "== tests on $$($(bin)/python -V)"
+	@$(bin)/python -m pytest -q -p no:cacheprovider -m '$(UNITS)' $(ARGS) $(or_none)
+
+unit-%: .venvs/%/installed
 	@echo "== tests on $$(.venvs/$*/bin/python -V)"
-	@.venvs/$*/bin/python -m pytest -q -p no:cacheprovider -m '$(OTHERS)' \
-	    --hypothesis-profile=few $(ARGS)
+	@.venvs/$*/bin/python -m pytest -q -p no:cacheprovider -m '$(UNITS)' \
+	    --hypothesis-profile=few $(ARGS) $(or_none)
 
 .venvs/%/installed: $(sources)
 	@echo "== making .venvs/$*"
