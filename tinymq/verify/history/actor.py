@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event
@@ -18,7 +19,7 @@ from typing import Final, NamedTuple
 from tinymq.errors import TinyMQError, UsageError
 from tinymq.sync import Client, ClientConfig, ProducerConfig, SubscriptionConfig
 from tinymq.verify.history.diary import Diary
-from tinymq.verify.history.judge import ORDERS
+from tinymq.verify.history.judge import COPIES, ORDERS
 
 #: The channel, the groups, and how many keys there are.
 CHANNEL: Final = "work"
@@ -105,7 +106,106 @@ def work(part: Part) -> None:
             part.diary.note("confirmed", **place)
 
 
-ROLES: Final[dict[str, Callable[[Part], None]]] = {"producer": publish, "worker": work}
+def read(part: Part) -> None:
+    """Handle records as a member of the group, a few at a time, and commit now and then."""
+
+    def assigned(shares: list[Share]) -> None:
+        part.diary.note_all(
+            "begin",
+            ({"group": READERS, "p": each.partition, "o": max(0, each.offset)} for each in shares),
+        )
+
+    consumer = part.client.group(
+        READERS, [ORDERS], commit="manual", session_s=4.0, rebalance_s=8.0, on_assigned=assigned
+    )
+    hands: list[GroupMessage] = []
+    while not part.stopping.is_set():
+        try:
+            message = consumer.next(GLANCE)
+        except UsageError:
+            raise
+        except TinyMQError:
+            continue  # of a broker that is away
+        if message is not None:
+            name = (message.value or b"").decode()
+            part.diary.note("got", p=message.partition, o=message.offset, id=name)
+            hands.append(message)
+        if hands and (message is None or len(hands) >= part.chance.randint(1, 20)):
+            part.chance.shuffle(hands)  # out of order
+            for each in hands:
+                if not each.is_lost:
+                    part.diary.note("done", p=each.partition, o=each.offset)
+                each.done()
+            hands.clear()
+            if not part.chance.randrange(3):
+                _commit(part, consumer)
+    try:
+        _commit(part, consumer)
+    finally:
+        consumer.close()
+
+
+def _commit(part: Part, consumer: GroupConsumer) -> None:
+    """Commit, and write down what was acknowledged."""
+    floors = {place: consumer.floor(*place).offset for place in consumer.assigned}
+    try:
+        consumer.commit()
+    except UsageError:
+        raise
+    except TinyMQError:
+        return
+    # What was taken away meanwhile was not committed, and nobody said so.
+    kept = {*consumer.assigned}
+    part.diary.note_all(
+        "commit",
+        (
+            {"group": READERS, "p": place[1], "o": floor}
+            for place, floor in floors.items()
+            if place in kept and floor >= 0
+        ),
+    )
+
+
+def watch(part: Part) -> None:
+    """Look where groups stand, and read what is committed."""
+    consumer = part.client.consumer()
+    for topic in COPIES:
+        consumer.assign(topic)
+    while not part.stopping.is_set():
+        try:
+            batch = consumer.next_batch(GLANCE)
+            if batch is not None:
+                place = {"topic": batch.topic, "p": batch.partition}
+                part.diary.note_all(
+                    "seen",
+                    (
+                        {**place, "o": each.offset, "id": (each.value or b"").decode()}
+                        for each in batch
+                    ),
+                )
+            for group in (READERS, MOVERS):
+                since = time.monotonic()
+                found = part.client.positions(group).committed(ORDERS)
+                part.diary.note_all(
+                    "seen",
+                    (
+                        {"group": group, "p": number, "o": one.offset, "since": since}
+                        for number, one in found.items()
+                        if one.offset >= 0
+                    ),
+                )
+        except UsageError:
+            raise
+        except TinyMQError:
+            continue
+
+
+ROLES: Final[dict[str, Callable[[Part], None]]] = {
+    "producer": publish,
+    "member": read,
+    "worker": work,
+    "watcher": watch,
+}
 
 
 def main(arguments: list[str]) -> None:
