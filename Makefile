@@ -36,7 +36,7 @@ bin := .venv/bin
 pip := -m pip --disable-pip-version-check --quiet install
 sources := pyproject.toml setup.py
 
-.PHONY: help run test check format bench long clean units unit browser redis
+.PHONY: help run test check format bench long clean units unit browser redis postgres
 
 help:
 	@sed -n 's/^# make/make/p; s/^#  / /p' Makefile
@@ -50,7 +50,7 @@ run: .venv/installed
 	@exec $(bin)/twistd --nodaemon --pidfile= tinymq \
 	    --data '$(DATA)' --listen '$(LISTEN)' --http '$(HTTP)'
 
-test: .venv/installed-test browser redis units check
+test: .venv/installed-test browser redis postgres units check
 	@echo "== tests with browsers and processes on $$($(bin)/python -V)"
 	@$(bin)/python -m pytest -q -m '$(ALONE)' $(ARGS) $(or_none)
 
@@ -68,7 +68,7 @@ bench: .venv/installed-test
 	@$(bin)/python -m benches $(ARGS)
 
 long: export TINYMQ_LONG = 1
-long: .venv/installed-test browser redis
+long: .venv/installed-test browser redis postgres
 	$(bin)/tinymq verify-crash --kills 200 --power-loss 50
 	$(bin)/tinymq verify-cluster --rounds 5
 	$(bin)/python -m pytest -q -m 'long or not long' $(ARGS)
@@ -83,6 +83,9 @@ browser:
 
 redis:
 	@.ci/redis
+
+postgres:
+	@.ci/postgres
 
 # One environment for each further Python. Their tests run side by side (by make,
 # for what a shell starts in the background ignores Ctrl-C); a failure fails the whole.

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from tests.broker.groups.reading import GroupReader
 from tests.fakes.broker import BrokerFixture, Connection, error_of, outcome_of
 from tests.fakes.channels import FakeChannels
+from tinymq.broker.groups.coordinating import Client
 from tinymq.caller import Caller
 from tinymq.catalog import PUBLIC
 from tinymq.catalog.shapes import shape
@@ -21,7 +23,7 @@ from tinymq.node import NODE_OPERATIONS
 from tinymq.operation import ROLES, Operation, Role
 from tinymq.operations import OPERATIONS, run_on_node
 from tinymq.routing import Terms, binding_id
-from tinymq.wire.messages import Operate
+from tinymq.wire.messages import Member, Operate
 
 BOUND = binding_id("t", Terms(key="eu.#"))
 CHANNEL = {"topic": "t", "name": "work"}
@@ -91,14 +93,24 @@ def test_results_have_the_shape_that_is_told(fixture: BrokerFixture) -> None:
     broker = fixture.operate("broker.list")["brokers"][0]["name"]
     fixture.operate("meta.ensure_dead_letters", origin="t", name="t.work.dead")
     fixture.produce(b"x", b"y", topic="t.work.dead")
+    GroupReader(fixture).commit(2)
+    fixture.broker.coordinating.member(
+        Member(group="team", member="m-1", topics=["t"]), Client("c", "p"), lambda found: None
+    )
+    fixture.broker.transacting.init_producer("bank", 1000, "", lambda found: None)
+    fixture.clock.pump([0] * 4)
     calls: list[tuple[str, dict[str, Any]]] = [
         ("topic.create", {"name": "new", "dry_run": True}),
         ("topic.create", {"name": "new", "config": {"storage": "memory"}}),
         ("topic.alter", {"name": "new", "partitions": 2}),
         ("topic.list", {}),
         ("topic.info", {"name": "t"}),
+        ("topic.history", {"name": "new", "limit": 1}),
         ("topic.purge", {"name": "t", "before": 2}),
         ("topic.undo_purge", {"name": "t"}),
+        ("topic.alter", {"name": "t", "config": {"retention.mode": "compact"}}),
+        ("topic.compact", {"name": "t", "dry_run": True}),
+        ("topic.alter", {"name": "t", "config": {"retention.mode": None}}),
         ("channel.create", {**CHANNEL, "dry_run": True}),
         ("channel.create", CHANNEL),
         ("channel.alter", {**CHANNEL, "config": {"attempts": 3}}),
@@ -127,6 +139,14 @@ def test_results_have_the_shape_that_is_told(fixture: BrokerFixture) -> None:
         ("push.resume", CHANNEL),
         ("push.test", {**CHANNEL, "dry_run": True}),
         ("push.delete", CHANNEL),
+        ("group.list", {}),
+        ("group.info", {"name": "g"}),
+        ("group.seek", {"name": "g", "topic": "t", "to": "-1", "dry_run": True}),
+        ("group.seek", {"name": "g", "topic": "t", "partition": 0, "to": "latest"}),
+        ("group.undo_seek", {"name": "g"}),
+        ("group.reset", {"name": "g"}),
+        ("group.delete", {"name": "g"}),
+        ("group.evict", {"name": "team", "member": "m-1", "dry_run": True}),
         ("message.life", {"topic": "t", "partition": 0, "offset": 1}),
         ("channel.delete", CHANNEL),
         ("schedule.create", {**SCHEDULE, "dry_run": True}),
@@ -138,6 +158,10 @@ def test_results_have_the_shape_that_is_told(fixture: BrokerFixture) -> None:
         ("schedule.resume", {"name": "nightly"}),
         ("schedule.run", {"name": "nightly", "dry_run": True}),
         ("schedule.delete", {"name": "nightly"}),
+        ("transaction.list", {}),
+        ("transaction.list", {"state": "open"}),
+        ("transaction.abort", {"transactional_id": "bank", "dry_run": True}),
+        ("transaction.abort", {"transactional_id": "bank"}),
         ("delayed.list", {}),
         ("delayed.list", {"topic": "t"}),
         ("delayed.histogram", {}),
@@ -174,7 +198,7 @@ def test_results_have_the_shape_that_is_told(fixture: BrokerFixture) -> None:
         ("lookup.find", {"name": "t"}),
     ]
     for name, arguments in calls:
-        result = fixture.operate(name, **arguments)
+        result = fixture.carry_out(name, **arguments)
         Draft202012Validator(shape(**PUBLIC[name].result)).validate(json.loads(json.dumps(result)))
     assert {name for name, _ in calls} | {"broker.log_level", "delayed.get"} == set(PUBLIC)
 

@@ -26,21 +26,22 @@ ALLOWED: dict[str, set[str]] = {
     "storage": {"wire"},
     "stats": {"wire"},
     "routing": set(),
+    "groups": {"wire", "routing"},
     "meta": {"wire", "storage", "routing"},
-    "broker": {"wire", "storage", "meta", "stats", "routing"},
+    "broker": {"wire", "storage", "meta", "stats", "routing", "groups"},
     "operation": {"wire"},
     "catalog": {"wire", "operation", "routing"},
     "caller": {"operation"},
     "node": {"wire", "storage", "meta", "broker", "stats", "logs", "operation", "catalog"}
-    | {"figures"},
+    | {"figures", "groups"},
     "push": {"wire", "meta", "broker", "client", "webhook"},
-    "operations": {"wire", "meta", "broker", "stats", "node", "figures", "routing"}
+    "operations": {"wire", "meta", "broker", "stats", "node", "figures", "routing", "groups"}
     | {"operation", "catalog", "caller", "webhook"},
     "traffic": {"stats"},
     "connection": {"wire", "broker", "stats", "caller", "traffic"},
     "connections": {"wire", "broker", "stats", "connection", "clockwork"},
     "consuming": {"wire", "broker", "caller", "connection"},
-    "protocol": {"wire", "broker", "meta", "stats", "operations"}
+    "protocol": {"wire", "broker", "meta", "stats", "operations", "groups"}
     | {"caller", "connection", "connections", "consuming"},
     "cluster": {"wire", "storage", "meta", "broker", "client", "stats"}
     | {"node", "operation", "operations", "caller", "ground", "clockwork"},
@@ -74,7 +75,18 @@ ALLOWED: dict[str, set[str]] = {
         "verify",
         "webhook",
     },
-    "service": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol", "web"}
+    "cleaner": {"storage", "broker"},
+    "service": {
+        "cleaner",
+        "wire",
+        "storage",
+        "meta",
+        "broker",
+        "stats",
+        "operations",
+        "protocol",
+        "web",
+    }
     | {"client", "gateways", "console", "figures", "logs", "node", "cluster", "ground", "push"},
     "testing": {"wire", "storage", "meta", "broker", "stats", "operations", "protocol"}
     | {"client", "aio", "sync", "console", "logs", "service", "node", "cluster", "verify"},
@@ -86,7 +98,7 @@ ALLOWED: dict[str, set[str]] = {
 
 #: Rooms, and one inner room, that do not know Twisted.
 PURE = ["wire", "storage", "meta", "client/core", "aio", "sync", "operation", "catalog"]
-PURE += ["routing", "webhook"]
+PURE += ["routing", "webhook", "groups"]
 PURE += sorted(BASE)
 
 MODULES = sorted(PACKAGE.rglob("*.py"))

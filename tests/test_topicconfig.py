@@ -19,6 +19,9 @@ def test_defaults() -> None:
         "retention.ms": 604_800_000,
         "retention.bytes": None,
         "retention.mode": "limits",
+        "compact.min.dirty": 50,
+        "compact.lag.ms": 0,
+        "compact.tombstone.ms": 86_400_000,
         "ttl.ms": None,
         "hold.max.ms": 1_209_600_000,
         "hold.max.bytes": None,
@@ -27,6 +30,8 @@ def test_defaults() -> None:
         "max.value.bytes": 16 * 1024 * 1024,
         "memory.bytes": 64 * 1024 * 1024,
         "undo.ms": 600_000,
+        "dedup.ms": None,
+        "dedup.by": "id",
         "min.in.sync": 1,
     }
 

@@ -18,7 +18,7 @@ import attrs
 from attrs import field, frozen
 
 from tinymq.errors import ConfigError
-from tinymq.limits import DEFAULT_LIMITS, MIB, Limits
+from tinymq.limits import DEFAULT_LIMITS, KIB, MIB, Limits
 from tinymq.names import RULE, valid_name
 from tinymq.outbound import Allowed
 from tinymq.settings import Row, Setting, Value, declared, setting, shown
@@ -192,6 +192,40 @@ class RetentionConfig:
 
 
 @frozen(kw_only=True)
+class CompactionConfig:
+    """How logs are compacted; which ones is the topic's matter."""
+
+    helper: str = setting(
+        "process",
+        "Where files are cleaned: in a process of its own, or in a thread of this one, which "
+        "takes time from clients.",
+        choices=("process", "thread"),
+    )
+    check_seconds: int = setting(
+        15,
+        "How often topics are looked through for what is worth it.",
+        unit="seconds",
+        low=1,
+        high=3600,
+    )
+    memory_bytes: int = setting(
+        128 * MIB,
+        "Memory for the keys of one partition, about 36 bytes each; where they do not fit, it is "
+        "cleaned in several rounds.",
+        unit="bytes",
+        low=16 * MIB,
+        high=64 * 1024 * MIB,
+    )
+    rate_bytes: int = setting(
+        64 * MIB,
+        "Bytes that cleaning reads and writes a second at most, so that the disk stays free.",
+        unit="bytes",
+        low=64 * KIB,
+        high=64 * 1024 * MIB,
+    )
+
+
+@frozen(kw_only=True)
 class TopicsConfig:
     """How topics come to be."""
 
@@ -239,6 +273,14 @@ class ProducersConfig:
         unit="seconds",
         low=60,
         high=365 * _DAY_SECONDS,
+    )
+    dedup_ids: int = setting(
+        10_000_000,
+        "Message ids that this broker remembers for the dedup windows of all topics; each takes "
+        "some 150 bytes. At this many, records with new ids are refused for a while.",
+        unit="ids",
+        low=1000,
+        high=1_000_000_000,
     )
 
 
@@ -306,6 +348,7 @@ class Config:
         web: Where the dashboard is.
         storage: How the disk is used.
         retention: How retention works.
+        compaction: How logs are compacted.
         topics: How topics come to be.
         defaults: The settings of a topic whose creator says nothing.
         producers: What is done for idempotent producers.
@@ -321,6 +364,7 @@ class Config:
     web: WebConfig = field(factory=WebConfig)
     storage: StorageConfig = field(factory=StorageConfig)
     retention: RetentionConfig = field(factory=RetentionConfig)
+    compaction: CompactionConfig = field(factory=CompactionConfig)
     topics: TopicsConfig = field(factory=TopicsConfig)
     defaults: TopicConfig = field(default=DEFAULT_TOPIC)
     producers: ProducersConfig = field(factory=ProducersConfig)

@@ -15,7 +15,14 @@ from tinymq.broker.hosted import Hosted
 from tinymq.broker.subscription import MOST_HELD, Subscription, row_of, unpacked
 from tinymq.caller import Caller
 from tinymq.connection import Connection, Shared
-from tinymq.errors import InvalidDelay, InvalidRequest, Overloaded, UnknownSubscription, WireError
+from tinymq.errors import (
+    InvalidDelay,
+    InvalidRequest,
+    InvalidTransaction,
+    Overloaded,
+    UnknownSubscription,
+    WireError,
+)
 from tinymq.limits import LATEST_MS
 from tinymq.wire.frames import Bytes, Frame, encode_frame
 from tinymq.wire.header import MessageType
@@ -100,6 +107,9 @@ class Consuming(Connection):
     def _on_settle(self, frame: Frame) -> None:
         request = Settle.from_meta(frame.split()[0])
         subscription = self._subscription(request.subscription)
+        transaction = request.transaction
+        if transaction is not None and any(verb != FINISH for _, verb, _, _ in request.rows):
+            raise InvalidTransaction("only what is finished can be part of a transaction")
         done, late = 0, list[LeaseRow]()
         touched: dict[Hosted, None] = {}
         now = self._channels.now()
@@ -110,7 +120,11 @@ class Consuming(Connection):
                 late += (row_of(index, *lease) for lease in leases)
                 continue
             one = hosted.channel_of(subscription)
-            settled = _VERBS[verb](one, subscription, leases, now, facts)
+            if transaction is None:
+                settled = _VERBS[verb](one, subscription, leases, now, facts)
+            else:
+                settled = one.hold(subscription.consumer, leases, now, transaction)
+                self.shared.broker.deciding.watch(hosted.partition)
             done += settled.done
             late += (row_of(index, lost.lease_id, lost.bits) for lost in settled.late)
             hosted.losing(settled.revoked)
@@ -120,10 +134,12 @@ class Consuming(Connection):
             subscription.mark()  # others may have waited for that
         if frame.message_id:
             reply = SettleReply(done=done, late=late[:MOST_HELD])
-            self._when_safe([*touched], frame, reply)
+            self._when_safe([*touched], frame, reply, synced=transaction is not None)
 
-    def _when_safe(self, touched: list[Hosted], frame: Frame, reply: Message) -> None:
-        """Answer when what was done is as safe as the topic promises."""
+    def _when_safe(
+        self, touched: list[Hosted], frame: Frame, reply: Message, *, synced: bool = False
+    ) -> None:
+        """Answer when what was done is as safe as the topic promises, or on the disk."""
         waiting, failed = len(touched), list[WireError]()
 
         def safe(error: WireError | None) -> None:
@@ -137,7 +153,7 @@ class Consuming(Connection):
         if not touched:
             self._answer(frame, reply)
         for hosted in touched:
-            hosted.settled(safe)
+            (hosted.synced if synced else hosted.settled)(safe)
 
     def _answer(self, frame: Frame, reply: Message | WireError) -> None:
         if isinstance(reply, WireError):

@@ -26,6 +26,11 @@ OWN_CHANNELS: Final = "tinymq."
 #: The channel on a dead-letter topic that knows which dead letters are still there.
 DEAD_LETTERS: Final = f"{OWN_CHANNELS}dlq"
 
+#: The topic in which brokers keep who produces in transactions, and what was decided.
+TRANSACTIONS: Final = "tinymq.transactions"
+#: Its partitions, for ever: the last bits of a producer id say where it is looked after.
+TRANSACTION_PLACES: Final = 16
+
 _ALLOWED: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _SHOWN: Final = 40
 #: What can stand in a URL of brokers, or an IPv6 address.
@@ -119,6 +124,24 @@ def users_channel(name: str) -> str:
         raise InvalidName(
             f"{_shown(name)} is a channel of the brokers' own: names that begin with "
             f"{OWN_CHANNELS} are theirs",
+            length=len(name),
+        )
+    return name
+
+
+def users_topic(name: str) -> str:
+    """
+    Return the name of a topic if people may change it.
+
+    Args:
+        name: A valid name.
+
+    Raises:
+        InvalidName: It is the brokers' own.
+    """
+    if name == TRANSACTIONS:
+        raise InvalidName(
+            f"{TRANSACTIONS} is the brokers' own: it keeps what was decided of transactions",
             length=len(name),
         )
     return name

@@ -18,6 +18,7 @@ from typing_extensions import override
 
 from tinymq import __version__
 from tinymq.broker.broker import Broker
+from tinymq.broker.groups.coordinating import Waiting
 from tinymq.broker.partition import Appended
 from tinymq.broker.reading import Reader
 from tinymq.broker.searching import Searches
@@ -37,6 +38,7 @@ from tinymq.errors import (
     UnsupportedVersion,
     WireError,
 )
+from tinymq.groups.values import Client
 from tinymq.operations import Operator
 from tinymq.wire.batch import record_count
 from tinymq.wire.codec import pack
@@ -44,12 +46,17 @@ from tinymq.wire.frames import Bytes, Frame
 from tinymq.wire.header import VERSION, MessageType
 from tinymq.wire.messages import (
     ACKS_NONE,
+    Commit,
+    Committed,
+    EndTransaction,
     Fetch,
     FetchReply,
     Goodbye,
     Hello,
     HelloReply,
     InitProducer,
+    Member,
+    MemberReply,
     Message,
     Metadata,
     Offsets,
@@ -59,12 +66,14 @@ from tinymq.wire.messages import (
     Ping,
     Produce,
     ProduceReply,
+    known_rows,
 )
 
 __all__ = [
     "FRAMES_PER_TURN",
     "FRAME_SECONDS",
     "MOST_FETCHES",
+    "MOST_MEMBERS",
     "MOST_OPERATIONS",
     "MOST_PENDING",
     "MOST_SEARCHES",
@@ -78,6 +87,8 @@ __all__ = [
 MOST_FETCHES: Final = 100
 #: OFFSETS requests that one connection may have waiting.
 MOST_SEARCHES: Final = 100
+#: MEMBER requests that one connection may have waiting.
+MOST_MEMBERS: Final = 100
 #: Operations that one connection may have waiting.
 MOST_OPERATIONS: Final = 100
 
@@ -99,6 +110,8 @@ class BrokerProtocol(Consuming):
         # Everybody is nobody until there is something to prove.
         super().__init__(factory, factory.number(), Caller(peer=peer))
         self._searches = 0
+        #: Requests of members of groups that wait.
+        self._members: set[Waiting] = set()
         self._operations = 0
 
     # --- one method for each type -----------------------------------------------
@@ -166,6 +179,7 @@ class BrokerProtocol(Consuming):
             if not result.duplicate:
                 self.traffic.messages_in += records
             if message_id:
+                known, payload = known_rows(result.known)
                 self.reply(
                     MessageType.PRODUCE,
                     message_id,
@@ -176,7 +190,9 @@ class BrokerProtocol(Consuming):
                         volatile=result.volatile,
                         unroutable=result.unroutable,
                         delayed=result.delayed,
+                        known=known,
                     ),
+                    payload,
                 )
         if was_full:
             self._flow()
@@ -233,8 +249,55 @@ class BrokerProtocol(Consuming):
         self.shared.searches.add(request, lambda: self._listening, found)
 
     def _on_init_producer(self, frame: Frame) -> None:
-        InitProducer.from_meta(frame.split()[0])
-        self.shared.broker.init_producer(partial(self._settle, frame.type, frame.message_id))
+        request = InitProducer.from_meta(frame.split()[0])
+        answer = partial(self._settle, frame.type, frame.message_id)
+        if request.transactional_id is None:
+            self.shared.broker.init_producer(answer)
+        else:
+            name, client = request.transactional_id, self.client_id
+            transacting = self.shared.broker.transacting
+            transacting.init_producer(name, request.timeout_ms, client, answer)
+
+    def _on_end_transaction(self, frame: Frame) -> None:
+        request = EndTransaction.from_meta(frame.split()[0])
+        answer = partial(self._settle, frame.type, frame.message_id)
+        self.shared.broker.transacting.end(request, answer)
+
+    def _on_commit(self, frame: Frame) -> None:
+        request = Commit.from_meta(frame.split()[0])
+        told = partial(self._settle, frame.type, frame.message_id)
+        self.shared.broker.committing.commit(request, told)
+
+    def _on_committed(self, frame: Frame) -> None:
+        request = Committed.from_meta(frame.split()[0])
+        told = partial(self._settle, frame.type, frame.message_id)
+        self.shared.broker.committing.committed(request, told)
+
+    def _on_member(self, frame: Frame) -> None:
+        request = Member.from_meta(frame.split()[0])
+        if len(self._members) >= MOST_MEMBERS:
+            raise Overloaded(_too_many(MOST_MEMBERS, "MEMBER requests"))
+        client = Client(self.client_id, self.peer)
+        waiting: Waiting | None = None
+        answered = False
+
+        def answer(result: MemberReply | WireError) -> None:
+            nonlocal answered
+            answered = True
+            if waiting is not None:
+                self._members.discard(waiting)
+            self._settle(frame.type, frame.message_id, result)
+
+        waiting = self.shared.broker.coordinating.member(request, client, answer)
+        if not answered:
+            self._members.add(waiting)
+
+    @override
+    def _cancel_reads(self) -> None:
+        super()._cancel_reads()
+        members, self._members = self._members, set()
+        for waiting in members:
+            waiting.cancel()
 
     def _on_metadata(self, frame: Frame) -> None:
         request = Metadata.from_meta(frame.split()[0])
@@ -274,6 +337,10 @@ class BrokerProtocol(Consuming):
         MessageType.FETCH: _on_fetch,
         MessageType.OFFSETS: _on_offsets,
         MessageType.INIT_PRODUCER: _on_init_producer,
+        MessageType.MEMBER: _on_member,
+        MessageType.COMMIT: _on_commit,
+        MessageType.COMMITTED: _on_committed,
+        MessageType.END_TRANSACTION: _on_end_transaction,
         MessageType.METADATA: _on_metadata,
         MessageType.OPERATE: _on_operate,
     }

@@ -35,6 +35,7 @@ from tinymq.broker.broker import Broker
 from tinymq.broker.housekeeping import Housekeeping
 from tinymq.broker.partitions import PartitionStore
 from tinymq.broker.ports import World
+from tinymq.cleaner import ProcessWorker
 from tinymq.client.core.address import Address, parse_url, url_of
 from tinymq.cluster.far import FarMeta
 from tinymq.cluster.own import OwnMeta
@@ -49,6 +50,7 @@ from tinymq.protocol import BrokerFactory
 from tinymq.push.guard import Guard
 from tinymq.push.pushes import Pushes
 from tinymq.push.pushes import World as PushWorld
+from tinymq.storage.disk import Disk
 from tinymq.storage.folder import DataFolder
 from tinymq.storage.forks import close_in_children
 
@@ -183,6 +185,8 @@ class BrokerService(Service):
         world = World(self._reactor, ground.wall, ground.background)
         store = PartitionStore(self._folder, config.limits, config.producers)
         self.broker = Broker(config, self._meta.directory, store, world, ground.syncer)
+        if config.compaction.helper == "process" and type(ground.disk) is Disk:
+            self.broker.cleaning.worker = ProcessWorker(self._reactor)
         self._node = Node(self.broker, self._logs)
         self.operations = self._meta.join(self.broker, self._node)
         self.factory = self._node.connected = BrokerFactory(self.broker, self.operations)

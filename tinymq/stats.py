@@ -532,6 +532,7 @@ class ClusterSnapshot:
         recent: Ten minutes; None when unknown.
         long: Six hours; None when unknown.
         channels: How many channels the topics have.
+        groups: How many consumer groups there are.
     """
 
     name: str
@@ -552,6 +553,7 @@ class ClusterSnapshot:
     recent: Trail | None = None
     long: Trail | None = None
     channels: int = 0
+    groups: int = 0
 
     @property
     def clients(self) -> int:

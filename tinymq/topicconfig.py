@@ -8,7 +8,7 @@ the broker changes no topic that exists.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from attrs import frozen
 from typing_extensions import override
@@ -23,6 +23,10 @@ _DAY: Final = 24 * 60 * _MINUTE
 _GIB: Final = 1024 * MIB
 _FOREVER: Final = 10_000 * 365 * _DAY
 _EXBIBYTE: Final = 1024**6
+_COMPACTING: Final = ("compact", "compact_limits")
+#: What `dedup.by` begins with, if it names a header.
+HEADER_RULE: Final = "header:"
+_RULES: Final = "id or header:NAME"
 
 
 @frozen(kw_only=True)
@@ -65,11 +69,35 @@ class TopicConfig(Dotted):
         high=_EXBIBYTE,
         optional=True,
     )
-    retention_mode: Literal["limits", "settled"] = setting(
+    retention_mode: Literal["limits", "settled", "compact", "compact_limits"] = setting(
         "limits",
         "Whether records stay as long as the limits say, or go as soon as every channel has "
-        "settled them; without channels the limits hold.",
-        choices=("limits", "settled"),
+        "settled them (without channels the limits hold), or the newest of each key stays for "
+        "ever, or that one as long as the limits say.",
+        choices=("limits", "settled", "compact", "compact_limits"),
+    )
+    compact_min_dirty: int = setting(
+        50,
+        "With compaction: share of a partition's closed files that was never cleaned, from which "
+        "on cleaning is worth it.",
+        unit="percent",
+        low=0,
+        high=100,
+    )
+    compact_lag_ms: int = setting(
+        0,
+        "With compaction: how long records stay at least, though a newer one has their key.",
+        unit="milliseconds",
+        low=0,
+        high=_FOREVER,
+    )
+    compact_tombstone_ms: int = setting(
+        _DAY,
+        "With compaction: how long a record without a value stays, from when everything older "
+        "of its key was cleaned away.",
+        unit="milliseconds",
+        low=0,
+        high=_FOREVER,
     )
     ttl_ms: int | None = setting(
         None,
@@ -131,6 +159,22 @@ class TopicConfig(Dotted):
         low=0,
         high=30 * _DAY,
     )
+    dedup_ms: int | None = setting(
+        None,
+        "How long the id of a message is known, from its first append on: the same id again is "
+        "answered with the place of the first; none is no window.",
+        unit="milliseconds",
+        low=1,
+        high=_FOREVER,
+        optional=True,
+    )
+    dedup_by: str = setting(
+        "id",
+        "What the id is: id for the message ids that producers give, or header:NAME for the "
+        "bytes of a header.",
+        low=2,
+        high=200,
+    )
     min_in_sync: int = setting(
         1,
         "Copies that must hold a record before it is acknowledged; 1 until replication exists.",
@@ -138,6 +182,44 @@ class TopicConfig(Dotted):
         low=1,
         high=1,
     )
+
+    def __attrs_post_init__(self) -> None:
+        """
+        Check what depends on more than one setting.
+
+        Raises:
+            InvalidRequest: The settings do not go together.
+        """
+        if self.compacts and self.storage == "memory":
+            raise InvalidRequest(
+                f"retention.mode = {self.retention_mode} needs storage = disk",
+                field="retention.mode",
+            )
+
+    @property
+    def compacts(self) -> bool:
+        """Whether of each key only the newest record is kept."""
+        return self.retention_mode in _COMPACTING
+
+    @property
+    def limits(self) -> tuple[int | None, int | None]:
+        """How long records are kept, and how many bytes of them, as the mode has it."""
+        if self.retention_mode == "compact":
+            return None, None
+        return self.retention_ms, self.retention_bytes
+
+    @classmethod
+    @override
+    def _changes(cls, given: Mapping[str, Given], base: TopicConfig) -> dict[str, Any]:
+        changes = super()._changes(given, base)
+        rule = changes.get("dedup_by", "id")
+        if rule != "id" and not (rule.startswith(HEADER_RULE) and rule != HEADER_RULE):
+            raise InvalidRequest(
+                f"dedup.by = {rule!r:.60} is wrong: it must be {_RULES}",
+                field="dedup.by",
+                allowed=_RULES,
+            )
+        return changes
 
     @override
     def altered(

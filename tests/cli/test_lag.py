@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -25,10 +26,11 @@ def test_the_largest_first(work: MemoryBroker, run: Run) -> None:
     """Channels are listed by their lag, with its age, where it goes, and until when."""
     lines = [line.split() for line in run("lag").stdout.splitlines()]
     assert lines[0] == [
-        *("TOPIC", "CHANNEL", "LAG", "AGE", "TREND", "ETA", "FINISHED/S", "CONSUMERS", "STATE"),
+        *("TOPIC", "CHANNEL", "GROUP", "LAG", "AGE", "TREND", "ETA", "FINISHED/S", "CONSUMERS"),
+        "STATE",
     ]
     assert lines[1] == [
-        *("orders", "work", "9", "2s", "-2.0/s", "3s", "1.5/s", "2", "consuming"),
+        *("orders", "work", "-", "9", "2s", "-2.0/s", "3s", "1.5/s", "2", "consuming"),
     ]
     assert [line[1] for line in lines[1:]] == ["work", "copy", "done"]
 
@@ -41,6 +43,44 @@ def test_which_ones(work: MemoryBroker, run: Run) -> None:
     assert names == ["audit/copy", "orders/work"]
     found = json.loads(run("lag", "orders", "-o", "json").stdout)
     assert found["channels"][0]["trend_s"] == -2.0
+
+
+def test_groups(work: MemoryBroker, run: Run) -> None:
+    """Consumer groups stand among the channels, with the same figures."""
+    work.groups = [
+        group("g", lag=100, lag_s=61.5, trend=2.0, stuck="nobody reads", topics=["orders", "x"]),
+        group("idle"),
+    ]
+    lines = [line.split() for line in run("lag").stdout.splitlines()]
+    assert lines[1][:8] == ["orders,x", "-", "g", "100", "1m2s", "+2.0/s", "grows", "-"]
+    assert [line[1:3] for line in lines[2:]] == [
+        *(["work", "-"], ["copy", "-"], ["-", "idle"], ["done", "-"]),
+    ]
+    assert run("lag", "--only-lagging", "-o", "name").stdout.split("\n")[0] == "group g"
+    document = json.loads(run("lag", "orders", "-o", "json").stdout)
+    assert [row["name"] for row in document["groups"]] == ["g"]
+    assert "nobody reads" in run("lag", "-o", "wide").stdout
+    result = run("lag", "--fail-over", "50")
+    assert (result.exit_code, result.stderr) == (1, "group g has 100 left to do\n")
+
+
+def group(name: str, **facts: Any) -> dict[str, Any]:
+    """A row of a group."""
+    return {
+        "name": name,
+        "state": "empty",
+        "members": 0,
+        "topics": [],
+        "partitions": 1,
+        "lag": 0,
+        **dict.fromkeys(("lag_s", "trend", "clear_s", "committed_ms")),
+        "coordinator": "b1",
+        "strategy": "",
+        "generation": 0,
+        "created_ms": 1,
+        "stuck": "",
+        **facts,
+    }
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,7 @@ def test_pub_with_everything(broker: MemoryBroker, run: Run) -> None:
         "delayed": [],
         "due_ms": None,
         "unroutable": 0,
+        "duplicates": [],
         "volatile": False,
         "dry_run": False,
     }

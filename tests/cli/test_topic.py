@@ -129,6 +129,21 @@ def test_refused_create(run: Run) -> None:
     )
 
 
+def test_history(broker: MemoryBroker, run: Run) -> None:
+    """Who changed what: the newest first, each setting with what it was before."""
+    first = {"at_ms": 1_750_000_000_000, "who": "", "peer": "", "act": "created", "note": ""}
+    rows = [{"name": "partitions", "before": None, "after": "2"}]
+    then = {**first, "who": "ana", "peer": "10.0.0.7:5", "act": "altered"}
+    more = [{"name": "sync", "before": "always", "after": "os"}]
+    changes = [{**then, "settings": more}, {**first, "settings": rows}]
+    broker.answers["topic.history"] = [{"changes": changes, "more": False, "after": None}]
+    assert [line.split()[1:] for line in run("topic", "history", "orders").output.splitlines()] == [
+        ["WHO", "FROM", "DID", "WHAT"],
+        ["ana", "10.0.0.7:5", "altered", "sync", "always", "->", "os"],
+        ["first", "use", "-", "created", "partitions", "=", "2"],
+    ]
+
+
 def test_info(broker: MemoryBroker, run: Run) -> None:
     """Facts come under one another; partitions on request."""
     broker.append("orders", b"x", partition=1)

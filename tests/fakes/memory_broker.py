@@ -140,6 +140,8 @@ class MemoryBroker:
         self.pauses: list[float] = []
         self.delayed: list[tuple[str, int, bytes | None, int, float | None]] = []
         self.answers: dict[str, list[dict[str, Any] | Exception]] = {}
+        #: Rows of consumer groups, in order of their names.
+        self.groups: list[dict[str, Any]] = []
         self.lock = threading.RLock()
         self.arrived = threading.Condition(self.lock)
         self._time = BEGIN_MS
@@ -216,6 +218,22 @@ class MemoryBroker:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    def _group_list(
+        self,
+        topic: str | None,
+        filter: str,  # noqa: A002 - the API's word
+        after: str,
+        limit: int,
+    ) -> dict[str, Any]:
+        rows = [
+            row
+            for row in self.groups
+            if fnmatch.fnmatch(row["name"], filter or "*")
+            and topic in (None, *row["topics"])
+            and row["name"] > after
+        ]
+        return {"groups": rows[:limit], "more": False, "after": None, "silent": []}
 
     def _topic_create(
         self,
@@ -328,6 +346,16 @@ class MemoryBroker:
                 each.start, each.purged_from = each.purged_from or 0, None
         return {"topic": topic.facts(), "dry_run": dry_run}
 
+    def _topic_compact(self, name: str, partition: int | None, *, dry_run: bool) -> dict[str, Any]:
+        topic = self.find(name)
+        rows = [
+            {"partition": number, "bytes": 0, "dirty": 0, "cleaned_ms": None, "saved": 0}
+            for number, _ in enumerate(topic.partitions)
+            if partition in {None, number}
+        ]
+        facts = {"topic": name, "partitions": rows, "bytes": 0, "dirty": 0, "silent": []}
+        return {"compaction": {**facts, "dry_run": dry_run}}
+
     def _broker_log_level(
         self, level: str, broker: str | None = None, *, dry_run: bool = False
     ) -> dict[str, Any]:
@@ -387,6 +415,7 @@ class MemorySent:
     positions: list[tuple[int, int, int]]
     volatile: bool = False
     delayed: list[tuple[int, int, int]] = Factory(list)
+    duplicates: list[tuple[int, int, int]] = Factory(list)
 
 
 @frozen
@@ -396,6 +425,7 @@ class MemoryPosition:
     partition: int
     offset: int
     volatile: bool
+    duplicate: bool = False
 
 
 @frozen

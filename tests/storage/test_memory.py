@@ -35,7 +35,7 @@ def test_same_face() -> None:
                     inspect.signature(other).parameters
                 )
     assert {*vars(MemoryLog()), *dir(MemoryLog)} >= {
-        name for each in Log.__mro__[1:3] for name in vars(each) if not name.startswith("_")
+        name for each in Log.__mro__[1:4] for name in vars(each) if not name.startswith("_")
     }
 
 

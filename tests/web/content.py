@@ -7,6 +7,7 @@ import random
 import msgpack
 from attrs import evolve
 
+from tests.web.crowd import crowd, hostile_crowd
 from tests.web.fakes import GB, NOW, FakeConsole, FakePartition, FakeRecord, FakeTopic
 from tests.web.fleet import connected, silenced, slowed, three
 from tests.web.flow import flow, hostile_flow, troubled_flow
@@ -115,6 +116,7 @@ def lively() -> FakeConsole:
     console.connected = connected(console.brokers)
     console.queue = work()
     console.flow = flow()
+    console.crowd = crowd()
     return console
 
 
@@ -192,4 +194,5 @@ def hostile() -> FakeConsole:
     ]
     console.queue = hostile_work(HOSTILE)
     console.flow = hostile_flow(HOSTILE)
+    console.crowd = hostile_crowd(HOSTILE)
     return console

@@ -9,10 +9,11 @@ from typing import Any
 
 from attrs import Factory, define, evolve, field
 
+from tests.web.crowd import FakeCrowd
 from tests.web.flow import FakeFlow
 from tests.web.queues import FakeQueue, depth
 from tinymq import errors
-from tinymq.caller import Caller
+from tinymq.caller import LOCAL, Caller
 from tinymq.catalog import PUBLIC
 from tinymq.stats import (
     Backlog,
@@ -39,6 +40,8 @@ from tinymq.web.port import (
     ClientPage,
     ClientQuery,
     DrainPlan,
+    GroupPage,
+    GroupQuery,
     Headers,
     MessageView,
     Newest,
@@ -185,6 +188,7 @@ class FakeConsole:
         self.label = "production"
         self.queue = FakeQueue([])
         self.flow = FakeFlow()
+        self.crowd = FakeCrowd()
         #: What channels hold back, by topic and partition.
         self.held: dict[tuple[str, int], dict[str, Any]] = {}
 
@@ -296,6 +300,7 @@ class FakeConsole:
             recent=trail(1, rates),
             long=trail(5, rates, 360, 60_000),
             channels=len(self.queue.channels),
+            groups=len(self.crowd.groups),
         )
 
     def topics(self, query: TopicQuery) -> TopicPage:
@@ -448,7 +453,13 @@ class FakeConsole:
         )
 
     async def create_topic(
-        self, name: str, partitions: int | None, config: Mapping[str, str], *, dry_run: bool
+        self,
+        name: str,
+        partitions: int | None,
+        config: Mapping[str, str],
+        *,
+        dry_run: bool,
+        caller: Caller = LOCAL,
     ) -> Plan:
         """Make a topic."""
         plain = name.replace(".", "").replace("-", "").replace("_", "")
@@ -471,7 +482,12 @@ class FakeConsole:
                 raise errors.InvalidRequest(f"there is no setting {key}", field=f"config.{key}")
 
     async def alter_topic(
-        self, name: str, config: Mapping[str, str | None], *, dry_run: bool
+        self,
+        name: str,
+        config: Mapping[str, str | None],
+        *,
+        dry_run: bool,
+        caller: Caller = LOCAL,
     ) -> Plan:
         """Change settings."""
         topic = self._find(name)
@@ -526,7 +542,13 @@ class FakeConsole:
         )
 
     async def purge(
-        self, topic: str, partition: int | None, before: At | Since | None, *, dry_run: bool
+        self,
+        topic: str,
+        partition: int | None,
+        before: At | Since | None,
+        *,
+        dry_run: bool,
+        caller: Caller = LOCAL,
     ) -> Plan:
         """Move the start."""
         found = self._find(topic)
@@ -539,7 +561,7 @@ class FakeConsole:
                 log.start, log.earlier, log.records = log.end, 0, []
         return plan
 
-    async def undo_purge(self, topic: str) -> Plan:
+    async def undo_purge(self, topic: str, caller: Caller = LOCAL) -> Plan:
         """Bring back."""
         found = self._find(topic)
         if found.undo_until is None:
@@ -558,6 +580,9 @@ class FakeConsole:
         operation.permit(caller.role)
         checked = operation.arguments(arguments)
         whole = dict(arguments) if operation.changes else checked
+        answer = self.crowd.answer(name, whole)
+        if answer is not None:
+            return answer
         answer = self.flow.answer(name, whole) if self.flow.active(operation) else None
         if answer is not None:
             return answer
@@ -591,6 +616,16 @@ class FakeConsole:
         if not self.queue.looked:
             return Depth(Series(2000, NOW), Series(60_000, NOW))
         return depth(channel["lag"])
+
+    async def groups(self, query: GroupQuery) -> GroupPage:
+        """List groups."""
+        return self.crowd.page(query)
+
+    def group_lag(self, told: Mapping[str, Any]) -> Depth:
+        """Tell what the lag of a group was: it grew to what it is, unless nobody looked."""
+        if not self.queue.looked:
+            return Depth(Series(2000, NOW), Series(60_000, NOW))
+        return depth(told["group"]["lag"])
 
     async def clients(self, query: ClientQuery) -> ClientPage:
         """List the clients of the brokers that answer."""

@@ -37,6 +37,16 @@ PAGES: Final = {
     "channel-danger": "/topics/orders.created/channels/billing/danger",
     "seek": "/topics/orders.created/channels/billing/seek?to=latest",
     "pause": "/topics/orders.created/channels/billing/pause",
+    "groups": "/groups?sort=lag&reverse=true",
+    "group": "/groups/invoices",
+    "group-many": "/groups/sessionizer",
+    "group-partitions": "/groups/sessionizer/partitions?lagging=yes",
+    "group-assignment": "/groups/sessionizer/assignment",
+    "group-danger": "/groups/invoices/danger",
+    "group-seek": "/groups/invoices/seek?to=back&at=1000",
+    "group-evict": "/groups/invoices/evict?member=7f3a09c2-e81b-4b7e-9d10-000000000003",
+    "transactions": "/transactions",
+    "transaction-abort": "/transactions/abort?id=checkout-7",
     "inflight": "/inflight",
     "inflight-one": "/inflight?topic=orders.created&channel=billing",
     "deadletters": "/dead-letters",
@@ -77,7 +87,9 @@ QUEUE: Final = frozenset(
     | {"channel-danger", "seek", "pause", "inflight", "inflight-one", "deadletters", "deadletter"}
     | {"delayed", "delayed-topic", "retries", "delayed-one", "schedules", "schedule"}
     | {"new-schedule", "exchanges", "exchange", "routed", "unroutable", "new-exchange"}
-    | {"endpoints", "endpoint", "new-endpoint"}
+    | {"endpoints", "endpoint", "new-endpoint", "groups", "group", "group-many"}
+    | {"group-partitions", "group-assignment", "group-danger", "group-seek", "group-evict"}
+    | {"transactions", "transaction-abort"}
 )
 LOOKS: Final = (("light", 1440), ("dark", 1440), ("light", 390), ("dark", 390))
 

@@ -126,8 +126,10 @@ def test_topic_lists_its_channels(client: Client) -> None:
     """Only its own; one without says how to make one."""
     found = client.get("/topics/orders.created/channels")
 
-    assert len(names_in(found)) == 3
+    assert len(names_in(found)) == 5
+    assert names_in(found)[3:] == ["invoices", "sessionizer"]
     assert "smtp" not in found.shown
+    assert "No group reads this topic" in client.get("/topics/empty.topic/channels").shown
     assert "This topic has no channel" in client.get("/topics/clicks.raw/channels").shown
     assert client.get("/topics/nothing/channels").status == 404
 

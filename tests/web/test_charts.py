@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.web.fakes import NOW, curve
 from tinymq.stats import Series
+from tinymq.web import charts
 from tinymq.web.charts import NARROW, WIDE, Plot, axis_number, bar, round_top, spark, thin
 from tinymq.web.format import Times
 
@@ -96,3 +99,35 @@ def test_bar_is_clamped_and_never_vanishes() -> None:
     assert (bar(7.0).fill, bar(7.0).radius) == ("96.0", "3.0")
     assert (bar(-1).fill, bar(-1).radius) == ("2.0", "1.0")
     assert bar(0.5, 96, 0.9).tick == "86.4"
+
+
+def test_events_are_flags_in_order() -> None:
+    """Each has a letter; those close together share one; what was before the box is left out."""
+    series = Series(2000, NOW, tuple(range(300)))
+    minutes = (12, 9, 5, 4.9, 0)
+    events = tuple(charts.Event(NOW - round(m * 60_000), f"{m} min ago") for m in minutes)
+    plot = charts.Plot("Lag", (("messages", series),), 600_000, events=events)
+    ((wide, narrow),) = [pair for pair, _ in charts.draw_both(plot, str, Times(NOW), charts.LARGE)]
+    assert [(flag.letter, len(flag.events)) for flag in wide.flags] == [
+        ("A", 1),
+        ("B", 2),
+        ("C", 1),
+    ]
+    assert [flag.letter for flag in narrow.flags] == ["A", "B", "C"]
+    places = [float(flag.x) for flag in wide.flags]
+    assert places == sorted(places)
+    assert wide.left <= places[0]
+    assert places[-1] <= wide.width - 8
+    assert wide.height == charts.LARGE.height + 18
+    assert json.loads(wide.data)["flags"] == [
+        [NOW - 540_000, "A"], [NOW - 300_000, "B"], [NOW, "C"],
+    ]  # fmt: skip
+
+
+def test_a_chart_without_events_is_as_it_was() -> None:
+    """No flags, no room for them."""
+    series = Series(2000, NOW, tuple(range(300)))
+    old = charts.Event(NOW - 3_600_000, "long ago")
+    drawn = charts.Plot("Lag", (("messages", series),), 600_000, events=(old,)).draw(Times(NOW))
+    assert drawn is not None
+    assert (drawn.flags, drawn.height, drawn.top) == ((), charts.WIDE.height, 8)

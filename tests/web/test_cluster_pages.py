@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from tests.web.client import Client
 from tests.web.content import lively, troubled
+from tests.web.crowd import FakeCrowd
 from tests.web.fakes import GB, FakeConsole, FakePartition, FakeTopic
 from tests.web.fleet import connected, inner, silenced, slowed, three
 from tests.web.flow import FakeFlow
@@ -507,7 +508,7 @@ def test_metaserver_is_no_broker() -> None:
     console = lively()
     meta = evolve(console.broker, id=0, name="meta", role="meta", disk_free=75 * GB)
     console.others = (*console.others, meta)
-    console.queue, console.flow = FakeQueue([]), FakeFlow()
+    console.queue, console.flow, console.crowd = FakeQueue([]), FakeFlow(), FakeCrowd()
     client = Client(console)
 
     assert "3 brokers · 1 MetaServer" in re.sub(r"\s+", " ", client.get("/brokers").shown)

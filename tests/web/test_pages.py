@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from tests.web.client import Client
 from tests.web.content import HOSTILE, hostile, lively, troubled
+from tests.web.crowd import FakeCrowd
 from tests.web.fakes import NOW, FakeConsole, FakePartition, FakeRecord, FakeTopic
 from tests.web.flow import FakeFlow
 from tests.web.queues import FakeQueue
@@ -36,7 +37,7 @@ def make_client() -> Client:
 def test_overview_says_the_verdict_first() -> None:
     """A healthy cluster has no problem, and the figures are there."""
     console = lively()
-    console.queue, console.flow = FakeQueue([]), FakeFlow()
+    console.queue, console.flow, console.crowd = FakeQueue([]), FakeFlow(), FakeCrowd()
     shown = Client(console).get("/").shown
 
     assert "No problems" in shown
@@ -48,7 +49,8 @@ def test_overview_names_problems_with_a_way_to_look() -> None:
     """Refused publishing, silent brokers and offline partitions are each a sentence."""
     reply = Client(troubled()).get("/")
 
-    assert "12 problems" in reply.shown
+    assert "15 problems" in reply.shown
+    assert "Group invoices is stuck" in reply.shown
     assert "mq-1 refuses to publish" in reply.shown
     assert "mq-2 does not answer" in reply.shown
     assert "fdatasync failed: Input/output error" in reply.shown

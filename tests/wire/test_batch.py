@@ -180,7 +180,7 @@ def test_good_batches_are_taken(count: int, kind: Any) -> None:
         ({"records": 0}, "count"),
         ({"records": 65_536, "last_offset_delta": 65_535}, "count"),
         ({"attributes": 0}, "attributes"),
-        ({"attributes": NATIVE | TRANSACTIONAL}, "attributes"),
+        ({"attributes": NATIVE | CONTROL | TRANSACTIONAL}, "attributes"),
         ({"attributes": NATIVE | CONTROL}, "attributes"),
         ({"attributes": NATIVE | 1 << 6}, "attributes"),
         ({"attributes": NATIVE | 1 << 12}, "attributes"),

@@ -13,6 +13,7 @@ from tinymq.catalog import (
     delayed,
     endpoints,
     exchanges,
+    groups,
     schedules,
     shapes,
 )
@@ -54,6 +55,8 @@ def test_maps() -> None:
         "PLAN": list(shapes.PLAN["properties"]),
         "CHANNEL": list(channels.CHANNEL["properties"]),
         "SEEK": list(channels.SEEK["properties"]),
+        "GROUP": list(groups.GROUP["properties"]),
+        "MEMBER": list(groups.MEMBER["properties"]),
         "EXCHANGE": list(exchanges.EXCHANGE_ROW["properties"]),
         "BINDING": list(exchanges.BINDING["properties"]),
         "QUEUE": list(deadletters.DLQ_ROW["properties"]),

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from tinymq.aio.client import Admin, Client
 from tinymq.aio.consumer import Consumer
+from tinymq.aio.group import GroupConsumer
+from tinymq.aio.positions import Positions
 from tinymq.aio.producer import Producer
 from tinymq.aio.subscription import Message, MessageBatch, Subscription
 from tinymq.client.core.address import DEFAULT_URL
@@ -22,6 +24,9 @@ from tinymq.client.core.config import (
     SubscriptionConfig,
 )
 from tinymq.client.core.delivered import ConsumerBatch
+from tinymq.client.core.group.handed import GroupBatch, GroupMessage
+from tinymq.client.core.group.positions import CommittedPosition
+from tinymq.client.core.group.settings import GroupConfig, GroupMember, Share
 from tinymq.client.core.handling import Reject, Requeue
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.results import Account, Delayed, Failed, PartlySent, Position, Sent
@@ -37,21 +42,29 @@ __all__ = [
     "Backoff",
     "Client",
     "ClientConfig",
+    "CommittedPosition",
     "Consumer",
     "ConsumerBatch",
     "ConsumerConfig",
     "Delayed",
     "Failed",
+    "GroupBatch",
+    "GroupConfig",
+    "GroupConsumer",
+    "GroupMember",
+    "GroupMessage",
     "Mark",
     "Message",
     "MessageBatch",
     "PartlySent",
     "Position",
+    "Positions",
     "Producer",
     "ProducerConfig",
     "Reject",
     "Requeue",
     "Sent",
+    "Share",
     "Subscription",
     "SubscriptionConfig",
     "TopicInfo",

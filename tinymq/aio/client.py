@@ -12,7 +12,9 @@ from typing import Any, Self
 from typing_extensions import override
 
 from tinymq.aio.consumer import Consumer
+from tinymq.aio.group import GroupConsumer
 from tinymq.aio.network import Connect, LoopNetwork, give, refuse
+from tinymq.aio.positions import Positions
 from tinymq.aio.producer import Producer
 from tinymq.aio.subscription import Subscription
 from tinymq.client.core.address import parse_url, url_from
@@ -24,6 +26,8 @@ from tinymq.client.core.config import (
     ProducerConfig,
     SubscriptionConfig,
 )
+from tinymq.client.core.group.positions import PositionCalls
+from tinymq.client.core.group.settings import GroupConfig, group_config, listed
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.results import Result
 from tinymq.client.core.sources import Topics
@@ -101,6 +105,7 @@ class Client:
         self._producers: set[Producer] = set()
         self._consumers: set[Consumer] = set()
         self._subscriptions: set[Subscription] = set()
+        self._groups: set[GroupConsumer] = set()
         self._closing: asyncio.Task[None] | None = None
         self.admin = Admin(self._operate)
 
@@ -176,6 +181,55 @@ class Client:
         self._subscriptions.add(subscription)
         return subscription
 
+    def group(
+        self,
+        name: str,
+        topics: Iterable[str] = (),
+        patterns: Iterable[str] = (),
+        config: GroupConfig | None = None,
+        **settings: Any,
+    ) -> GroupConsumer:
+        """
+        Read topics together with the other members of a group; it joins at once.
+
+        Args:
+            name: Name of the group.
+            topics: Names of topics; those that do not exist yet are read once they do.
+            patterns: Regular expressions (RE2) of whole names of more topics.
+            config: Settings.
+            **settings: Fields of `GroupConfig` that are to be different, such as
+                ``start="latest"``.
+
+        Raises:
+            ConfigError: A setting is wrong.
+            ClosedError: The client was closed.
+            UsageError: There is neither a topic nor a pattern; or as `producer`.
+        """
+        self._check()
+        consumer = GroupConsumer(
+            self._network,
+            name,
+            (listed(topics), listed(patterns)),
+            group_config(config, settings),
+            (self._groups.discard, self.producer),
+        )
+        self._groups.add(consumer)
+        return consumer
+
+    def positions(self, group: str) -> Positions:
+        """
+        Look at the positions of a group, or commit some, without being a member.
+
+        Args:
+            group: Name of the group.
+
+        Raises:
+            ClosedError: The client was closed.
+            UsageError: As `producer`.
+        """
+        self._check()
+        return Positions(PositionCalls(self._cluster, group), self._network)
+
     async def metadata(
         self, topics: Iterable[str], *, create: bool = False
     ) -> dict[str, TopicInfo]:
@@ -242,6 +296,7 @@ class Client:
         try:
             for consumer in tuple(self._consumers):
                 await consumer.close()
+            await asyncio.gather(*[one.close() for one in self._groups])
             await asyncio.gather(*[one.close() for one in self._subscriptions])
             # All at once: none of them takes more while others still send.
             await asyncio.gather(*[producer.close() for producer in self._producers])

@@ -11,6 +11,7 @@ from tinymq.aio.network import LoopNetwork, give, refuse
 from tinymq.client.core.batches import Batch, Group
 from tinymq.client.core.config import ProducerConfig
 from tinymq.client.core.faces import ProducerFace
+from tinymq.client.core.messageids import MessageId
 from tinymq.client.core.outcomes import outcomes
 from tinymq.client.core.partitioners import Key
 from tinymq.client.core.producer import ProducerCore
@@ -68,6 +69,7 @@ class Producer(ProducerFace):
         partition: int | None = None,
         *,
         ttl: Span | None = None,
+        id: MessageId | None = None,
     ) -> asyncio.Future[Position]: ...
 
     @overload
@@ -81,6 +83,7 @@ class Producer(ProducerFace):
         *,
         at: Moment,
         ttl: Span | None = None,
+        id: MessageId | None = None,
     ) -> asyncio.Future[Delayed]: ...
 
     @overload
@@ -95,6 +98,7 @@ class Producer(ProducerFace):
         delay: Span | None,
         at: Moment | None = None,
         ttl: Span | None = None,
+        id: MessageId | None = None,
     ) -> asyncio.Future[Position | Delayed]: ...
 
     def send(  # noqa: PLR0913 - the fields of a record
@@ -108,6 +112,7 @@ class Producer(ProducerFace):
         delay: Span | None = None,
         at: Moment | None = None,
         ttl: Span | None = None,
+        id: MessageId | None = None,  # noqa: A002 - its name everywhere
     ) -> asyncio.Future[Any]:
         """
         Send one record, also when the future is awaited later or never.
@@ -124,6 +129,8 @@ class Producer(ProducerFace):
                 the epoch; what is past comes at once.
             ttl: How long it lives in channels from when it comes: seconds or a
                 timedelta.
+            id: Its message id, by which a topic with a dedup window knows it again: 16
+                bytes, a UUID, or any text.
 
         Returns:
             A future that ends
@@ -151,10 +158,10 @@ class Producer(ProducerFace):
         waiting: asyncio.Future[Any] = network.future()
         now = network.seconds()
         try:
-            if delay is None and at is None and ttl is None:
+            if delay is None and at is None and ttl is None and id is None:
                 self._core.append(topic, value, key, headers, partition, waiting, now)
             else:
-                timing = timing_of(delay, at, ttl, now)
+                timing = timing_of(delay, at, ttl, now, id)
                 self._core.append(topic, value, key, headers, partition, waiting, now, timing)
         except TinyMQError as error:
             waiting.set_exception(error)
@@ -173,6 +180,7 @@ class Producer(ProducerFace):
         delay: Span | Sequence[Span | None] | None = None,
         at: Moment | Sequence[Moment | None] | None = None,
         ttl: Span | Sequence[Span | None] | None = None,
+        ids: Sequence[MessageId | None] | None = None,
     ) -> asyncio.Future[Sent]:
         """
         Send many records with one future; they are cut into batches.
@@ -187,6 +195,7 @@ class Producer(ProducerFace):
             delay: As for `send`, one for all or as many; None among them is at once.
             at: As for `send`, one for all or as many; None among them is at once.
             ttl: As for `send`, one for all or as many.
+            ids: As many message ids; None among them is none.
 
         Returns:
             A future that ends with `Sent` when all are stored, with `PartlySent`
@@ -208,7 +217,7 @@ class Producer(ProducerFace):
 
         now = network.seconds()
         try:
-            timing = timings_of(delay, at, ttl, now)
+            timing = timings_of(delay, at, ttl, now, ids)
             self._core.append_many(topic, values, keys, headers, partition, done, now, timing)
         except TinyMQError as error:
             waiting.set_exception(error)
@@ -227,6 +236,7 @@ class Producer(ProducerFace):
         delay: Span | None = None,
         at: Moment | None = None,
         ttl: Span | None = None,
+        id: MessageId | None = None,  # noqa: A002 - its name everywhere
     ) -> None:
         """
         Send one record and hear of it only in `account`, `flush` and `close`.
@@ -242,6 +252,7 @@ class Producer(ProducerFace):
             delay: As for `send`.
             at: As for `send`.
             ttl: As for `send`.
+            id: As for `send`.
 
         Raises:
             BufferFull: `ProducerConfig.buffer_bytes` are held.
@@ -253,7 +264,7 @@ class Producer(ProducerFace):
         network = self._network
         network.check()
         now = network.seconds()
-        timing = timing_of(delay, at, ttl, now)
+        timing = timing_of(delay, at, ttl, now, id)
         self._core.append(topic, value, key, headers, partition, None, now, timing)
         network.stir(self._core.drain)
 
@@ -313,7 +324,7 @@ def _deliver(topic: str, partition: int, batch: Batch) -> None:
             if waiting is not None:
                 refuse(waiting, error)
         return
-    if batch.dues is not None or batch.unroutable is not None:
+    if batch.mixed:
         for waiting, told in zip(tokens, outcomes(topic, partition, batch), strict=True):
             if waiting is not None:
                 if isinstance(told, Unroutable):
@@ -325,6 +336,6 @@ def _deliver(topic: str, partition: int, batch: Batch) -> None:
     step = int(offset >= 0)
     for waiting in tokens:
         if waiting is not None and not waiting.done():
-            place = (topic, partition, offset, timestamp, volatile)
+            place = (topic, partition, offset, timestamp, volatile, False)
             waiting.set_result(_new_tuple(Position, place))
         offset += step

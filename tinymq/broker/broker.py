@@ -14,14 +14,19 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from twisted.logger import Logger
 
 from tinymq.broker.channels import Channels
+from tinymq.broker.cleaning import Cleaning
 from tinymq.broker.committer import Committer
 from tinymq.broker.delays.delaying import Delaying
+from tinymq.broker.groups.committing import Committing
+from tinymq.broker.groups.coordinating import Coordinating
 from tinymq.broker.partition import Answer, Partition
 from tinymq.broker.partitions import PartitionStore
 from tinymq.broker.ports import Directory, Neighbours, NoNeighbours, Timer, World
 from tinymq.broker.reading import Fetched, Reader, Wanted
 from tinymq.broker.routing.routing import Routing
 from tinymq.broker.schedules.scheduling import Scheduling
+from tinymq.broker.transactions.deciding import Deciding
+from tinymq.broker.transactions.transacting import Transacting
 from tinymq.config import Config
 from tinymq.errors import (
     NotLeader,
@@ -118,8 +123,16 @@ class Broker:
         #: Where what is published to exchanges goes.
         self.routing = Routing(self)
         self.channels = Channels(self)
+        self.committing = Committing(self)
+        self.coordinating = Coordinating(self)
         self.delaying = Delaying(self)
         self.scheduling = Scheduling(self)
+        #: The transactions in its partitions,
+        self.deciding = Deciding(self)
+        #: and those that it decides.
+        self.transacting = Transacting(self)
+        #: Compaction of the logs of topics that want it.
+        self.cleaning = Cleaning(self)
 
     # --- partitions -----------------------------------------------------------
 
@@ -133,6 +146,7 @@ class Broker:
         self.scheduling.open()
         self.store.opened(self.partitions())
         self._unwatch = self.meta.watch(self._changed)
+        self.coordinating.open()
 
     def close(self) -> None:
         """Follow the MetaServer no more; partitions stay open."""
@@ -142,12 +156,18 @@ class Broker:
         if self._later is not None and self._later.active():
             self._later.cancel()
         self._later = None
+        self.coordinating.close()
+        self.transacting.close()
+        self.deciding.close()
+        self.cleaning.close()
         self.channels.close()
         self.routing.close()
         self.scheduling.close()
         self.delaying.close()
 
     def _changed(self, before: Registry, after: Registry) -> None:
+        if after.groups is not before.groups:
+            self.channels.follow_groups(before.groups, after.groups)
         for topic_id in after.touched:
             topic = after.topics.get(topic_id)
             if topic is not None:
@@ -193,6 +213,8 @@ class Broker:
                 partition = self._partitions[key] = self.store.open(topic, index)
                 partition.moved = self.moved
                 self.moved.add(partition)
+                self.deciding.opened(partition)
+                self.transacting.opened(partition)
                 if self._unwatch is not None:
                     self.delaying.recover(partition)
         self.channels.follow(topic)
@@ -218,6 +240,7 @@ class Broker:
             partition.moved = set()  # a sync under way would bring it back
             self.dropped(partition)
             self.committer.forget(partition)
+            self.deciding.drop(partition)
             self.channels.drop(partition)
             self.scheduling.drop(partition)
             self.delaying.drop(partition)
@@ -475,7 +498,11 @@ class Broker:
             return (name[:200], b"", [], {}, error_meta(error))
 
     def _topic_row(self, topic: Topic) -> TopicRow:
-        shown = {"sync": topic.config.sync, "storage": topic.config.storage}
+        shown: dict[str, Any] = {"sync": topic.config.sync, "storage": topic.config.storage}
+        if topic.config.compacts:
+            shown["compacted"] = True
+        if topic.config.dedup_ms is not None:
+            shown["dedup.by"] = topic.config.dedup_by
         live = self.meta.registry.brokers
         leaders = [leader if leader in live else -1 for leader in topic.leaders]
         return (topic.name, topic.id, leaders, shown, None)

@@ -7,7 +7,7 @@ sessions, and gives each partition with something to do its turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import ceil
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
@@ -34,7 +34,7 @@ from tinymq.wire.messages import Subscribe, SubscribeReply
 
 if TYPE_CHECKING:
     from tinymq.broker.broker import Broker
-    from tinymq.meta.registry import ChannelInfo, Topic
+    from tinymq.meta.registry import ChannelInfo, GroupInfo, Topic
     from tinymq.stats import ClientSnapshot
 
 #: Temporary channels that a broker says are in use, at a time.
@@ -140,7 +140,7 @@ class Channels:
         gone: list[Subscription] = []
         for partition in self.broker.partitions_of(topic):
             hosted = self._hosted.get(partition.key)
-            if hosted is None and (infos or routed or self.broker.store.routes(partition)):
+            if hosted is None and (infos or routed or self.broker.store.has_ledger(partition)):
                 hosted = self._open(partition)
             if hosted is not None:
                 here.append(hosted)
@@ -153,6 +153,42 @@ class Channels:
             self._end(subscription, UnknownChannel(why))
         for hosted in here:
             self._join_all(hosted)
+
+    def follow_groups(
+        self, before: Mapping[str, GroupInfo], after: Mapping[str, GroupInfo]
+    ) -> None:
+        """
+        Have the consumer groups as the MetaServer has them.
+
+        Args:
+            before: As they were, by name.
+            after: As they are.
+        """
+        gone = {each.mark for name, each in before.items() if after.get(name) != each}
+        made = {name for name, each in after.items() if before.get(name) != each}
+        for hosted in self._hosted.values():
+            known = hosted.positions.known
+            touched = {mark for mark in gone if mark in known}
+            touched |= {each for each in hosted.strangers if each.rpartition("@")[0] in made}
+            hosted.follow_groups(touched)
+
+    def hosting(self, partition: Partition) -> Hosted:
+        """
+        Return the place where groups that read a partition have their positions.
+
+        Args:
+            partition: It is here.
+
+        Raises:
+            StateError: Its ledger cannot be opened.
+        """
+        hosted = self._hosted.get(partition.key)
+        if hosted is None:
+            hosted = self._open(partition)
+        if hosted is None:
+            why = self._unopened[partition.key]
+            raise StateError(f"the ledger of {partition.topic.name}/{partition.index}: {why}")
+        return hosted
 
     def _open(self, partition: Partition) -> Hosted | None:
         infos = self.broker.meta.registry.channels_of(partition.topic.id)
@@ -170,6 +206,8 @@ class Channels:
             return None
         self._unopened.pop(partition.key, None)
         self._hosted[partition.key] = hosted
+        if hosted.held():
+            self.broker.deciding.watch(partition)
         return hosted
 
     def _join_all(self, hosted: Hosted) -> None:

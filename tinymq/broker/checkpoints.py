@@ -126,6 +126,9 @@ class Checkpoints:
         if partition.delays is not None:
             partition.delays.note()
             state += _state(partition.delays.log)
+        if partition.dedup is not None and partition.dedup.log is not None:
+            partition.dedup.note()
+            state += _state(partition.dedup.log)
         if self._noted.get(partition) != state:
             self._store.note(partition)
             self._noted[partition] = state
@@ -139,4 +142,4 @@ class Checkpoints:
 
 
 def _state(log: Log | MemoryLog) -> tuple[int, ...]:
-    return log.start_offset, log.synced_offset, log.segment_count
+    return log.start_offset, log.synced_offset, log.segment_count, log.size_bytes

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tinymq.broker.ports import Wanted
 from tinymq.errors import WireError
 from tinymq.meta.observers import Observer
-from tinymq.meta.registry import ChannelInfo, Registry, Topic
+from tinymq.meta.registry import ChannelInfo, GroupInfo, Registry, Topic
 from tinymq.meta.server import MetaServer
 
 
@@ -58,6 +58,14 @@ class LocalDirectory:
         """Make a topic for dead letters."""
         try:
             found: Topic | WireError = self._meta.ensure_dead_letters(origin, name)
+        except WireError as error:
+            found = error.with_traceback(None)
+        done(found)
+
+    def ensure_group(self, name: str, done: Callable[[GroupInfo | WireError], None]) -> None:
+        """Make a consumer group for its first use."""
+        try:
+            found: GroupInfo | WireError = self._meta.ensure_group(name)
         except WireError as error:
             found = error.with_traceback(None)
         done(found)

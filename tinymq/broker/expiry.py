@@ -239,7 +239,7 @@ class Expiry:
 
     def _note(self) -> None:
         """Take what was published."""
-        partition, high = self._partition, self._partition.high_watermark
+        partition, high = self._partition, self._partition.stable_offset
         noted = partition.mortals
         if noted:
             partition.mortals = [each for each in noted if each[1] > high]
@@ -249,7 +249,7 @@ class Expiry:
 
     def _advance(self, now: int) -> None:
         """Move the front on to where the topic's time to live is not over."""
-        ttl, high = self._partition.topic.config.ttl_ms, self._partition.high_watermark
+        ttl, high = self._partition.topic.config.ttl_ms, self._partition.stable_offset
         if ttl != self._ttl:
             self._ttl, self._front, self._front_due, self._kept_due = ttl, 0, None, None
         if ttl is None or (self._front_due or 0) > now:
@@ -430,7 +430,7 @@ class Expiry:
         scans = self._scans
         at, end = min(each.at for each in scans.values()), max(each.end for each in scans.values())
         stored = self._hosted.window.batch_at(at, end)
-        behind = min(end, self._partition.high_watermark)
+        behind = min(end, self._partition.stable_offset)
         if stored is not None:
             behind = stored[0].next_offset
             self._scanned(stored, now)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _ROUND_BYTES: Final = MIB
 #: How often consumers are served before others have their turn.
 _ROUNDS: Final = 8
+#: Batches without records that are passed over at a time.
+_MOST_PASSED: Final = 64
 #: Seconds until a partition is tried again that could not be read.
 _AGAIN_SECONDS: Final = 1.0
 
@@ -64,7 +66,7 @@ class Giving:
         partition = self._hosted.partition
         full: Overloaded | None = None
         for name, one in self._hosted.queue.channels.items():
-            if one.steering.shorten(partition.high_watermark, now):
+            if one.steering.shorten(partition.stable_offset, now):
                 longest = one.channel.policy.max_length
                 full = full or Overloaded(
                     f"channel {name} of {partition.topic.name}/{partition.index} has all the "
@@ -107,14 +109,17 @@ class Giving:
         limit = self._hosted.expiry.limit(name)
         if self._sending.behind(one) or limit == -1:
             return False  # what comes later must not overtake it; what expired must not come
-        high = self._hosted.partition.high_watermark
+        high = self._hosted.partition.stable_offset
         end, places = high, one.channel.places
         try:
             with self._hosted.window.hasty(self._warm):
                 if one.channel.policy.looks and look(one, self._hosted.window, high, now):
                     self._hosted.mark()
-                if places.cursor < high:
-                    end = min(high, self._hosted.window.end_of(places.cursor))
+                start = places.cursor
+                if start < high and self._hosted.partition.topic.config.compacts:
+                    start = self._pass_over(one, high, now)
+                if start < high:
+                    end = min(high, self._hosted.window.end_of(start))
         except ColdPiece as cold:
             self._fetch(cold.offset)
             return False
@@ -131,6 +136,20 @@ class Giving:
             self._sending.send(one, deliveries, now)
         # It may have passed over a piece in which there is nothing to give out.
         return bool(deliveries) or places.cursor > before
+
+    def _pass_over(self, one: Subscribers, high: int, now: int) -> int:
+        """Settle what compaction took away at the cursor, and say what comes behind it."""
+        places = one.channel.places
+        start, _ = next(places.ahead.missing(places.cursor, high), (high, high))
+        end = start
+        for _ in range(_MOST_PASSED):
+            stored = self._hosted.window.batch_at(end, high)
+            if stored is None or stored[0].records:
+                break
+            end = stored[0].next_offset
+        if end > start:
+            one.steering.skip(start, min(end, high), now)
+        return min(end, high)
 
     def _fetch(self, offset: int) -> None:
         """Bring a piece of the log into memory, and go on then."""

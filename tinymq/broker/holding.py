@@ -3,7 +3,8 @@ What the channels of a partition hold back from retention, and for how long.
 
 Retention removes nothing that a channel has not settled, until it is too old or
 too much; then the topic says whether it is given up, dropped, or producers are
-refused until the channel has gone on.
+refused until the channel has gone on. Of a topic that keeps what is not settled,
+and only there, consumer groups that read it count like channels.
 """
 
 from __future__ import annotations
@@ -31,12 +32,16 @@ _REASON: Final = "retention"
 _CAUSE: Final = "hold"
 
 
+#: What stands before the name of a group where channels are named, which have no spaces.
+GROUP: Final = "group "
+
+
 class Held(NamedTuple):
     """
     What is held back.
 
     Attributes:
-        channel: The channel that is behind the others.
+        channel: The channel that is behind the others, or "group" and the name of a group.
         offset: The first offset that it has not settled.
         bytes: Bytes of the files that would be removed if it had.
         since_ms: Append time of the oldest record in them.
@@ -71,6 +76,8 @@ class Holding:
         #: What lies below is given up, or producers are refused until it is settled.
         self._beyond = 0
         self._giving_up = False
+        #: Groups, by their marks, that are not waited for below an offset.
+        self._freed: dict[str, int] = {}
         #: The topic's settings by which that was decided.
         self._decided: TopicConfig | None = None
 
@@ -101,6 +108,10 @@ class Holding:
         router = self._hosted.router
         if router is not None and router.floor is not None:
             found.append((router.floor, ROUTER))
+        if self._hosted.partition.topic.config.retention_mode == "settled":
+            group = self._hosted.positions.lowest(self._freed)
+            if group is not None:
+                found.append((group[0], GROUP + group[1].rpartition("@")[0]))
         return min(found, default=None)
 
     def _unknown(self) -> tuple[int, str] | None:
@@ -120,7 +131,7 @@ class Holding:
         """
         partition = self._hosted.partition
         log, config = partition.log, partition.topic.config
-        limits = config.retention_ms, config.retention_bytes
+        limits = config.limits
         floor, unknown = self._floor(), self._unknown()
         if floor is None and unknown is None:
             self._free()
@@ -156,6 +167,7 @@ class Holding:
 
     def _free(self) -> None:
         self._beyond, self._giving_up = 0, False
+        self._freed = {}
         self._hosted.partition.refusals.pop(_CAUSE, None)
 
     def _too_much(self, rows: list[Due], now: int) -> int:
@@ -183,6 +195,18 @@ class Holding:
                 partition=index,
                 offset=offset,
             )
+        if channel.startswith(GROUP):
+            name = channel.removeprefix(GROUP)
+            return Overloaded(
+                f"{channel} has not read offset {offset} of {topic.name}/{index}, and the topic "
+                "holds as much back for it as it may; publish again when it has gone on: let its "
+                f"members read, move it by `tinymq group seek {name}`, remove it by "
+                f"`tinymq group rm {name}`, raise hold.max.ms or hold.max.bytes, or set hold.then "
+                "to dead_letter or drop",
+                channel=channel,
+                partition=index,
+                offset=offset,
+            )
         return Overloaded(
             f"channel {channel} of {topic.name}/{index} has not settled offset {offset}, and the "
             f"topic holds as much back for it as it may; publish again when it has gone on: "
@@ -203,6 +227,10 @@ class Holding:
                 beyond=beyond,
             )
         self._beyond, self._giving_up, self._decided = beyond, True, None
+        for mark, found in self._hosted.positions.known.items():
+            if found.place.offset < beyond:
+                # There are no dead letters of a group: it hears what is there and what is not.
+                self._freed[mark] = beyond
         self._hosted.mark()
 
     def turn(self, now: int) -> None:

@@ -1,6 +1,8 @@
 """
 All channels of one partition on this broker: their queue, their ledger, and what they send.
 
+Where consumer groups are in the partition stands in the same ledger.
+
 In a turn of the reactor partitions are marked; at its end each gives out what its
 consumers take, in one go, and hands its ledger to the committer.
 """
@@ -24,6 +26,8 @@ from tinymq.broker.channel.surviving import cut_back
 from tinymq.broker.expiry import Expiry
 from tinymq.broker.giving import Giving
 from tinymq.broker.glimpse import Aging
+from tinymq.broker.groups.figures import GroupFigures
+from tinymq.broker.groups.positions import GROUPS_KEY, Positions
 from tinymq.broker.holding import Holding
 from tinymq.broker.ledger import History, Ledger, records_in
 from tinymq.broker.partition import Partition
@@ -34,11 +38,12 @@ from tinymq.broker.stragglers import KEPT_KEY, Stragglers
 from tinymq.broker.subscription import Subscription
 from tinymq.broker.window import Window
 from tinymq.errors import CorruptBatch, UnknownTopicId, WireError
-from tinymq.meta.registry import mark_of
+from tinymq.meta.registry import group_mark, mark_of
 from tinymq.wire.messages import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from tinymq.broker.broker import Broker
+    from tinymq.broker.pacing import Pacing
     from tinymq.meta.registry import ChannelInfo
     from tinymq.storage.log import Log
 
@@ -50,6 +55,8 @@ class Host(Protocol):
     """What the channels of a partition ask of those of the broker."""
 
     broker: Broker
+    #: Looks at what moves.
+    pacing: Pacing
 
     def now(self) -> int:
         """Milliseconds since the epoch; no step of the wall clock moves it."""
@@ -77,6 +84,9 @@ class Hosted:
     Attributes:
         queue: The channels.
         infos: What the MetaServer says of each.
+        positions: How far consumer groups are.
+        strangers: Marks of groups among them that the MetaServer neither knows nor has deleted:
+            it may have been restored from a backup.
         subscriptions: Those who take messages here, by the name of their consumer.
     """
 
@@ -86,6 +96,9 @@ class Hosted:
         self.partition = partition
         self.queue = Queue(host.next_lease)
         self.infos: dict[str, ChannelInfo] = {}
+        self.positions = Positions()
+        self.strangers: set[str] = set()
+        self.group_figures = GroupFigures(self)
         storage = host.broker.config.storage
         history = History(storage.history_seconds * 1000, storage.history_bytes)
         self.ledger = Ledger(partition, log, self._records, self._snapshots, host.now, history)
@@ -111,7 +124,7 @@ class Hosted:
         self.router: Router | None = None
         self.expiry = Expiry(host.broker, self)
         partition.ledger = self.ledger
-        partition.watchers.add(self.mark)
+        partition.watchers.add(self._moved)
 
     @override
     def __repr__(self) -> str:
@@ -130,6 +143,13 @@ class Hosted:
     def mark(self) -> None:
         """Let it have its turn."""
         self._host.mark(self)
+
+    def _moved(self) -> None:
+        """Let it have its turn if somebody waits for what is published; groups ask for it."""
+        if self.queue.channels or self.router is not None:
+            self._host.mark(self)
+        elif self.positions.known:
+            self._host.pacing.moved((self,))
 
     def clock(self) -> int:
         """Tell the channels' time."""
@@ -168,10 +188,59 @@ class Hosted:
                 )
             else:
                 self._open(infos[name], places)
-        if self.router is not None and self.router.recovered(end):
+        cut = self._recover_groups(end)
+        if (self.router is not None and self.router.recovered(end)) or cut:
             # Other records will have these offsets: nobody may read of the old ones again.
             self.ledger.behind = True
             self.ledger.write_through()
+
+    def _recover_groups(self, end: int) -> bool:
+        """Forget groups that were deleted, and say whether others were beyond the end."""
+        self.strangers = set(self.positions.known)
+        self.follow_groups(self.strangers)
+        cut = self.positions.cut_back(end)
+        for mark in cut:
+            self._log.warn(
+                "{hosted}: group {group} was ahead of the log, which was cut to {end}",
+                hosted=self,
+                group=mark.rpartition("@")[0],
+                end=end,
+            )
+        for mark in sorted(self.strangers):
+            self._log.warn(
+                "{hosted}: nobody knows the group {group} of the ledger; its position is kept",
+                hosted=self,
+                group=mark,
+            )
+        return bool(cut)
+
+    def follow_groups(self, marks: Iterable[str]) -> None:
+        """
+        Have the groups that the MetaServer has.
+
+        Args:
+            marks: Those that may have come or gone.
+        """
+        registry = self._host.broker.meta.registry
+        for mark in [*marks]:
+            if mark not in self.positions.known:
+                self.strangers.discard(mark)
+                continue
+            info = registry.groups.get(mark.rpartition("@")[0])
+            if info is not None and info.mark == mark:
+                self.strangers.discard(mark)
+            elif group_mark(mark) in registry.deleted:
+                self.strangers.discard(mark)
+                self.positions.forget(mark)
+                self.mark()
+            elif info is not None:
+                # Nobody deleted it: the MetaServer lost it, and somebody made it anew.
+                self.strangers.discard(mark)
+                self.positions.rename(mark, info.mark)
+                self._log.info("{hosted}: group {group} is back", hosted=self, group=info.name)
+                self.mark()
+            else:
+                self.strangers.add(mark)
 
     def _replayed(self, log: Log, wanted: Mapping[bytes, str]) -> dict[bytes, Places]:
         """Read the ledger, and return the channels in it by their keys."""
@@ -183,6 +252,9 @@ class Hosted:
                 continue
             if key == ROUTES_KEY:
                 self._routed().restore(value)
+                continue
+            if key == GROUPS_KEY:
+                lost += self._restored(value)
                 continue
             if key not in wanted and self._is_over(key):
                 continue
@@ -197,6 +269,14 @@ class Hosted:
                 lost=lost,
             )
         return found
+
+    def _restored(self, value: bytes) -> int:
+        """Take over what a record says of groups, and return how many could not be read."""
+        try:
+            self.positions.restore(value)
+        except CorruptBatch:
+            return 1
+        return 0
 
     def _routed(self) -> Router:
         """Return the router, a new one if there is none."""
@@ -282,7 +362,7 @@ class Hosted:
             return
         start = info.start
         offset = start if isinstance(start, int) else self.partition.offset_at(_time(start))[0]
-        low, high = self.partition.log.start_offset, self.partition.high_watermark
+        low, high = self.partition.log.start_offset, self.partition.stable_offset
         now = self._host.now()
         self.queue.make(info.name, info.policy, max(low, min(offset, high)), now).note(now, high)
         self.expiry.made(info.name, now)
@@ -339,7 +419,7 @@ class Hosted:
         self.stop()
         for name in tuple(self.queue.channels):
             self.close_channel(name)
-        self.partition.watchers.discard(self.mark)
+        self.partition.watchers.discard(self._moved)
         topic = self.partition.topic.name
         self.ledger.close(UnknownTopicId(f"topic {topic} was deleted"))
 
@@ -487,13 +567,13 @@ class Hosted:
         self.mark()
 
     def note(self) -> int:
-        """Look how far each channel is, and return how many there are."""
-        now, high = self._host.now(), self.partition.high_watermark
+        """Look how far each channel and each group is, and return how many there are."""
+        now, high = self._host.now(), self.partition.stable_offset
         for one in self.queue.channels.values():
             one.note(now, high)
         if self.router is not None:
             self.router.note(now)
-        return len(self.queue.channels)
+        return len(self.queue.channels) + self.group_figures.note(now)
 
     # --- time --------------------------------------------------------------------------
 
@@ -526,6 +606,7 @@ class Hosted:
         found = self._keyed(self.queue.records())
         if self.router is not None:
             found += self.router.records()
+        found += ((GROUPS_KEY, value) for value in self.positions.drain())
         return found + self.stragglers.records(self._host.now())
 
     def _snapshots(self) -> list[LedgerRecord]:
@@ -538,6 +619,7 @@ class Hosted:
         kept = [(key, snapshot(places, now)) for key, places in self._kept.items()]
         if self.router is not None:
             kept += self.router.snapshot()
+        kept += ((GROUPS_KEY, value) for value in self.positions.snapshot())
         return self._keyed(found) + kept + self.stragglers.snapshot(now)
 
     def _keyed(self, records: list[LedgerRecord]) -> list[LedgerRecord]:
@@ -554,6 +636,44 @@ class Hosted:
         """
         self.ledger.when_safe(tell)
         self.mark()
+
+    def synced(self, tell: Callable[[WireError | None], None]) -> None:
+        """
+        Call something when all that happened here is on the disk, whatever the topic promises.
+
+        Args:
+            tell: Called once, later.
+        """
+        self.ledger.when_synced(tell)
+        self.mark()
+
+    def held(self) -> dict[tuple[int, int], int]:
+        """The transactions that hold messages of channels, each with the time since when."""
+        found: dict[tuple[int, int], int] = {}
+        for one in self.queue.channels.values():
+            for identity, since in one.channel.places.held().items():
+                found[identity] = min(found.get(identity, since), since)
+        return found
+
+    def decide(self, identity: tuple[int, int], *, commit: bool) -> bool:
+        """
+        Settle what a transaction holds, or let it come again.
+
+        Args:
+            identity: Producer id and epoch of the transaction.
+            commit: Whether it counts.
+
+        Returns:
+            Whether it held anything.
+        """
+        now, found = self._host.now(), False
+        for one in self.queue.channels.values():
+            if identity in one.channel.places.held():
+                found = True
+                self.take_away(one, one.channel.decide(identity, now, commit=commit))
+        if found:
+            self.mark()
+        return found
 
     @property
     def now(self) -> int:

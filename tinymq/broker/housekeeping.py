@@ -55,6 +55,7 @@ class Housekeeping:
         self._every("space", SPACE_SECONDS, self.look_at_space)
         self._every("retention", config.retention.check_seconds, self.apply_retention)
         self._every("checkpoint", config.storage.checkpoint_seconds, self.checkpoint)
+        self._every("compaction", config.compaction.check_seconds, self._broker.cleaning.look)
         self.look_at_space()
 
     def stop(self) -> None:
@@ -155,6 +156,8 @@ class Housekeeping:
                     partition.moved.add(partition)
                     self._broker.channels.trimmed(partition)
                 partition.producers.forget_idle(now)
+                if partition.dedup is not None:
+                    partition.dedup.look_after(now)
             except (OSError, TinyMQError) as error:
                 self._log.error(
                     "retention of {partition} failed: {error}", partition=partition, error=error
@@ -168,17 +171,18 @@ class Housekeeping:
             return hosted.holding.apply(now)
         if self._broker.channels.unopened(partition):
             return 0  # what its channels need is not known
-        config = partition.topic.config
-        return partition.log.expire(now, config.retention_ms, config.retention_bytes)
+        return partition.log.expire(now, *partition.topic.config.limits)
 
     def _secure(self, partition: Partition, now: int) -> None:
         """Before records go: that some of them waited, and came, is told by them alone."""
         config = partition.topic.config
-        limits = config.retention_ms, config.retention_bytes
-        if partition.delays is not None and (
-            config.retention_mode == "settled" or partition.log.due(now, *limits)
-        ):
-            partition.delays.secure()
+        if partition.delays is None and partition.dedup is None:
+            return
+        if config.retention_mode == "settled" or partition.log.due(now, *config.limits):
+            if partition.delays is not None:
+                partition.delays.secure()
+            if partition.dedup is not None:
+                partition.dedup.secure()
 
     def _squeeze(self) -> None:
         """Let channels hold back less while the disk is nearly full, those with the most first."""

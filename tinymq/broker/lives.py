@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tinymq.broker.channel.life import Happening, Life
+from tinymq.broker.groups.positions import GROUPS_KEY
 from tinymq.broker.routing.routes import ROUTES_KEY
 from tinymq.errors import CorruptBatch, StorageError, WireError
 from tinymq.limits import KIB
@@ -23,6 +24,8 @@ from tinymq.wire.records import RecordBatch
 _PIECE_BYTES: Final = 256 * KIB
 #: A longer batch than this is none.
 _LONGEST: Final = 1 << 30
+#: Keys of what says nothing of single messages.
+_OTHERS: Final = frozenset({ROUTES_KEY, GROUPS_KEY})
 
 
 class Lives:
@@ -85,7 +88,7 @@ class Lives:
                 continue
             yield
             for key, value in rows:
-                if key and key != ROUTES_KEY and value is not None:
+                if key and key not in _OTHERS and value is not None:
                     self._take(key, value)
                     yield
         self._position += taken

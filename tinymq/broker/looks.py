@@ -50,6 +50,10 @@ def look(one: Subscribers, window: Window, high: int, now: int) -> bool:
             )
             continue
         behind = min(end, header.next_offset)
+        if not header.records:
+            channel.look(start, range(start, behind), now, [(start, behind)])
+            looked += behind - start
+            continue
         keys, hidden = _seen(RecordBatch(data, header), channel.policy.conditions)
         first = start - header.base_offset
         found = keys[first : behind - header.base_offset]

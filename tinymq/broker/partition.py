@@ -15,7 +15,7 @@ woken by the same advance, so no reader sees what may still be lost.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from twisted.logger import Logger
@@ -23,7 +23,10 @@ from typing_extensions import override
 
 from tinymq.broker.mortal import Mortal, Steps, check_ttls
 from tinymq.broker.producers import ProducerTable, refuse_own
+from tinymq.broker.transactions.controls import control
+from tinymq.broker.transactions.opened import Identity, Transactions, identity_of
 from tinymq.errors import (
+    InvalidRequest,
     LogTruncated,
     OffsetOutOfRange,
     PartitionOffline,
@@ -39,8 +42,13 @@ from tinymq.storage.facts import Chunk
 from tinymq.storage.log import Log
 from tinymq.storage.memory import MemoryLog
 from tinymq.wire.batch import (
+    ABORTED,
+    CONTROL,
     HAS_DUE,
     HAS_EXPIRY,
+    NO_PRODUCER,
+    PAYLOAD,
+    TRANSACTIONAL,
     BatchHeader,
     Column,
     check_produced,
@@ -50,9 +58,10 @@ from tinymq.wire.batch import (
 )
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import EARLIEST, LATEST
-from tinymq.wire.records import RecordBatch
+from tinymq.wire.records import Opened, RecordBatch
 
 if TYPE_CHECKING:
+    from tinymq.broker.dedup.dedup import Dedup
     from tinymq.broker.delays.delays import Delays
     from tinymq.broker.ledger import Ledger
     from tinymq.broker.routing.judging import Judge
@@ -75,6 +84,8 @@ class Appended(NamedTuple):
         unroutable: Of an exchange: which of its records no binding takes, as bits; None if
             all are taken, or if that is not known yet.
         delayed: It waits until it is due, and the base offset is the id of its first message.
+        known: Records that were there before and were left out: place in the batch, and offset
+            of the first one.
     """
 
     base_offset: int
@@ -83,10 +94,13 @@ class Appended(NamedTuple):
     volatile: bool
     unroutable: bytes | None = None
     delayed: bool = False
+    known: Sequence[tuple[int, int]] = ()
 
 
 #: Called once with what came of a batch.
 Answer = Callable[["Appended | WireError"], None]
+#: Called once: with nothing, or with what is wrong.
+Told = Callable[["WireError | None"], None]
 
 
 class Counters:
@@ -140,6 +154,8 @@ class Partition:
         self.judge: Judge | None = None
         #: What is not due yet, once there is something.
         self.delays: Delays | None = None
+        #: Which message ids it knows, where its topic has a dedup window.
+        self.dedup: Dedup | None = None
         #: Why publishing is refused here, by cause.
         self.refusals: dict[str, WireError] = {}
         #: Who is told when the high watermark rises or the partition goes away.
@@ -156,6 +172,10 @@ class Partition:
         #: Batches with such messages that were taken since somebody emptied this: first offset,
         #: the one behind, and when the first is over by append time; None if nobody does.
         self.mortals: list[tuple[int, int, int]] | None = None
+        #: The transactions in it that are open, and those that were aborted.
+        self.transactions = Transactions()
+        #: Who waits for the control batches that are on their way to the disk.
+        self._ending: dict[Identity, list[Told]] = {}
         self._waiting: deque[tuple[int, Appended, Answer]] = deque()
         self._newest = log.max_timestamp
 
@@ -175,6 +195,13 @@ class Partition:
     def high_watermark(self) -> int:
         """Offset behind the last visible record."""
         return self.log.synced_offset if self.synced_policy else self.log.written_offset
+
+    @property
+    def stable_offset(self) -> int:
+        """Offset behind the last record that readers see: below it every transaction is decided."""
+        visible, first = self.high_watermark, self.transactions.first
+        # Retention may have taken records of an open one.
+        return visible if first >= visible else max(first, self.log.start_offset)
 
     @property
     def full(self) -> WireError | None:
@@ -223,16 +250,18 @@ class Partition:
             known = self.producers.duplicate_of(header)
             failure = self.failure
             if known is not None and known + header.records <= self.high_watermark:
-                answer(Appended(known, -1, duplicate=True, volatile=self.volatile))
+                answer(self._again(batch, header, known))
             elif failure is not None:
                 # Not raised: it is kept, and would gather the frames of all who hear it.
                 answer(failure)
             elif known is not None:
-                self._wait_with_first(header, known, answer)
+                self._wait(known + header.records, self._again(batch, header, known), answer)
             else:
                 self.check_values(batch, header)
                 if self.epoch_due:
                     self._open_epoch()
+                if self.dedup is not None and self.judge is None:
+                    return self._stage_new(self.dedup, batch, header, now_ms, answer)
                 self._stage(batch, header, now_ms, answer)
                 return True
         except WireError as error:
@@ -261,7 +290,7 @@ class Partition:
 
     def check_values(self, batch: Bytes, header: BatchHeader) -> None:
         """
-        Hold values to what the topic allows, as far as that shows without opening them.
+        Hold records to what the topic allows, as far as that shows without opening values.
 
         Of several records it is their mean; the client looks at each.
 
@@ -271,7 +300,10 @@ class Partition:
 
         Raises:
             ValueTooLarge: They are longer.
+            InvalidRequest: A record has no key, where of each key the newest is kept.
         """
+        if self.topic.config.compacts:
+            self._check_keys(batch, header)
         most = self.topic.config.max_value_bytes
         if most >= self.limits.value:
             return  # the batch was held to that already
@@ -285,7 +317,54 @@ class Partition:
                 name="max.value.bytes",
             )
 
-    def _stage(self, batch: Bytes, header: BatchHeader, now_ms: int, answer: Answer) -> None:
+    def _check_keys(self, batch: Bytes, header: BatchHeader) -> None:
+        keys = RecordBatch(batch, header).keys
+        if None in keys:
+            name, mode = self.topic.name, self.topic.config.retention_mode
+            raise InvalidRequest(
+                f"record {keys.index(None)} of {len(keys)} has no key; retention.mode of {name} "
+                f"is {mode}, which keeps the newest record of each key: give it one",
+                field="retention.mode",
+            )
+
+    def _again(self, batch: Bytes, header: BatchHeader, base: int) -> Appended:
+        """What is said of a batch that lies at an offset already."""
+        known: Sequence[tuple[int, int]] = ()
+        if self.dedup is not None:
+            ids = self.dedup.ids(batch, header)
+            known = () if ids is None else self.dedup.seen.before(ids, base)
+        return Appended(base, -1, duplicate=True, volatile=self.volatile, known=known)
+
+    def _stage_new(
+        self, dedup: Dedup, batch: Bytes, header: BatchHeader, now_ms: int, answer: Answer
+    ) -> bool:
+        """Stage what of a batch is no repeat; say whether there is anything to be written."""
+        ids = dedup.ids(batch, header)
+        base, time = self.log.end_offset, max(now_ms, self._newest)
+        known = [] if ids is None else dedup.known(ids, base, time)
+        if len(known) == header.records and header.producer_id == NO_PRODUCER:
+            found = Appended(known[0][1], -1, duplicate=True, volatile=self.volatile, known=known)
+            self._wait(1 + max(first for _, first in known), found, answer)
+            return False
+        if known:
+            gone = {place for place, _ in known}
+            opened = Opened(RecordBatch(batch, header, self.limits.inflated))
+            places = [place for place in range(header.records) if place not in gone]
+            payload, header = opened.keep(places)
+            batch = bytes(batch[:PAYLOAD]) + payload
+        self._stage(batch, header, now_ms, answer, known)
+        if ids is not None:
+            dedup.took(ids, known, base, time)
+        return True
+
+    def _stage(
+        self,
+        batch: Bytes,
+        header: BatchHeader,
+        now_ms: int,
+        answer: Answer,
+        known: Sequence[tuple[int, int]] = (),
+    ) -> None:
         base = self.log.end_offset
         following = base + header.last_offset_delta + 1
         timestamp = max(now_ms, self._newest)
@@ -294,29 +373,93 @@ class Partition:
         )
         self._newest = timestamp
         self.producers.record(header, base, timestamp)
+        if header.attributes & TRANSACTIONAL:
+            self.transactions.begin(identity_of(header), base, timestamp)
         if header.attributes & HAS_EXPIRY:
             self._note_ttls(batch, header, base, timestamp)
         if self.steps is not None and (self.mortal or self.topic.config.ttl_ms is not None):
             self.steps.note(base, timestamp)
-        self._waiting.append(
-            (following, Appended(base, timestamp, duplicate=False, volatile=self.volatile), answer)
-        )
+        found = Appended(base, timestamp, duplicate=False, volatile=self.volatile, known=known)
+        self._waiting.append((following, found, answer))
         self.moved.add(self)
         self.counters.records_in += header.records
         self.counters.bytes_in += header.size
 
+    def decide(self, identity: Identity, now_ms: int, done: Told, *, commit: bool) -> bool:
+        """
+        Stage the control batch that ends a transaction; a later `write` writes it.
+
+        Args:
+            identity: The transaction; one that is not open needs nothing.
+            now_ms: The wall clock.
+            done: Called once, maybe before this returns, when readers see what was decided,
+                or with what is wrong: then it is still open.
+            commit: Whether it counts.
+
+        Returns:
+            Whether something is to be written now.
+        """
+        failure = self.failure
+        if identity in self._ending:
+            self._ending[identity].append(done)
+        elif failure is not None or identity not in self.transactions.open:
+            done(failure)
+        else:
+            try:
+                if self.epoch_due:
+                    self._open_epoch()
+                self._end(identity, now_ms, commit=commit)
+            except WireError as error:
+                done(error)
+                return False
+            self._ending[identity] = [done]
+            return True
+        return False
+
+    def _end(self, identity: Identity, now_ms: int, *, commit: bool) -> None:
+        base, timestamp = self.log.end_offset, max(now_ms, self._newest)
+        pieces = control(identity, base, self.epoch, timestamp, aborted=not commit)
+        self.log.append(pieces, base, base, timestamp)
+        self._newest = timestamp
+        self.producers.end(identity, base, aborted=not commit)
+
+        def answer(found: Appended | WireError) -> None:
+            waiting, failure = self._ending.pop(identity), None
+            if isinstance(found, WireError):
+                failure = found
+            else:
+                synced = self.log.synced_offset
+                self.transactions.forget(self._kept_since)
+                self.transactions.end(identity, base, synced, aborted=not commit)
+            for told in waiting:
+                told(failure)
+
+        place = Appended(base, timestamp, duplicate=False, volatile=self.volatile)
+        self._waiting.append((base + 1, place, answer))
+        self.moved.add(self)
+
+    @property
+    def _kept_since(self) -> int:
+        """No batch below this offset can ever be read again, not even after an undo."""
+        log = self.log
+        if isinstance(log, Log):
+            return log.kept_since[0]
+        return 0 if log.undo_window is not None else log.start_offset
+
     def _note_ttls(self, batch: Bytes, header: BatchHeader, base: int, timestamp: int) -> None:
         """Remember that there are messages with a time to live, and when the first is over."""
-        self.mortal.add(base, base + header.records)
+        following = base + header.last_offset_delta + 1
+        self.mortal.add(base, following)
         if self.mortals is not None:
             ttls = [ttl for ttl in RecordBatch(batch, header).ttls if ttl is not None]
             if ttls:
-                self.mortals.append((base, base + header.records, timestamp + min(ttls)))
+                self.mortals.append((base, following, timestamp + min(ttls)))
 
-    def _wait_with_first(self, header: BatchHeader, base: int, answer: Answer) -> None:
-        """Answer a duplicate together with the first one, which is on its way to the disk."""
-        found = Appended(base, -1, duplicate=True, volatile=self.volatile)
-        following = base + header.records
+    def _wait(self, following: int, found: Appended, answer: Answer) -> None:
+        """Answer a duplicate together with the first one, which may be on its way to the disk."""
+        if following <= self.high_watermark:
+            answer(found)
+            return
         place = next(
             (at for at, row in enumerate(self._waiting) if row[0] > following), len(self._waiting)
         )
@@ -373,6 +516,9 @@ class Partition:
         if not isinstance(error, StorageFull):
             self._log.error("{partition} cannot be written: {error}", partition=self, error=error)
         self.producers.take_back(written)
+        self.transactions.take_back(written)
+        if self.dedup is not None:
+            self.dedup.take_back(written)
         if self.mortals:
             self.mortals = [each for each in self.mortals if each[1] <= written]
         refused: list[Answer] = []
@@ -459,14 +605,19 @@ class Partition:
                 end=end,
             )
 
-    def read(self, offset: int, max_bytes: int, *, nowait: bool) -> Chunk | None:
+    def read(
+        self, offset: int, max_bytes: int, *, nowait: bool, uncommitted: bool = False
+    ) -> Chunk | None:
         """
         Read whole batches from the one that contains an offset.
+
+        Those of aborted transactions, and control batches, are among them.
 
         Args:
             offset: A checked position.
             max_bytes: Most bytes, but at least one batch.
             nowait: Give up instead of waiting for the disk.
+            uncommitted: Read beyond the stable offset, too.
 
         Returns:
             Batches, maybe none; None if the disk would have to be waited for.
@@ -474,7 +625,7 @@ class Partition:
         Raises:
             StorageError: The disk cannot read.
         """
-        visible = self.high_watermark
+        visible = self.high_watermark if uncommitted else self.stable_offset
         if offset >= visible:
             return Chunk(b"", offset, offset)
         try:
@@ -505,11 +656,11 @@ class Partition:
 
         Returns:
             The offset, the epoch of the record before it or -1, and the append
-            time found or -1. A time behind the last record gives the high watermark.
+            time found or -1. A time behind the last record gives the stable offset.
         """
         if time_ms == EARLIEST:
             return self._found(self.log.start_offset)
-        visible = self.high_watermark
+        visible = self.stable_offset
         if time_ms == LATEST:
             return self._found(visible)
         found = self.log.offset_for_time(time_ms)
@@ -518,10 +669,15 @@ class Partition:
         return self._found(max(found[0], self.log.start_offset), found[1])
 
     def _found(self, offset: int, time_ms: int = -1) -> tuple[int, int, int]:
-        return offset, self._epoch_before(offset), time_ms
+        return offset, self.epoch_before(offset), time_ms
 
-    def _epoch_before(self, offset: int) -> int:
-        """The epoch of the record before an offset, -1 where it is not known."""
+    def epoch_before(self, offset: int) -> int:
+        """
+        Return the leader epoch of the record before an offset, -1 where it is not known.
+
+        Args:
+            offset: The offset.
+        """
         if offset <= 0:
             return -1
         if self.epochs is None:
@@ -539,7 +695,7 @@ class Partition:
         This may wait for the disk.
 
         Args:
-            start: The new start, at most the high watermark.
+            start: The new start, at most the stable offset.
             now_ms: The wall clock.
 
         Returns:
@@ -553,6 +709,9 @@ class Partition:
         try:
             if self.delays is not None:
                 self.delays.secure()
+            if self.dedup is not None:
+                self.log.sync()
+                self.dedup.secure()
             return self.log.purge(start, now_ms, self.topic.config.undo_ms)
         finally:
             self.moved.add(self)
@@ -569,8 +728,15 @@ class Partition:
         """
         if batch.attributes & HAS_EXPIRY:
             self.mortal.add(batch.base_offset, batch.next_offset)
-        if batch.native:
-            self.producers.record(batch, batch.base_offset, batch.max_timestamp)
+        base, identity = batch.base_offset, identity_of(batch)
+        if batch.attributes & CONTROL:
+            aborted = bool(batch.attributes & ABORTED)
+            self.producers.end(identity, base, aborted=aborted)
+            self.transactions.end(identity, base, self.log.synced_offset, aborted=aborted)
+        elif batch.native:
+            self.producers.record(batch, base, batch.max_timestamp)
+            if batch.attributes & TRANSACTIONAL:
+                self.transactions.begin(identity, base, batch.max_timestamp)
 
     def close(self, reason: WireError | None = None) -> None:
         """

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from twisted.logger import Logger
 
+from tinymq.broker.dedup.dedup import Dedup
+from tinymq.broker.dedup.kept import SEEN_CONFIG
+from tinymq.broker.dedup.seen import Room
 from tinymq.broker.delays.delays import DELAY_CONFIG
 from tinymq.broker.delays.index import INDEX_FILE, Index
 from tinymq.broker.ledger import LEDGER_CONFIG
@@ -34,8 +37,6 @@ if TYPE_CHECKING:
 #: Up to so many producers of a partition are stored with every checkpoint, more
 #: when it began a new segment: packing them takes time.
 OFTEN: Final = 100
-#: A file beside the logs: the ledger may hold copies that are planned and not brought.
-_ROUTES: Final = "routes"
 
 
 class PartitionStore:
@@ -61,6 +62,8 @@ class PartitionStore:
         self._producers = producers
         #: Segments of each log when its producers were last stored.
         self._stored: dict[Partition, int] = {}
+        #: How many message ids all dedup windows may remember.
+        self.room = Room(producers.dedup_ids)
         #: Views of what is not due yet, by whether they are for topics in memory.
         self._indexes: dict[bool, Index] = {}
 
@@ -82,7 +85,10 @@ class PartitionStore:
         )
         if topic.config.storage == "memory":
             memory = MemoryLog(topic.config.memory_bytes)
-            return Partition(topic, index, memory, None, self._limits, producers)
+            partition = Partition(topic, index, memory, None, self._limits, producers)
+            if topic.config.dedup_ms is not None:
+                partition.dedup = self._open_dedup(partition)
+            return partition
         path = self.folder.partition_path(topic.id, index)
         seen: list[BatchHeader] = []
         log = Log.open(
@@ -103,7 +109,19 @@ class PartitionStore:
         # here on belongs to a new epoch.
         partition.epoch_due = epochs.current < 0 or not log.report.clean
         self._report(partition, log)
+        if topic.config.dedup_ms is not None:
+            partition.dedup = self._open_dedup(partition)
+            partition.dedup.recover()
         return partition
+
+    def _open_dedup(self, partition: Partition) -> Dedup:
+        """Make the dedup window of a partition, with its log where there is one on the disk."""
+        if partition.volatile:
+            return Dedup(partition, self.room, None)
+        path = self.folder.partition_path(*partition.key, "ids")
+        log = Log.open(self.folder.files, path, SEEN_CONFIG, self.folder.checkpoint(path))
+        self._report(partition, log)
+        return Dedup(partition, self.room, log)
 
     def open_ledger(self, partition: Partition) -> Log:
         """
@@ -119,6 +137,16 @@ class PartitionStore:
         log = Log.open(self.folder.files, path, LEDGER_CONFIG, self.folder.checkpoint(path))
         self._report(partition, log)
         return log
+
+    def has_ledger(self, partition: Partition) -> bool:
+        """
+        Say whether a partition ever had channels, or groups that read it.
+
+        Args:
+            partition: Any.
+        """
+        path = self.folder.partition_path(*partition.key, "ledger")
+        return not partition.volatile and self.folder.disk.exists(path)
 
     def has_delays(self, partition: Partition) -> bool:
         """
@@ -166,38 +194,6 @@ class PartitionStore:
         while self._indexes:
             self._indexes.popitem()[1].close()
 
-    def routes(self, partition: Partition) -> bool:
-        """
-        Say whether copies may be planned for a partition, though its topic is no exchange.
-
-        Args:
-            partition: Any.
-        """
-        return not partition.volatile and self.folder.disk.exists(self._mark(partition))
-
-    def mark_routes(self, partition: Partition, *, there: bool) -> None:
-        """
-        Remember that copies may be planned for a partition, or that none are any more.
-
-        Args:
-            partition: One with a log on the disk.
-            there: Whether there may be some.
-        """
-        path = self._mark(partition)
-        try:
-            if there:
-                for parent in self.folder.disk.make_folders(_parent(path)):
-                    self.folder.disk.fsync_dir(parent)  # the logs will lie there, too
-                self.folder.disk.write_file(path, b"", durable=False)
-            elif self.folder.disk.exists(path):
-                self.folder.disk.unlink(path)
-        except (OSError, TinyMQError) as error:
-            # It matters only to a topic that is no exchange any more, after a restart.
-            self._log.warn("{path} could not be marked: {error}", path=path, error=error)
-
-    def _mark(self, partition: Partition) -> str:
-        return f"{_parent(self.folder.partition_path(*partition.key, 'ledger'))}/{_ROUTES}"
-
     def _recall_producers(
         self, partition: Partition, log: Log, epochs: EpochFile, seen: list[BatchHeader]
     ) -> None:
@@ -209,11 +205,13 @@ class PartitionStore:
             log.end_offset,
             epochs,
             partition.mortal,
+            partition.transactions,
         )
         if known >= log.end_offset:
             return
-        if seen and seen[0].base_offset <= known:
-            headers: Iterable[BatchHeader] = (each for each in seen if each.base_offset >= known)
+        behind = _side_by_side(seen)
+        if behind and behind[0].base_offset <= known:
+            headers: Iterable[BatchHeader] = (each for each in behind if each.base_offset >= known)
         else:
             headers = log.headers(known)  # purged ones too, as long as they lie there
         for header in headers:
@@ -264,6 +262,22 @@ class PartitionStore:
             partition.log.max_bytes = config.memory_bytes
         else:
             partition.log.config = LogConfig(segment_bytes=config.segment_bytes)
+        if config.dedup_ms is None:
+            self._close_dedup(partition)
+        elif partition.dedup is not None:
+            partition.dedup.alter()
+        else:
+            partition.dedup = self._open_dedup(partition)
+            partition.dedup.begin()
+
+    def _close_dedup(self, partition: Partition) -> None:
+        """Forget the window of a partition: its topic has none any more."""
+        dedup, partition.dedup = partition.dedup, None
+        if dedup is not None:
+            dedup.seen.clear()
+            if dedup.log is not None:
+                self.folder.forget(dedup.log.path)
+                dedup.log.close()
 
     def delete(self, topic: Topic, partitions: Iterable[Partition] = ()) -> None:
         """
@@ -276,6 +290,7 @@ class PartitionStore:
         for partition in partitions:
             self._stored.pop(partition, None)
             _close(partition)
+            self._close_dedup(partition)
         self._take_away(topic.id, topic.name)
 
     def take_away_deleted(self, topic_ids: Iterable[bytes]) -> None:
@@ -366,6 +381,7 @@ class PartitionStore:
                 log.synced_offset,
                 partition.epoch,
                 partition.mortal,
+                partition.transactions,
             )
         except (OSError, TinyMQError) as error:
             # Nothing is lost: the next start reads more headers.
@@ -389,6 +405,8 @@ class PartitionStore:
         for partition in partitions:
             if partition.delays is not None:
                 partition.delays.finish()
+            if partition.dedup is not None:
+                partition.dedup.secure()
         self.close_index()
         self.store_producers(partitions)
         try:
@@ -417,6 +435,8 @@ def _logs(partition: Partition) -> Iterator[Log]:
         yield partition.ledger.log
     if partition.delays is not None and isinstance(partition.delays.log, Log):
         yield partition.delays.log
+    if partition.dedup is not None and partition.dedup.log is not None:
+        yield partition.dedup.log
 
 
 def _close(partition: Partition) -> None:
@@ -425,6 +445,8 @@ def _close(partition: Partition) -> None:
         partition.ledger.log.close()
     if partition.delays is not None:
         partition.delays.log.close()
+    if partition.dedup is not None and partition.dedup.log is not None:
+        partition.dedup.log.close()
 
 
 def _home(log: Log) -> str:
@@ -434,3 +456,11 @@ def _home(log: Log) -> str:
 
 def _parent(path: str) -> str:
     return str(Path(path).parent)
+
+
+def _side_by_side(seen: list[BatchHeader]) -> list[BatchHeader]:
+    """Leave out what was read of earlier files, if files between were not read."""
+    at = len(seen)
+    while at > 1 and seen[at - 2].next_offset == seen[at - 1].base_offset:
+        at -= 1
+    return seen[max(0, at - 1) :]

@@ -23,7 +23,7 @@ class Seen(NamedTuple):
         first: First offset looked at.
         end: The offset behind the last one.
         skipped: Batches that cannot be decoded here.
-        complete: Whether the high watermark was reached.
+        complete: Whether the stable offset was reached.
     """
 
     records: list[tuple[Record, BatchHeader]]
@@ -86,7 +86,7 @@ def look(
     Raises:
         StorageError: The log cannot be read.
     """
-    log, visible = partition.log, partition.high_watermark
+    log, visible = partition.log, partition.stable_offset
     position = first = min(max(offset, log.start_offset), visible)
     found: list[tuple[Record, BatchHeader]] = []
     skipped = 0
@@ -99,6 +99,8 @@ def look(
         for header, data in split(chunk.data):
             if len(found) >= limit:
                 break
+            if partition.transactions.hides(header):
+                continue
             if effort.left <= 0 and header.codec != Codec.NONE:
                 end = max(first, header.base_offset)
                 return Seen(found, first, end, skipped, complete=False)

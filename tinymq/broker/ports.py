@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from tinymq.errors import BrokerSilent, WireError
 from tinymq.meta.observers import Observer
-from tinymq.meta.registry import ChannelInfo, Registry, Start, Topic
+from tinymq.meta.registry import ChannelInfo, GroupInfo, Registry, Start, Topic
 
 
 class Timer(Protocol):
@@ -140,6 +140,15 @@ class Directory(Protocol):
             done: Told the topic once both are in `registry`, or why there is none.
         """
 
+    def ensure_group(self, name: str, done: Callable[[GroupInfo | WireError], None]) -> None:
+        """
+        Make a consumer group for its first use.
+
+        Args:
+            name: Its name.
+            done: Told the group once it is in `registry`, or why there is none.
+        """
+
     def producer_ids(self, done: Callable[[range | WireError], None]) -> None:
         """
         Ask for producer ids that were never given out.
@@ -184,6 +193,23 @@ class Neighbours(Protocol):
                 promises, or with what is wrong; after that they may be there all the same.
         """
 
+    def ask(
+        self,
+        broker_id: int,
+        operation: str,
+        arguments: Mapping[str, Any],
+        done: Callable[[dict[str, Any] | WireError], None],
+    ) -> None:
+        """
+        Have another broker carry out an operation.
+
+        Args:
+            broker_id: Who is asked.
+            operation: One of ``node.…``.
+            arguments: By name.
+            done: Called once, maybe before this returns, with its answer or with what is wrong.
+        """
+
     def place(self, key: bytes, partitions: int) -> int:
         """
         Say where clients put a record of a key.
@@ -199,6 +225,16 @@ class NoNeighbours:
 
     def bring(
         self, broker_id: int, letters: Letters, done: Callable[[WireError | None], None]
+    ) -> None:
+        """Say that nobody is there."""
+        done(BrokerSilent(f"broker {broker_id} is not there", broker=broker_id))
+
+    def ask(
+        self,
+        broker_id: int,
+        operation: str,
+        arguments: Mapping[str, Any],
+        done: Callable[[dict[str, Any] | WireError], None],
     ) -> None:
         """Say that nobody is there."""
         done(BrokerSilent(f"broker {broker_id} is not there", broker=broker_id))

@@ -12,7 +12,15 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Final
 
-from tinymq.errors import InvalidRequest, OutOfOrderSequence, ProducerFenced, UnknownProducer
+from tinymq.errors import (
+    InvalidRequest,
+    InvalidTransaction,
+    OutOfOrderSequence,
+    ProducerFenced,
+    TransactionAborted,
+    UnknownProducer,
+    WireError,
+)
 from tinymq.wire.batch import NO_PRODUCER, SEQUENCE_MODULUS, BatchHeader
 
 #: Producers a partition remembers at most; the longest idle go first.
@@ -28,6 +36,16 @@ SCHEDULE_COPIES: Final = (1 << 62) + 4
 _OWN: Final = frozenset((RELEASES, SCHEDULES, COPIES, SCHEDULE_COPIES))
 
 
+def is_own(producer_id: int) -> bool:
+    """
+    Say whether a batch is of the broker itself.
+
+    Args:
+        producer_id: The batch's.
+    """
+    return producer_id in _OWN
+
+
 def refuse_own(header: BatchHeader) -> None:
     """
     Refuse a batch that claims to be of the broker itself.
@@ -38,7 +56,7 @@ def refuse_own(header: BatchHeader) -> None:
     Raises:
         InvalidRequest: It does.
     """
-    if header.producer_id in _OWN:
+    if is_own(header.producer_id):
         raise InvalidRequest(
             f"producer id {header.producer_id} is the broker's own", field="producer_id"
         )
@@ -47,12 +65,21 @@ def refuse_own(header: BatchHeader) -> None:
 class _Producer:
     """One producer: its epoch, and its last batches as (first, next, offset)."""
 
-    __slots__ = ("batches", "epoch", "seen_ms")
+    __slots__ = ("batches", "ended", "epoch", "seen_ms")
 
     def __init__(self, epoch: int, keep: int) -> None:
         self.epoch = epoch
         self.batches: deque[tuple[int, int, int]] = deque(maxlen=keep)
         self.seen_ms = 0
+        #: Where the transaction of this epoch ended, and whether it was aborted.
+        self.ended: tuple[int, bool] | None = None
+
+    def find(self, first: int, following: int) -> int | None:
+        """Find the offset of a batch by its first sequence, and the one behind its last."""
+        for batch_first, batch_next, offset in self.batches:
+            if batch_first == first and batch_next == following:
+                return offset
+        return None
 
 
 class ProducerTable:
@@ -94,6 +121,7 @@ class ProducerTable:
             ProducerFenced: The epoch is older than the newest seen.
             OutOfOrderSequence: A batch in between is missing, or this one is
                 older than what is remembered.
+            TransactionAborted, InvalidTransaction: Its transaction is over.
         """
         producer_id, first = header.producer_id, header.base_sequence
         if producer_id == NO_PRODUCER:
@@ -115,10 +143,11 @@ class ProducerTable:
         else:
             expected = known.batches[-1][1]
             following = (first + header.records) % SEQUENCE_MODULUS
-            if first != expected:
-                for batch_first, batch_next, offset in known.batches:
-                    if batch_first == first and batch_next == following:
-                        return offset
+            found = None if first == expected else known.find(first, following)
+            if found is not None:
+                return found
+            if known.ended is not None:
+                raise _over(header, aborted=known.ended[1])
         if first != expected:
             raise OutOfOrderSequence(
                 f"producer {producer_id} sent sequence {first} where {expected} was due",
@@ -175,6 +204,19 @@ class ProducerTable:
         if len(self._producers) > self._most:
             del self._producers[next(iter(self._producers))]
 
+    def end(self, identity: tuple[int, int], offset: int, *, aborted: bool) -> None:
+        """
+        Take no more batches of a transaction: it is over here.
+
+        Args:
+            identity: Producer id and epoch.
+            offset: Where its control batch is.
+            aborted: Whether it was aborted.
+        """
+        known = self._producers.get(identity[0])
+        if known is not None and known.epoch == identity[1]:
+            known.ended = offset, aborted
+
     def take_back(self, offset: int) -> None:
         """
         Forget what was appended at or behind an offset.
@@ -183,6 +225,8 @@ class ProducerTable:
             offset: The end of what really was written.
         """
         for producer_id, known in list(self._producers.items()):
+            if known.ended is not None and known.ended[0] >= offset:
+                known.ended = None
             while known.batches and known.batches[-1][2] >= offset:
                 known.batches.pop()
             if not known.batches:
@@ -203,7 +247,10 @@ class ProducerTable:
     def snapshot(self) -> list[Any]:
         """Everything, as plain lists that msgpack can store."""
         return [
-            [producer_id, known.epoch, known.seen_ms, [list(batch) for batch in known.batches]]
+            [
+                *(producer_id, known.epoch, known.seen_ms, [*map(list, known.batches)]),
+                *([] if known.ended is None else known.ended),
+            ]
             for producer_id, known in self._producers.items()
         ]
 
@@ -215,9 +262,18 @@ class ProducerTable:
             snapshot: From `snapshot`.
         """
         self._producers.clear()
-        for producer_id, epoch, seen_ms, batches in snapshot:
+        for producer_id, epoch, seen_ms, batches, *ended in snapshot:
             known = _Producer(epoch, self._keep)
             known.seen_ms = seen_ms
+            known.ended = (ended[0], ended[1]) if ended else None
             known.batches.extend((first, following, offset) for first, following, offset in batches)
             if known.batches:
                 self._producers[producer_id] = known
+
+
+def _over(header: BatchHeader, *, aborted: bool) -> WireError:
+    """Say why a batch comes too late for its transaction."""
+    identity = f"transaction {header.producer_id}:{header.producer_epoch}"
+    if aborted:
+        return TransactionAborted(f"{identity} was aborted; begin another one")
+    return InvalidTransaction(f"{identity} was committed, and takes no more records")

@@ -8,16 +8,20 @@ watermark rises, and it counts bytes instead of reading them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from twisted.logger import Logger
 
 from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Timer, World
+from tinymq.broker.transactions.opened import Identity
 from tinymq.errors import InternalError, WireError
 from tinymq.storage.facts import Chunk
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import Fetch, FetchReply, error_meta
+
+#: Aborted transactions in one answer: so many fit into its head.
+MOST_ABORTED: Final = 1000
 
 
 class Wanted(NamedTuple):
@@ -61,6 +65,7 @@ class Reader:
         "_full",
         "_request",
         "_scheduler",
+        "_uncommitted",
         "_wanted",
         "records",
     )
@@ -74,6 +79,7 @@ class Reader:
         world: World,
     ) -> None:
         self._request = request
+        self._uncommitted = request.uncommitted
         #: What would never be answered in one go is not waited for.
         self._enough = min(request.min_bytes, request.max_bytes)
         self._wanted = wanted
@@ -124,12 +130,16 @@ class Reader:
             partition = wanted.partition
             if partition is None:
                 continue
-            visible = partition.high_watermark
+            visible = self._visible(partition)
             if wanted.offset < visible:
                 total += 1 if enough <= 1 else partition.log.bytes_between(wanted.offset, visible)
                 if total >= enough:
                     break
         return total
+
+    def _visible(self, partition: Partition) -> int:
+        """How far the request may read in a partition."""
+        return partition.high_watermark if self._uncommitted else partition.stable_offset
 
     def _ready(self) -> bool:
         return self._available() >= self._enough or self._refused()
@@ -174,7 +184,8 @@ class Reader:
             partition.handed_out(offset, chunk)
             self.records += max(0, chunk.next_offset - offset)
         answer, self._answer = self._answer, None
-        answer(FetchReply(topics=reading.topics), [chunk.data for _, _, chunk in reading.parts])
+        reply = FetchReply(topics=reading.topics, aborted=reading.aborted or None)
+        answer(reply, [chunk.data for _, _, chunk in reading.parts])
 
     def _read(self, *, nowait: bool) -> _Reading | None:
         """Read what is wanted; None when a page is cold, which the background then warms."""
@@ -188,7 +199,9 @@ class Reader:
             chunk = Chunk(b"", wanted.offset, wanted.offset)
             if left > 0:
                 try:
-                    found = partition.read(wanted.offset, left, nowait=nowait)
+                    found = partition.read(
+                        wanted.offset, left, nowait=nowait, uncommitted=self._uncommitted
+                    )
                 except WireError as failure:
                     reading.failed(wanted, failure)
                     continue
@@ -196,8 +209,10 @@ class Reader:
                     self._warm(partition, wanted.offset, left)
                     return None
                 chunk = found
+                if partition.transactions.aborted and not self._uncommitted:
+                    chunk = reading.aborting(wanted, partition, chunk)
             left -= len(chunk.data)
-            reading.found(wanted, partition, chunk)
+            reading.found(wanted, partition, chunk, self._visible(partition))
         return reading
 
     def _warm(self, partition: Partition, offset: int, size: int) -> None:
@@ -213,11 +228,14 @@ class _Reading:
     Attributes:
         topics: The rows of the reply.
         parts: What the payload is made of: partition, offset asked for, data.
+        aborted: The transactions in it that were aborted: topic id, partition, which.
     """
 
-    __slots__ = ("parts", "topics")
+    __slots__ = ("_left", "aborted", "parts", "topics")
 
     def __init__(self) -> None:
+        self._left = MOST_ABORTED
+        self.aborted: list[tuple[bytes, int, list[Identity]]] = []
         self.topics: list[tuple[bytes, list[Any]]] = []
         self.parts: list[tuple[Partition, int, Chunk]] = []
 
@@ -230,10 +248,18 @@ class _Reading:
         """Enter an error."""
         self._row(wanted, -1, -1, -1, 0, None if error is None else error_meta(error))
 
-    def found(self, wanted: Wanted, partition: Partition, chunk: Chunk) -> None:
+    def aborting(self, wanted: Wanted, partition: Partition, chunk: Chunk) -> Chunk:
+        """Enter which transactions in a chunk were aborted; cut it where they are too many."""
+        chunk, found = partition.transactions.within(chunk, self._left)
+        if found:
+            self._left -= len(found)
+            self.aborted.append((wanted.topic_id, wanted.number, found))
+        return chunk
+
+    def found(self, wanted: Wanted, partition: Partition, chunk: Chunk, visible: int) -> None:
         """Enter what was read."""
         size = len(chunk.data)
         if size:
             self.parts.append((partition, wanted.offset, chunk))
         start = partition.log.start_offset
-        self._row(wanted, partition.high_watermark, start, chunk.next_offset, size, None)
+        self._row(wanted, visible, start, chunk.next_offset, size, None)

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from tinymq.broker.mortal import Mortal
 from tinymq.broker.producers import ProducerTable
+from tinymq.broker.transactions.opened import Transactions
 from tinymq.storage.disk import Disk
 from tinymq.storage.epochs import EpochFile
 from tinymq.storage.sealed import Unreadable, seal, unseal
@@ -21,13 +22,14 @@ _MAGIC: Final = b"TMQP"
 _VERSION: Final = 1
 
 
-def save_producers(
+def save_producers(  # noqa: PLR0913, PLR0917 - what is known of a partition
     disk: Disk,
     folder: str,
     table: ProducerTable,
     offset: int,
     epoch: int,
     mortal: Mortal | None = None,
+    transactions: Transactions | None = None,
 ) -> None:
     """
     Store what a partition remembers of its producers.
@@ -40,19 +42,23 @@ def save_producers(
             is not believed later.
         epoch: The leader epoch in which that is so.
         mortal: Where there are messages with a time to live.
+        transactions: Which are open, and which were aborted; with ``mortal``.
     """
     rows = [] if mortal is None else [mortal.to_list()]
+    if transactions is not None:
+        rows.append(transactions.snapshot(offset))
     content = seal(_MAGIC, [_VERSION, offset, epoch, table.snapshot(), *rows])
     disk.replace_file(f"{folder}/{PRODUCERS_FILE}", content, durable=False)
 
 
-def load_producers(
+def load_producers(  # noqa: PLR0913, PLR0917 - what is known of a partition
     disk: Disk,
     folder: str,
     table: ProducerTable,
     end: int,
     epochs: EpochFile,
     mortal: Mortal | None = None,
+    transactions: Transactions | None = None,
 ) -> int:
     """
     Load what `save_producers` stored.
@@ -68,6 +74,7 @@ def load_producers(
         end: The end of the log.
         epochs: Tell where the log was cut.
         mortal: To be filled, too.
+        transactions: Likewise.
 
     Returns:
         The offset below which the table is complete; 0 without a snapshot.
@@ -84,6 +91,8 @@ def load_producers(
         table.take_back(offset)
         if mortal is not None and rest:
             mortal.restore(rest[0])
+        if transactions is not None and len(rest) > 1:
+            transactions.restore(rest[1])
     except (OSError, Unreadable, ValueError, TypeError):
         return 0
     return int(offset)

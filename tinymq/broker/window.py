@@ -99,7 +99,7 @@ class Window:
         Say how far one piece reaches.
 
         Args:
-            offset: Where it begins; below the high watermark.
+            offset: Where it begins; below the stable offset.
 
         Returns:
             The offset behind it.
@@ -151,7 +151,9 @@ class Window:
         chunk = self._partition.read(offset, PIECE_BYTES, nowait=nowait)
         if chunk is None:
             raise ColdPiece(offset)
-        batches = split(chunk.data)
+        hides = self._partition.transactions.hides
+        # What was aborted, or compacted away, is a gap to everybody here.
+        batches = [each for each in split(chunk.data) if each[0].records and not hides(each[0])]
         ends = [header.next_offset for header, _ in batches]
         piece = _Piece(offset, max(chunk.next_offset, offset), batches, ends)
         self._pieces = [piece, *self._pieces[: _PIECES - 1]]
@@ -165,7 +167,7 @@ class Window:
             offset: The offset.
             end: None is found that begins here or behind.
         """
-        end = min(end, self._partition.high_watermark)
+        end = min(end, self._partition.stable_offset)
         start = self._partition.log.start_offset
         if offset < start and self.kept:
             first = min((each for each in self.kept if offset <= each < end), default=start)

@@ -16,11 +16,14 @@ from tinymq.catalog.deadletters import DEAD_LETTERS
 from tinymq.catalog.delayed import DELAYED
 from tinymq.catalog.endpoints import ENDPOINTS
 from tinymq.catalog.exchanges import EXCHANGES
+from tinymq.catalog.groups import GROUPS
 from tinymq.catalog.inflight import INFLIGHT
+from tinymq.catalog.members import GROUP_MEMBERS
 from tinymq.catalog.messages import MESSAGES
 from tinymq.catalog.retries import RETRIES
 from tinymq.catalog.schedules import SCHEDULES
 from tinymq.catalog.topics import TOPICS
+from tinymq.catalog.transactions import TRANSACTIONS
 from tinymq.operation import Operation
 
 __all__ = ["PUBLIC"]
@@ -29,6 +32,8 @@ __all__ = ["PUBLIC"]
 PUBLIC: Final[dict[str, Operation]] = {
     **TOPICS,
     **CHANNELS,
+    **GROUPS,
+    **GROUP_MEMBERS,
     **INFLIGHT,
     **RETRIES,
     **DEAD_LETTERS,
@@ -37,5 +42,6 @@ PUBLIC: Final[dict[str, Operation]] = {
     **DELAYED,
     **MESSAGES,
     **SCHEDULES,
+    **TRANSACTIONS,
     **CLUSTER,
 }

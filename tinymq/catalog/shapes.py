@@ -118,6 +118,23 @@ PLAN: Final = shape(
     silent=SILENT,
     dry_run=DRY_RUN,
 )
+#: What is to be cleaned of a topic that is compacted.
+COMPACTION: Final = shape(
+    topic=STRING,
+    partitions=several(
+        shape(
+            partition=WHOLE,
+            bytes=said(WHOLE, "Bytes of its files, the newest one too."),
+            dirty=said(WHOLE, "Bytes of them that were never cleaned."),
+            cleaned_ms=said(MAYBE_MILLISECONDS, "When it was cleaned last; null if it never was."),
+            saved=said(WHOLE, "Bytes that went at cleanings since the broker started."),
+        )
+    ),
+    bytes=WHOLE,
+    dirty=WHOLE,
+    silent=SILENT,
+    dry_run=DRY_RUN,
+)
 #: What the MetaServer knows of every broker.
 _BROKER_KNOWN: Final[dict[str, Schema]] = {
     "id": WHOLE,

@@ -6,11 +6,15 @@ from typing import Final
 
 from tinymq.catalog.settings import CHANGES, settings
 from tinymq.catalog.shapes import (
+    COMPACTION,
     DRY_RUN,
+    MAYBE_STRING,
     MAYBE_WHOLE,
+    MILLISECONDS,
     MORE,
     PLAN,
     SILENT,
+    STRING,
     TOPIC,
     TOPIC_PLANNED,
     TOPIC_ROW,
@@ -18,6 +22,7 @@ from tinymq.catalog.shapes import (
     TRUTH,
     said,
     several,
+    shape,
 )
 from tinymq.operation import (
     AFTER,
@@ -34,7 +39,7 @@ from tinymq.operation import (
     table,
 )
 from tinymq.operation import TOPIC as TOPIC_ID
-from tinymq.wire.fields import optional
+from tinymq.wire.fields import optional, text
 
 _GIVEN, _CHANGED = settings("retention.ms", "string", "integer", "boolean")
 _PATH: Final = "/topics/{name}"
@@ -55,6 +60,27 @@ _ALTERED: Final = (
         text="How many partitions from now on; never fewer than now.",
     ),
     _CHANGED,
+)
+#: One change of a topic: who did what, and what is otherwise since then.
+TOPIC_CHANGE: Final = shape(
+    at_ms=MILLISECONDS,
+    who=said(STRING, "Who made it; empty where the topic was made on its first use."),
+    peer=said(STRING, "The address that it was asked for from."),
+    act=said(
+        {"type": "string", "enum": ["created", "altered", "partitions", "purged", "undone"]},
+        "What was done.",
+    ),
+    settings=said(
+        several(
+            shape(
+                name=said(STRING, "Dotted name of the setting, or partitions."),
+                before=said(MAYBE_STRING, "Its text before; null where the topic is new."),
+                after=said(MAYBE_STRING, "Its text since then."),
+            )
+        ),
+        "What is otherwise; of a new topic what differs from the defaults.",
+    ),
+    note=said(STRING, "How much was purged or brought back; else empty."),
 )
 
 #: By name.
@@ -139,5 +165,38 @@ TOPICS: Final[dict[str, Operation]] = table(
         http=Http("POST", f"{_PATH}:undo_purge"),
         cli=("topic", "undo-purge"),
         result={"topic": TOPIC, "dry_run": DRY_RUN},
+    ),
+    Operation(
+        "topic.compact",
+        "operator",
+        True,
+        (WHICH, TOPIC_ID, PARTITION, DRY),
+        text="Have the log of a topic that is compacted cleaned soon, its newest file too.",
+        http=Http("POST", f"{_PATH}:compact"),
+        cli=("topic", "compact"),
+        result={"compaction": COMPACTION},
+    ),
+    Operation(
+        "topic.history",
+        "viewer",
+        False,
+        (
+            WHICH,
+            LIMIT,
+            Parameter(
+                "after",
+                text(20),
+                default="",
+                text="Begin behind this change, as the page before says it.",
+            ),
+        ),
+        text="Tell who changed what about a topic: the last 100 changes, the newest first.",
+        http=Http("GET", f"{_PATH}/history"),
+        cli=("topic", "history"),
+        result={
+            "changes": several(TOPIC_CHANGE),
+            "more": MORE,
+            "after": said(MAYBE_STRING, "What to ask with for the next page; null if none is."),
+        },
     ),
 )

@@ -27,6 +27,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "tinymq.cli.channel:channel",
         "List, make, change, steer and remove channels of topics.",
     ),
+    "group": (
+        "tinymq.cli.group:group",
+        "List, show, move, reset and remove consumer groups.",
+    ),
     "exchange": (
         "tinymq.cli.exchange:exchange",
         "List, make, change, try and remove exchanges.",
@@ -37,7 +41,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "Show messages in flight, and settle some of them.",
     ),
     "message": ("tinymq.cli.message:message", "Look at what became of single messages."),
-    "lag": ("tinymq.cli.lag:lag", "Show how far channels are behind."),
+    "lag": ("tinymq.cli.lag:lag", "Show how far channels and groups are behind."),
     "dlq": (
         "tinymq.cli.dlq:dlq",
         "List dead letters, send them back, drop or export them.",
@@ -57,6 +61,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "Write the values of a topic to stdout.",
     ),
     "peek": ("tinymq.cli.read:peek", "Look at a few records."),
+    "transaction": (
+        "tinymq.cli.transaction:transaction",
+        "Show transactions that are under way, and abort one.",
+    ),
     "tail": ("tinymq.cli.read:tail", "Show the last records, and new ones as they come."),
     "node": ("tinymq.cli.node:node", "Show the brokers of a cluster, and drain one."),
     "clients": (

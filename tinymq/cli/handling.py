@@ -36,6 +36,7 @@ class Chosen:
         grace: Seconds that running commands have when we are asked to stop.
         no_create: Refuse when there is no such channel.
         temporary: Let one that is made go when nobody takes its messages.
+        group: Name of the group as whose member the topic is read, or None.
     """
 
     channel: str | None
@@ -46,6 +47,7 @@ class Chosen:
     grace: float | None
     no_create: bool
     temporary: bool
+    group: str | None = None
 
     def __attrs_post_init__(self) -> None:
         given = {
@@ -58,6 +60,9 @@ class Chosen:
             "--temporary": self.temporary,
         }
         options = [name for name, there in given.items() if there]
+        if self.group is not None:
+            _check_group(self.channel, options)
+            return
         if self.channel is None and options:
             raise click.UsageError(f"{options[0]} goes with --channel")
         if self.channel is not None and self.ack == given["--exec"]:
@@ -100,6 +105,16 @@ class Chosen:
         )
 
 
+def _check_group(channel: str | None, options: list[str]) -> None:
+    if channel is not None:
+        raise click.UsageError("--group and --channel are two ways of reading: choose one")
+    for name in options:
+        if name not in {"--exec", "--shell"}:
+            raise click.UsageError(f"{name} goes with --channel")
+    if options == ["--shell"]:
+        raise click.UsageError("--shell goes with --exec")
+
+
 def channel_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of working a channel; the verb gets them as ``how``."""
 
@@ -129,6 +144,7 @@ def channel_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--shell", is_flag=True, help="Let sh run the line of --exec."),
         click.option("--exec", "line", metavar="COMMAND", help="Run this for each message."),
         click.option("--ack", is_flag=True, help="Write each message, then finish it."),
+        click.option("-g", "--group", metavar="NAME", help="Read as a member of this group."),
         click.option("-c", "--channel", metavar="NAME", help="Work this channel of the topic."),
     ):
         verb = option(verb)

@@ -1,4 +1,4 @@
-"""`tinymq lag`: which channels are behind, by how much, and whether they catch up."""
+"""`tinymq lag`: which channels and groups are behind, by how much, and whether they catch up."""
 
 from __future__ import annotations
 
@@ -30,9 +30,15 @@ INTERVAL_S: Final = 2.0
 _LEAST_S: Final = 0.1
 _CLEAR: Final = "\x1b[H\x1b[2J"
 
+
+def _name_of(kind: str) -> Callable[[Row], str | None]:
+    return lambda row: row["name"] if row["kind"] == kind else None
+
+
 COLUMNS: Final = (
-    Column("TOPIC", key("topic")),
-    Column("CHANNEL", key("name")),
+    Column("TOPIC", lambda row: row["topic"] or None),
+    Column("CHANNEL", _name_of("channel")),
+    Column("GROUP", _name_of("group")),
     Column("LAG", key("lag"), right=True),
     AGE,
     TREND,
@@ -56,8 +62,8 @@ _ORDERS: Final[dict[str, Callable[[Row], float]]] = {
 
 @click.command()
 @click.argument("topic", required=False)
-@click.option("--filter", "pattern", default="", metavar="GLOB", help="Of names of channels.")
-@click.option("--only-lagging", is_flag=True, help="Only channels with something left to do.")
+@click.option("--filter", "pattern", default="", metavar="GLOB", help="Of their names.")
+@click.option("--only-lagging", is_flag=True, help="Only those with something left to do.")
 @click.option(
     "--sort", type=click.Choice(list(_ORDERS)), default="lag", show_default=True, help="The order."
 )
@@ -80,13 +86,14 @@ def lag(
     **options: Any,
 ) -> int:
     """
-    Show how far channels are behind.
+    Show how far channels and groups are behind.
 
-    LAG counts messages that are not settled, AGE is that of the oldest, TREND how many a second
-    come on top (less than 0: it shrinks), ETA how long it takes until nothing is left.
+    LAG counts messages that are not settled, or that a group has not read; AGE is that of the
+    oldest, TREND how many a second come on top (less than 0: it shrinks), ETA how long it takes
+    until nothing is left.
 
-    With --fail-over and --max-age the exit status is 1 when a channel is beyond, and 3 when no
-    channel is but a broker is silent, so that nobody knows.
+    With --fail-over and --max-age the exit status is 1 when a channel or a group is beyond, and
+    3 when none is but a broker is silent, so that nobody knows.
     """
     bounds = options["fail_over"], options["max_age"]
     if not watch:
@@ -106,24 +113,55 @@ def lag(
 
 def _look(session: Session, topic: str | None, options: dict[str, Any]) -> dict[str, Any]:
     asked = {"filter": options["pattern"], **({} if topic is None else {"topic": topic})}
-    document = pages(session, "channel.list", asked)
-    rows = [row for row in document["channels"] if row["lag"] or not options["only_lagging"]]
+    document, groups = pages(session, "channel.list", asked), pages(session, "group.list", asked)
+    found = {
+        "channels": [_of_channel(row) for row in document["channels"]],
+        "groups": [_of_group(row) for row in groups["groups"]],
+    }
     order = _ORDERS[options["sort"]]
-    rows.sort(key=lambda row: (-order(row), row["topic"], row["name"]))
-    return {**document, "channels": rows}
+    for rows in found.values():
+        rows[:] = [row for row in rows if row["lag"] or not options["only_lagging"]]
+        rows.sort(key=lambda row: (-order(row), row["topic"], row["name"]))
+    silent = dict.fromkeys([*document["silent"], *groups["silent"]])
+    found["all"] = sorted(
+        found["channels"] + found["groups"],
+        key=lambda row: (-order(row), row["topic"], row["kind"], row["name"]),
+    )
+    return {**document, **found, "silent": list(silent)}
+
+
+def _of_channel(row: Row) -> dict[str, Any]:
+    return {**row, "kind": "channel", "place": f"{row['topic']}/{row['name']}"}
+
+
+def _of_group(row: Row) -> dict[str, Any]:
+    """Give a group the words of a channel, so that both stand in one list."""
+    age, clear = row["lag_s"], row["clear_s"]
+    return {
+        **row,
+        "kind": "group",
+        "place": f"group {row['name']}",
+        "topic": ",".join(row["topics"]),
+        "lag_ms": None if age is None else round(age * 1000),
+        "trend_s": row["trend"],
+        "clear_ms": None if clear is None else round(clear * 1000),
+        "consumers": row["members"],
+        "why": [{"cause": "stuck", "text": row["stuck"]}] if row["stuck"] else [],
+    }
 
 
 def _show(document: Row, output: str, columns: str) -> None:
-    rows = [{**row, "place": f"{row['topic']}/{row['name']}"} for row in document["channels"]]
-    show(Listing(rows, COLUMNS, document, "place"), output, columns)
+    rows = document["all"]
+    told = {key: value for key, value in document.items() if key != "all"}
+    show(Listing(rows, COLUMNS, told, "place"), output, columns)
     tell_silent(document)
 
 
 def _status(document: Row, most: int | None, oldest_s: float | None) -> int:
-    """Compare with the bounds, and say which channels are beyond."""
+    """Compare with the bounds, and say which of them are beyond."""
     beyond = []
-    for row in document["channels"]:
-        name, age = f"{row['topic']}/{row['name']}", row.get("lag_ms") or 0
+    for row in document["all"]:
+        name, age = row["place"], row.get("lag_ms") or 0
         if most is not None and row["lag"] > most:
             beyond.append(f"{name} has {row['lag']} left to do")
         elif oldest_s is not None and age > oldest_s * 1000:

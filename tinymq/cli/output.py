@@ -95,7 +95,7 @@ def with_times(value: Any) -> Any:
         result = {name: with_times(inner) for name, inner in value.items()}
         for name, inner in value.items():
             if name.endswith("_ms") and isinstance(inner, int) and inner > 10**9:
-                result[name.removesuffix("_ms")] = iso(inner)
+                result.setdefault(name.removesuffix("_ms"), iso(inner))
         return result
     if isinstance(value, (list, tuple)):
         return [with_times(inner) for inner in value]

@@ -20,7 +20,7 @@ from tinymq.errors import TinyMQError, Unroutable
 from tinymq.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
-    from tinymq.sync import Position, Producer
+    from tinymq.sync import Position, Producer, Sent
 
 #: Most lines that one call publishes.
 BATCH: Final = 10_000
@@ -41,6 +41,9 @@ class Published:
         delayed: By partition the first and the last id of those that wait.
         due_ms: When a single message comes, if it waits.
         unroutable: Those among them that no binding of the exchange takes.
+        duplicates: By partition the first and the last offset of the first ones of those whose
+            ids were there before.
+        repeats: How many these are.
     """
 
     count: int = 0
@@ -50,6 +53,8 @@ class Published:
     delayed: dict[int, tuple[int, int]] = field(factory=dict)
     due_ms: int | None = None
     unroutable: int = 0
+    duplicates: dict[int, tuple[int, int]] = field(factory=dict)
+    repeats: int = 0
 
     def add(
         self,
@@ -58,12 +63,18 @@ class Published:
         delayed: Sequence[tuple[int, int, int]] = (),
         *,
         volatile: bool = False,
+        duplicates: Sequence[tuple[int, int, int]] = (),
     ) -> None:
         """Count the messages of one call."""
         self.count += len(values)
         self.volatile = self.volatile or volatile
         self.size += sum(map(len, values))
-        for runs, ranges in ((placed, self.ranges), (delayed, self.delayed)):
+        self.repeats += sum(count for _, _, count in duplicates)
+        for runs, ranges in (
+            (placed, self.ranges),
+            (delayed, self.delayed),
+            (duplicates, self.duplicates),
+        ):
             for partition, base, count in runs:
                 first, last = ranges.get(partition, (base, base))
                 ranges[partition] = (min(first, base), max(last, base + count - 1))
@@ -109,7 +120,16 @@ class Publisher:
             if self._go_nowhere(values, error):
                 return
             raise self._broken(values, error) from None
-        self.published.add(values, sent.positions, sent.delayed, volatile=sent.volatile)
+        self._add(values, sent)
+
+    def _add(self, values: Sequence[bytes], sent: Sent) -> None:
+        self.published.add(
+            values,
+            sent.positions,
+            sent.delayed,
+            volatile=sent.volatile,
+            duplicates=sent.duplicates,
+        )
 
     def _go_nowhere(self, values: Sequence[bytes], error: BaseException) -> bool:
         """Count what is stored, but taken by no binding; say whether that is all that is wrong."""
@@ -124,7 +144,7 @@ class Publisher:
         else:
             return False
         self.published.unroutable += astray
-        self.published.add(values, sent.positions, sent.delayed, volatile=sent.volatile)
+        self._add(values, sent)
         return True
 
     def _broken(self, values: Sequence[bytes], error: BaseException) -> BaseException:
@@ -168,7 +188,10 @@ class Publisher:
             self.published.add([value], (), delayed, volatile=place.volatile)
         else:
             placed = [(place.partition, place.offset, 1)]
-            self.published.add([value], placed, volatile=place.volatile)
+            if place.duplicate:
+                self.published.add([value], (), volatile=place.volatile, duplicates=placed)
+            else:
+                self.published.add([value], placed, volatile=place.volatile)
 
 
 def _bytes(value: str | None) -> bytes | None:
@@ -187,6 +210,7 @@ def _bytes(value: str | None) -> bytes | None:
 @click.option("--delay", type=DELAY, help="Each comes so much later: 5m, 1h30m.")
 @click.option("--at", type=MOMENT, help=f"Each comes then: {MOMENT_TEXT}")
 @click.option("--ttl", type=LIFE, help="Each expires in channels so long after it came.")
+@click.option("--id", "id", metavar="TEXT", help="Its message id, for a topic with a dedup window.")
 @click.option("--acks", type=click.Choice(["leader", "all", "none"]), default="leader")
 @click.option("--codec", type=click.Choice(["none", "gzip", "zstd"]), default="none")
 @click.option("--no-create", is_flag=True, help="Refuse when there is no such topic.")
@@ -210,6 +234,8 @@ def pub(session: Session, topic: str, value: str | None, **options: Any) -> int:
         raise click.UsageError("give VALUE or -l, not both")
     if options["key_separator"] and not options["by_line"]:
         raise click.UsageError("--key-separator goes with -l")
+    if options["id"] is not None and options["by_line"]:
+        raise click.UsageError("--id is of one message; with -l use a header or a key")
     if options["delay"] is not None and options["at"] is not None:
         raise click.UsageError("give --delay or --at, not both")
     if options["dry_run"]:
@@ -244,7 +270,7 @@ def _publish(session: Session, topic: str, value: str | None, options: dict[str,
         _bytes(options["key"]),
         options["headers"],
         options["partition"],
-        {name: options[name] for name in ("delay", "at", "ttl") if options[name] is not None},
+        {name: options[name] for name in ("delay", "at", "ttl", "id") if options[name] is not None},
     )
     total = _stdin_size() if options["by_line"] else None
     with progress(f"to {topic}", total) as advance:
@@ -312,6 +338,7 @@ def _tell(topic: str, published: Published, output: str, *, dry_run: bool) -> No
                 "delayed": _runs(published.delayed),
                 "due_ms": published.due_ms,
                 "unroutable": published.unroutable,
+                "duplicates": _runs(published.duplicates),
                 "volatile": published.volatile,
                 "dry_run": dry_run,
             }
@@ -321,13 +348,21 @@ def _tell(topic: str, published: Published, output: str, *, dry_run: bool) -> No
     noun = "message" if published.count == 1 else "messages"
     places = ", ".join(_written(published.ranges, "", "@"))
     waiting = ", ".join(_written(published.delayed, f"{topic}/", "~"))
+    before = ", ".join(_written(published.duplicates, "", "@"))
     due = "" if published.due_ms is None else f" until {iso(published.due_ms)}"
     click.echo(
         f"{verb} {published.count} {noun} ({human_size(published.size)}) to {topic}"
         + (f" at {places}" if places else "")
+        + (f", {_repeats(published)} was there before: {before}" if before else "")
         + (f", delayed{due}: {waiting}" if waiting else "")
         + (", in memory only" if published.volatile else "")
     )
+
+
+def _repeats(published: Published) -> str:
+    """How many of the ids were there before."""
+    many = published.repeats
+    return "its id" if published.count == many == 1 else f"the id of {many} of them"
 
 
 def _runs(ranges: dict[int, tuple[int, int]]) -> list[dict[str, int]]:

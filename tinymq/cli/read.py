@@ -12,6 +12,8 @@ from attrs import frozen
 
 from tinymq.cli.endless import until_interrupted
 from tinymq.cli.handling import Chosen, channel_options, run_commands
+from tinymq.cli.jobs import Command
+from tinymq.cli.joined import Joined, execute_group, write_group
 from tinymq.cli.output import json_text, on_terminal, with_times
 from tinymq.cli.reading import (
     Part,
@@ -149,7 +151,8 @@ def _position(text: str) -> Position:
     "start",
     type=START,
     help="earliest, latest, an OFFSET, -N or @TIME (ISO-8601, ms, or 10m ago); with -c all but "
-    "-N, where a channel that is made now begins.  [earliest]",
+    "-N, where a channel that is made now begins; with -g, where nothing was committed yet.  "
+    "[earliest]",
 )
 @click.option("-n", "--max", "most", type=click.IntRange(1), help="Stop after so many records.")
 @click.option(
@@ -185,8 +188,15 @@ def consume(
     to the dead-letter topic, any other lets it come again after the channel's back-off, with the
     end of stderr as the reason. Leases are renewed meanwhile. Ctrl-C and SIGTERM let running
     commands end, for --grace at most; all else is given back.
+
+    With --group the partitions of the topics are divided among all who read as this group, and
+    it goes on where it has committed: what was written, or, with --exec, that whose command went
+    well, one after the other. A command that fails ends the reading, and its message comes again.
     """
     sink = _sink(safe_value_line if on_terminal() else value_line, options)
+    if how.group is not None:
+        joined = Joined(group=how.group, topics=topics, start=start, most=most, stop=stop)
+        return _consume_group(session, joined, how, sink, options)
     if how.channel is not None:
         work = how.work(topics, start, most, stop=stop)
         if options["partitions"] or options["grep"]:
@@ -202,6 +212,21 @@ def consume(
     parts = parts_of(session, Wanted(topics[0], options["partitions"], start or EARLIEST))
     _copy(session, topics[0], parts, sink, _Amount(most, stop))
     return None
+
+
+def _consume_group(
+    session: Session, joined: Joined, how: Chosen, sink: Sink, options: dict[str, Any]
+) -> int:
+    if options["partitions"] or options["grep"]:
+        raise click.UsageError("--partition and --grep do not go with --group")
+    if how.line is None:
+        write_group(session, joined, sink.write)
+        return 0
+    if options["format"]:
+        raise click.UsageError("--format does not go with --exec")
+    apart = options["output"] != "text"
+    command = Command.parse(how.line, joined.group, session.url, shell=how.shell, apart=apart)
+    return execute_group(session, joined, command)
 
 
 @frozen

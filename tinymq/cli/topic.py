@@ -76,6 +76,25 @@ PARTITION_COLUMNS: Final = (
     Column("LEADER", key("leader")),
 )
 
+
+def _changed(row: Row) -> str:
+    """Write what is otherwise since a change."""
+    first = [row["note"]] if row["note"] else []
+    for each in row["settings"]:
+        name, before, after = each["name"], each["before"], each["after"]
+        told = after if before is None else f"{before} -> {after}"
+        first.append(f"{name} = {told}" if before is None else f"{name} {told}")
+    return ", ".join(first) or "-"
+
+
+HISTORY_COLUMNS: Final = (
+    Column("TIME", key("at_ms"), iso),
+    Column("WHO", lambda row: row["who"] or "first use"),
+    Column("FROM", lambda row: row["peer"] or "-"),
+    Column("DID", key("act")),
+    Column("WHAT", _changed),
+)
+
 PLAN_COLUMNS: Final = (
     Column("PARTITION", key("partition"), right=True),
     Column("START", key("start"), right=True),
@@ -83,6 +102,13 @@ PLAN_COLUMNS: Final = (
     Column("MESSAGES", key("messages"), right=True),
     Column("BYTES", key("bytes"), human_size, right=True),
     Column("OLDEST", key("oldest_ms"), iso),
+)
+COMPACTION_COLUMNS: Final = (
+    Column("PARTITION", key("partition"), right=True),
+    Column("BYTES", key("bytes"), human_size, right=True),
+    Column("DIRTY", key("dirty"), human_size, right=True),
+    Column("CLEANED", key("cleaned_ms"), iso),
+    Column("SAVED", key("saved"), human_size, right=True),
 )
 
 
@@ -183,6 +209,19 @@ def edit(
     show_changes(reply, arguments["name"], output)
 
 
+@topic.command("history")
+@operation_options("topic.history", own={"limit": "limit"})
+@limit_option
+@list_options
+@remote
+def history(
+    session: Session, arguments: Arguments, limit: int | None, columns: str, output: str
+) -> None:
+    """Show who changed what about a topic, the newest first."""
+    document = pages(session, "topic.history", arguments, limit)
+    show(Listing(document["changes"], HISTORY_COLUMNS, document), output, columns)
+
+
 @topic.command("rm")
 @operation_options("topic.delete", own={"name": "names"})
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
@@ -254,6 +293,23 @@ def purge(
 def undo_purge(session: Session, arguments: Arguments, output: str) -> None:
     """Bring back what the last purge took, while its window is open."""
     _undo(session, arguments, output)
+
+
+@topic.command("compact")
+@operation_options("topic.compact", shorts={"partition": "-p"})
+@output_option
+@remote
+def compact(session: Session, arguments: Arguments, output: str) -> None:
+    """Have the log of a topic that is compacted cleaned soon, its newest file too."""
+    found = session.operate("topic.compact", **arguments)["compaction"]
+    verb = "would clean" if arguments["dry_run"] else "cleaning"
+    sentence = (
+        f"{verb} {found['topic']}: {human_size(found['dirty'])} of "
+        f"{human_size(found['bytes'])} were never cleaned"
+    )
+    rows = [{"topic": found["topic"], **row} for row in found["partitions"]]
+    show_plan(sentence, Listing(rows, COMPACTION_COLUMNS, found, "topic"), output)
+    tell_silent(found)
 
 
 def _undo(session: Session, arguments: Arguments, output: str) -> None:

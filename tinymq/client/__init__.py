@@ -27,6 +27,9 @@ from tinymq.client.core.config import (
 )
 from tinymq.client.core.delivered import ConsumerBatch
 from tinymq.client.core.directory import Node
+from tinymq.client.core.group.handed import GroupBatch, GroupMessage
+from tinymq.client.core.group.positions import CommittedPosition
+from tinymq.client.core.group.settings import GroupConfig, GroupMember, Share
 from tinymq.client.core.handling import Reject, Requeue
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.results import Account, Delayed, Failed, PartlySent, Position, Sent
@@ -36,10 +39,12 @@ if TYPE_CHECKING:
     from tinymq.client.admin import Admin
     from tinymq.client.client import Client
     from tinymq.client.consumer import Consumer
+    from tinymq.client.group import GroupConsumer
     from tinymq.client.lookup import Lookup
     from tinymq.client.lookup_consumer import LookupConsumer
     from tinymq.client.lookup_producer import LookupProducer, Stored
     from tinymq.client.lookup_subscription import LookupSubscription
+    from tinymq.client.positions import Positions
     from tinymq.client.producer import Producer
     from tinymq.client.subscription import Message, MessageBatch, Subscription
 
@@ -47,12 +52,14 @@ _LAZY: Final = {
     "Admin": "tinymq.client.admin",
     "Client": "tinymq.client.client",
     "Consumer": "tinymq.client.consumer",
+    "GroupConsumer": "tinymq.client.group",
     "Lookup": "tinymq.client.lookup",
     "LookupConsumer": "tinymq.client.lookup_consumer",
     "LookupProducer": "tinymq.client.lookup_producer",
     "LookupSubscription": "tinymq.client.lookup_subscription",
     "Message": "tinymq.client.subscription",
     "MessageBatch": "tinymq.client.subscription",
+    "Positions": "tinymq.client.positions",
     "Producer": "tinymq.client.producer",
     "Stored": "tinymq.client.lookup_producer",
     "Subscription": "tinymq.client.subscription",
@@ -68,11 +75,17 @@ __all__ = [
     "Backoff",
     "Client",
     "ClientConfig",
+    "CommittedPosition",
     "Consumer",
     "ConsumerBatch",
     "ConsumerConfig",
     "Delayed",
     "Failed",
+    "GroupBatch",
+    "GroupConfig",
+    "GroupConsumer",
+    "GroupMember",
+    "GroupMessage",
     "Lookup",
     "LookupConfig",
     "LookupConsumer",
@@ -84,11 +97,13 @@ __all__ = [
     "Node",
     "PartlySent",
     "Position",
+    "Positions",
     "Producer",
     "ProducerConfig",
     "Reject",
     "Requeue",
     "Sent",
+    "Share",
     "Stored",
     "Subscription",
     "SubscriptionConfig",

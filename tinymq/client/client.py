@@ -25,14 +25,18 @@ from tinymq.client.core.config import (
     SubscriptionConfig,
 )
 from tinymq.client.core.fork import Home
+from tinymq.client.core.group.positions import PositionCalls
+from tinymq.client.core.group.settings import GroupConfig, group_config, listed
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.parts import LinkWatch
 from tinymq.client.core.results import Result
 from tinymq.client.core.sources import Topics, core_of
 from tinymq.client.core.subscription import SubscriptionCore
 from tinymq.client.core.taking import Face
+from tinymq.client.group import GroupConsumer
 from tinymq.client.line import pass_to
 from tinymq.client.network import EndpointFor, TwistedNetwork
+from tinymq.client.positions import Positions
 from tinymq.client.producer import Producer
 from tinymq.client.subscription import Subscription
 from tinymq.errors import ClosedError, TinyMQError
@@ -78,6 +82,7 @@ class Client:
         self._producers: set[Producer] = set()
         self._consumers: set[Consumer] = set()
         self._subscriptions: set[Subscription] = set()
+        self._groups: set[GroupConsumer] = set()
         self._closing: Deferred[None] | None = None
         self.admin = Admin(self._operate)
 
@@ -152,6 +157,58 @@ class Client:
         )
         self._subscriptions.add(subscription)
         return subscription
+
+    def group(
+        self,
+        name: str,
+        topics: Iterable[str] = (),
+        patterns: Iterable[str] = (),
+        config: GroupConfig | None = None,
+        **settings: Any,
+    ) -> GroupConsumer:
+        """
+        Read topics together with the other members of a group; it joins at once.
+
+        Args:
+            name: Name of the group.
+            topics: Names of topics; those that do not exist yet are read once they do.
+            patterns: Regular expressions (RE2) of whole names of more topics.
+            config: Settings.
+            **settings: Fields of `GroupConfig` that are to be different, such as
+                ``start="latest"``.
+
+        Raises:
+            UsageError: There is neither a topic nor a pattern.
+            ConfigError: A setting is wrong.
+            ClosedError: The client was closed.
+            ForkedError: This is another process.
+        """
+        self._check()
+        consumer = GroupConsumer(
+            self._cluster,
+            name,
+            (listed(topics), listed(patterns)),
+            group_config(config, settings),
+            (self._reactor, self._network),
+            self._home,
+            (self._groups.discard, self.producer),
+        )
+        self._groups.add(consumer)
+        return consumer
+
+    def positions(self, group: str) -> Positions:
+        """
+        Look at the positions of a group, or commit some, without being a member.
+
+        Args:
+            group: Name of the group.
+
+        Raises:
+            ClosedError: The client was closed.
+            ForkedError: This is another process.
+        """
+        self._check()
+        return Positions(PositionCalls(self._cluster, group), self._network, self._home)
 
     def part(
         self, source: tuple[str, str], config: SubscriptionConfig, face: Face, pool: Pool
@@ -235,6 +292,8 @@ class Client:
     async def _close(self) -> None:
         for consumer in tuple(self._consumers):
             consumer.close()
+        for member in tuple(self._groups):
+            await member.close()
         for subscription in tuple(self._subscriptions):
             await subscription.close()
         for producer in tuple(self._producers):

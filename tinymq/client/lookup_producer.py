@@ -12,6 +12,7 @@ from typing_extensions import TypeVar
 from tinymq.client.core.config import ProducerConfig
 from tinymq.client.core.directory import Node
 from tinymq.client.core.fetching import MOVED
+from tinymq.client.core.messageids import MessageId
 from tinymq.client.core.partitioners import Key
 from tinymq.client.core.results import Delayed, Position
 from tinymq.client.core.timing import Moment, Span, Timing, timing_of
@@ -108,6 +109,7 @@ class LookupProducer:
         headers: Any = None,
         *,
         ttl: Span | None = None,
+        id: MessageId | None = None,
     ) -> Deferred[list[Stored]]: ...
 
     @overload
@@ -120,6 +122,7 @@ class LookupProducer:
         *,
         at: Moment,
         ttl: Span | None = None,
+        id: MessageId | None = None,
     ) -> Deferred[list[Stored[Delayed]]]: ...
 
     @overload
@@ -133,6 +136,7 @@ class LookupProducer:
         delay: Span | None,
         at: Moment | None = None,
         ttl: Span | None = None,
+        id: MessageId | None = None,
     ) -> Deferred[list[Stored[Position | Delayed]]]: ...
 
     def send(  # noqa: PLR0913 - the fields of a record
@@ -145,6 +149,7 @@ class LookupProducer:
         delay: Span | None = None,
         at: Moment | None = None,
         ttl: Span | None = None,
+        id: MessageId | None = None,  # noqa: A002 - its name everywhere
     ) -> Deferred[Any]:
         """
         Send one record.
@@ -159,6 +164,7 @@ class LookupProducer:
             at: When it comes instead: a datetime with its zone, or milliseconds since
                 the epoch.
             ttl: How long it lives in channels from when it comes.
+            id: Its message id; each node finds repeats by itself.
 
         Returns:
             A Deferred that ends
@@ -174,7 +180,7 @@ class LookupProducer:
             - with `ClosedError` when the producer was closed before.
         """
         try:
-            timing = timing_of(delay, at, ttl, self._lookup.reactor.seconds())
+            timing = timing_of(delay, at, ttl, self._lookup.reactor.seconds(), id)
         except TinyMQError as error:
             return fail(error)
         record = _Record(topic, value, key, headers, timing)

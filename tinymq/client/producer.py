@@ -13,6 +13,7 @@ from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import ProducerConfig
 from tinymq.client.core.faces import ProducerFace
 from tinymq.client.core.fork import Home
+from tinymq.client.core.messageids import MessageId
 from tinymq.client.core.outcomes import outcomes
 from tinymq.client.core.partitioners import Key
 from tinymq.client.core.producer import ProducerCore
@@ -66,6 +67,7 @@ class Producer(ProducerFace):
         partition: int | None = None,
         *,
         ttl: Span | None = None,
+        id: MessageId | None = None,
     ) -> Deferred[Position]: ...
 
     @overload
@@ -79,6 +81,7 @@ class Producer(ProducerFace):
         *,
         at: Moment,
         ttl: Span | None = None,
+        id: MessageId | None = None,
     ) -> Deferred[Delayed]: ...
 
     @overload
@@ -93,6 +96,7 @@ class Producer(ProducerFace):
         delay: Span | None,
         at: Moment | None = None,
         ttl: Span | None = None,
+        id: MessageId | None = None,
     ) -> Deferred[Position | Delayed]: ...
 
     def send(  # noqa: PLR0913 - the fields of a record
@@ -106,6 +110,7 @@ class Producer(ProducerFace):
         delay: Span | None = None,
         at: Moment | None = None,
         ttl: Span | None = None,
+        id: MessageId | None = None,  # noqa: A002 - its name everywhere
     ) -> Deferred[Any]:
         """
         Send one record.
@@ -122,6 +127,8 @@ class Producer(ProducerFace):
                 the epoch; what is past comes at once.
             ttl: How long it lives in channels from when it comes: seconds or a
                 timedelta.
+            id: Its message id, by which a topic with a dedup window knows it again: 16
+                bytes, a UUID, or any text.
 
         Returns:
             A Deferred that ends
@@ -140,9 +147,9 @@ class Producer(ProducerFace):
               `ForkedError` in another process;
             - with `CancelledError` when it is cancelled: the record may be stored.
         """
-        if not (delay is None and at is None and ttl is None):
+        if not (delay is None and at is None and ttl is None and id is None):
             try:
-                timing = timing_of(delay, at, ttl, self._seconds())
+                timing = timing_of(delay, at, ttl, self._seconds(), id)
             except TinyMQError as error:
                 return fail(error)
             return self.send_timed(topic, value, key, headers, timing, partition)
@@ -201,6 +208,7 @@ class Producer(ProducerFace):
         delay: Span | Sequence[Span | None] | None = None,
         at: Moment | Sequence[Moment | None] | None = None,
         ttl: Span | Sequence[Span | None] | None = None,
+        ids: Sequence[MessageId | None] | None = None,
     ) -> Deferred[Sent]:
         """
         Send many records with one Deferred; they are cut into batches.
@@ -215,6 +223,7 @@ class Producer(ProducerFace):
             delay: As for `send`, one for all or as many; None among them is at once.
             at: As for `send`, one for all or as many; None among them is at once.
             ttl: As for `send`, one for all or as many.
+            ids: As many message ids; None among them is none.
 
         Returns:
             A Deferred that ends
@@ -237,7 +246,7 @@ class Producer(ProducerFace):
         try:
             self._home.check()
             now = self._seconds()
-            timing = timings_of(delay, at, ttl, now)
+            timing = timings_of(delay, at, ttl, now, ids)
             self._core.append_many(topic, values, keys, headers, partition, done, now, timing)
         except TinyMQError as error:
             return fail(error)
@@ -255,6 +264,7 @@ class Producer(ProducerFace):
         delay: Span | None = None,
         at: Moment | None = None,
         ttl: Span | None = None,
+        id: MessageId | None = None,  # noqa: A002 - its name everywhere
     ) -> None:
         """
         Send one record and hear of it only in `account`, `flush` and `close`.
@@ -268,6 +278,7 @@ class Producer(ProducerFace):
             delay: As for `send`.
             at: As for `send`.
             ttl: As for `send`.
+            id: As for `send`.
 
         Raises:
             BufferFull: `ProducerConfig.buffer_bytes` are held.
@@ -279,7 +290,7 @@ class Producer(ProducerFace):
         """
         self._home.check()
         now = self._seconds()
-        timing = timing_of(delay, at, ttl, now)
+        timing = timing_of(delay, at, ttl, now, id)
         self._core.append(topic, value, key, headers, partition, None, now, timing)
         if not self._turning:
             self._turn()
@@ -351,7 +362,7 @@ def _deliver(topic: str, partition: int, batch: Batch) -> None:
             if waiting is not None:
                 waiting.errback(error)
         return
-    if batch.dues is not None or batch.unroutable is not None:
+    if batch.mixed:
         for waiting, told in zip(tokens, outcomes(topic, partition, batch), strict=True):
             if waiting is not None:
                 if isinstance(told, Unroutable):
@@ -363,4 +374,6 @@ def _deliver(topic: str, partition: int, batch: Batch) -> None:
     offsets = count(base) if base >= 0 else repeat(base)
     for waiting, offset in zip(tokens, offsets, strict=False):
         if waiting is not None:
-            waiting.callback(_new_tuple(Position, (topic, partition, offset, timestamp, volatile)))
+            waiting.callback(
+                _new_tuple(Position, (topic, partition, offset, timestamp, volatile, False))
+            )

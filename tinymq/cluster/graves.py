@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from twisted.internet.defer import DeferredLock, ensureDeferred
@@ -12,7 +12,7 @@ from tinymq.broker.ports import Letters
 from tinymq.client.core.partitioners import key_partition
 from tinymq.errors import BrokerSilent, TinyMQError, WireError
 from tinymq.node.records import MOST_PIECE
-from tinymq.operation import Nodes
+from tinymq.operation import Nodes, Result
 
 
 class Graves:
@@ -65,6 +65,32 @@ class Graves:
             await self._nodes.ask(broker_id, "node.bury", {**where, **piece})
         last = batch[(len(batch) - 1) // MOST_PIECE * MOST_PIECE :]
         await self._nodes.ask(broker_id, "node.bury", {**where, "batch": last, "upload": upload})
+
+    def ask(
+        self,
+        broker_id: int,
+        operation: str,
+        arguments: Mapping[str, Any],
+        done: Callable[[Result | WireError], None],
+    ) -> None:
+        """Have another broker carry out an operation."""
+        ensureDeferred(self._ask(broker_id, operation, arguments, done))
+
+    async def _ask(
+        self,
+        broker_id: int,
+        operation: str,
+        arguments: Mapping[str, Any],
+        done: Callable[[Result | WireError], None],
+    ) -> None:
+        found: Result | WireError
+        try:
+            found = await self._nodes.ask(broker_id, operation, arguments)
+        except WireError as error:
+            found = error.with_traceback(None)
+        except TinyMQError as error:
+            found = BrokerSilent(f"broker {broker_id} does not answer: {error}", broker=broker_id)
+        done(found)
 
     def place(self, key: bytes, partitions: int) -> int:
         """Say where clients put a record of a key."""

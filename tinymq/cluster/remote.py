@@ -37,7 +37,7 @@ from tinymq.errors import (
 )
 from tinymq.meta.changes import Changes
 from tinymq.meta.observers import Observer
-from tinymq.meta.registry import ChannelInfo, Registry, Topic
+from tinymq.meta.registry import ChannelInfo, GroupInfo, Registry, Topic
 from tinymq.meta.replica import Replica
 from tinymq.names import DEAD_LETTERS
 from tinymq.operation import Result
@@ -221,6 +221,26 @@ class RemoteMeta:
                 f"the MetaServer at {self._places} made the topic {name}, but does not tell of it"
             )
         return self.registry.topic(name)
+
+    def ensure_group(self, name: str, done: Callable[[GroupInfo | WireError], None]) -> None:
+        """Have a consumer group made for its first use, and wait until it is known here."""
+        known = self.registry.groups.get(name)
+        if known is not None:
+            done(known)
+        else:
+            ensureDeferred(_told(self._ensure_group(name), done))
+
+    async def _ensure_group(self, name: str) -> GroupInfo:
+        await self.ask("meta.ensure_group", name=name)
+
+        def known() -> bool:
+            return name in self.registry.groups
+
+        if not await until(self.watch, known, ARRIVAL_SECONDS, self._reactor):
+            raise MetaUnavailable(
+                f"the MetaServer at {self._places} made the group {name}, but does not tell of it"
+            )
+        return self.registry.group(name)
 
     async def changed_since(self, revision: int, seconds: float, caller: Caller = LOCAL) -> bool:
         """
@@ -441,6 +461,8 @@ class RemoteMeta:
             self._home.save()
         if replica.stray_channels and not page.more:
             await self._give_back_channels()
+        if replica.stray_groups and not page.more:
+            await self._give_back_groups()
         return page.more
 
     async def _give_back_channels(self) -> None:
@@ -462,6 +484,22 @@ class RemoteMeta:
                 else:
                     self._log.info("channel {name} is told of: {result}", name=name, result=result)
             replica.given(topic_id, name)
+
+    async def _give_back_groups(self) -> None:
+        """Tell a MetaServer that was restored from a backup of groups that it lost."""
+        replica = self._replica
+        for name in sorted(replica.stray_groups):
+            group = replica.registry.groups.get(name)
+            if group is not None:
+                try:
+                    await self.ask("meta.keep_group", name=name, created_ms=group.created_ms)
+                except MetaUnavailable:
+                    return  # with the next page
+                except WireError as error:
+                    self._log.warn("group {name} is not taken: {error}", name=name, error=error)
+                else:
+                    self._log.info("group {name} is told of", name=name)
+            replica.given_group(name)
 
     def _complain(self, error: WireError) -> None:
         """Log, once, why following gets no further."""

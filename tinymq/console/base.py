@@ -10,6 +10,7 @@ from tinymq.broker.broker import Broker
 from tinymq.errors import BrokerSilent, ClientError
 from tinymq.figures.board import Board
 from tinymq.figures.feeds import LocalFeed, Poller, deadline
+from tinymq.figures.groups import PAGE, Crowd
 from tinymq.figures.listing import Listing
 from tinymq.figures.queues import Queues
 from tinymq.figures.sampling import Sampler
@@ -36,6 +37,7 @@ class Base:
     Attributes:
         board: What all brokers reported.
         queues: The channels of all brokers.
+        crowd: The consumer groups of all brokers.
     """
 
     def __init__(self, broker: Broker, operations: Operations, node: Node, nodes: Nodes) -> None:
@@ -51,7 +53,12 @@ class Base:
             self.board, self._sampler, self._registry, broker.scheduler, broker.wall
         )
         self.queues = Queues(self._registry, operations.channel_rows, broker.scheduler, broker.wall)
+        self.crowd = Crowd(self._groups_behind, broker.scheduler, broker.wall)
         self._next = 0
+
+    async def _groups_behind(self, name: str) -> Result:
+        """Ask for a page of groups."""
+        return await self._operations.run("group.list", {"limit": PAGE, "after": name})
 
     def _registry(self) -> Registry:
         return self._broker.meta.registry
@@ -77,6 +84,7 @@ class Base:
         self._sampler.stop()
         self._listing.stop()
         self.queues.stop()
+        self.crowd.stop()
 
     async def _ask(self, broker_id: int, operation: str, arguments: dict[str, Any]) -> Result:
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tinymq.caller import Caller
+from tinymq.caller import LOCAL, Caller
 from tinymq.console.base import Base
 from tinymq.operation import Result
 from tinymq.web.port import At, Plan, PlanPart, SettingChange, Since
@@ -19,12 +19,19 @@ class Changes(Base):
         return await self._operations.run(name, arguments, caller)
 
     async def create_topic(
-        self, name: str, partitions: int | None, config: Mapping[str, str], *, dry_run: bool
+        self,
+        name: str,
+        partitions: int | None,
+        config: Mapping[str, str],
+        *,
+        dry_run: bool,
+        caller: Caller = LOCAL,
     ) -> Plan:
         """Make a topic."""
         result = await self._operations.run(
             "topic.create",
             {"name": name, "partitions": partitions, "config": dict(config), "dry_run": dry_run},
+            caller,
         )
         topic = result["topic"]
         made = topic["partitions"]
@@ -48,14 +55,19 @@ class Changes(Base):
         )
 
     async def alter_topic(
-        self, name: str, config: Mapping[str, str | None], *, dry_run: bool
+        self,
+        name: str,
+        config: Mapping[str, str | None],
+        *,
+        dry_run: bool,
+        caller: Caller = LOCAL,
     ) -> Plan:
         """Change settings; None returns one to the broker's default."""
         # For the operation None is "none" where a setting can be that: no limit.
         defaults = self._broker.config.defaults.to_mapping()
         given = {key: defaults.get(key) if to is None else to for key, to in config.items()}
         result = await self._operations.run(
-            "topic.alter", {"name": name, "config": given, "dry_run": dry_run}
+            "topic.alter", {"name": name, "config": given, "dry_run": dry_run}, caller
         )
         return Plan(
             action="alter",
@@ -73,7 +85,13 @@ class Changes(Base):
         return _plan("delete", result["plan"])
 
     async def purge(
-        self, topic: str, partition: int | None, before: At | Since | None, *, dry_run: bool
+        self,
+        topic: str,
+        partition: int | None,
+        before: At | Since | None,
+        *,
+        dry_run: bool,
+        caller: Caller = LOCAL,
     ) -> Plan:
         """Move the start of the log, so that records before it are gone."""
         arguments: dict[str, Any] = {"name": topic, "partition": partition, "dry_run": dry_run}
@@ -81,13 +99,14 @@ class Changes(Base):
             arguments["before"] = before.offset
         elif isinstance(before, Since):
             arguments["before_ms"] = before.ms
-        result = await self._operations.run("topic.purge", arguments)
+        result = await self._operations.run("topic.purge", arguments, caller)
         return _plan("purge", result["plan"], result["undo_until_ms"])
 
-    async def undo_purge(self, topic: str) -> Plan:
+    async def undo_purge(self, topic: str, caller: Caller = LOCAL) -> Plan:
         """Bring back what the last purge took."""
         before = (await self._operations.info(topic))["topic"]
-        result = (await self._operations.run("topic.undo_purge", {"name": topic}))["topic"]
+        told = await self._operations.run("topic.undo_purge", {"name": topic}, caller)
+        result = told["topic"]
         return Plan(
             action="undo",
             topic=topic,

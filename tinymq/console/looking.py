@@ -56,6 +56,7 @@ class Looking(Base):
             recent=history.trail(WHOLE, now),
             long=history.trail(WHOLE, now, "long"),
             channels=len(self.queues.places()),
+            groups=len(self._registry().groups),
         )
 
     def _brokers(self, now: int) -> Iterator[BrokerSnapshot]:

@@ -1,4 +1,4 @@
-"""Channels over all brokers: in any order, and added up."""
+"""Channels and groups over all brokers: in any order, and added up."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from attrs import evolve
 from tinymq.console.base import Base
 from tinymq.stats import Backlog, Depth
 from tinymq.web.channels import select_channels, states_of
+from tinymq.web.groups import GroupPage, GroupQuery, select_groups, shown
 from tinymq.web.lists import cut
 from tinymq.web.port import ChannelPage, ChannelQuery
 
 
 class Work(Base):
-    """Lists and sums of channels."""
+    """Lists and sums of channels, and lists of groups."""
 
     async def channels(self, query: ChannelQuery) -> ChannelPage:
         """List channels in any order; the figures of the page are fresh."""
@@ -54,6 +55,15 @@ class Work(Base):
     def lag(self, channel: Mapping[str, Any]) -> Depth:
         """Tell what the lag of a channel was."""
         return self.queues.lag(channel)
+
+    async def groups(self, query: GroupQuery) -> GroupPage:
+        """List groups in any order."""
+        rows, silent = await self.crowd.rows()
+        return select_groups(map(shown, rows), query, silent)
+
+    def group_lag(self, told: Mapping[str, Any]) -> Depth:
+        """Tell what the lag of a group was."""
+        return self.crowd.lag(told)
 
 
 def _place(row: Mapping[str, Any]) -> tuple[str, str]:

@@ -192,7 +192,7 @@ class Reporter:
         until, back = window or (None, 0)
         return PartitionReport(
             log.start_offset,
-            partition.high_watermark,
+            partition.stable_offset,
             log.size_bytes,
             self._oldest_of(partition),
             newest if newest >= 0 else None,

@@ -35,7 +35,7 @@ PAGE_BYTES: Final = 256 * 1024
 #: What brokers need to know; all else is the MetaServer's own.
 TOLD: Final = (
     *("binding/", "broker/", "channel/", "cluster", "deleted/", "drain/", "exchange/"),
-    *("push/", "schedule/", "topic/"),
+    *("group/", "push/", "schedule/", "topic/"),
 )
 
 _OVERHEAD: Final = 16

@@ -10,7 +10,7 @@ import attrs
 
 from tinymq.meta.endpoint import Endpoint
 from tinymq.meta.entries import Entry, Event
-from tinymq.meta.registry import BrokerInfo, ChannelInfo, Registry, Schedule, Topic
+from tinymq.meta.registry import BrokerInfo, ChannelInfo, GroupInfo, Registry, Schedule, Topic
 from tinymq.routing import Binding, Exchange
 
 #: Hexadecimal digits of a topic's id.
@@ -156,6 +156,14 @@ class Draft:
         if gone is not None:
             self._touched.add(gone.topic_id)
 
+    def put_group(self, group: GroupInfo) -> None:
+        """Add a consumer group."""
+        self._part("groups")[group.name] = group
+
+    def drop_group(self, name: str) -> None:
+        """Remove a consumer group, if it is there."""
+        self._part("groups").pop(name, None)
+
     def put_broker(self, broker: BrokerInfo) -> None:
         """Add a broker, or its new form."""
         self._part("brokers")[broker.id] = broker
@@ -287,6 +295,13 @@ def _follow_schedule(draft: Draft, name: str, entry: Entry | None) -> None:
         draft.put_schedule(Schedule.decode(name, entry.value))
 
 
+def _follow_group(draft: Draft, name: str, entry: Entry | None) -> None:
+    if entry is None:
+        draft.drop_group(name)
+    else:
+        draft.put_group(GroupInfo.decode(name, entry.value))
+
+
 def _follow_broker(draft: Draft, rest: str, entry: Entry | None) -> None:
     if entry is None:
         draft.drop_broker(int(rest))
@@ -330,6 +345,7 @@ _KINDS: Final[dict[str, Callable[[Draft, str, Entry | None], None]]] = {
     "binding": _follow_binding,
     "push": _follow_endpoint,
     "schedule": _follow_schedule,
+    "group": _follow_group,
     "broker": _follow_broker,
     "known": _follow_known,
     "drain": _follow_drain,

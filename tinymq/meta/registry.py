@@ -24,6 +24,7 @@ from tinymq.errors import (
     UnknownChannel,
     UnknownEndpoint,
     UnknownExchange,
+    UnknownGroup,
     UnknownPartition,
     UnknownSchedule,
     UnknownTopic,
@@ -295,6 +296,49 @@ class Schedule:
         )
 
 
+@frozen(kw_only=True)
+class GroupInfo:
+    """
+    A consumer group. Where it is in each partition is kept by the partition's broker.
+
+    Attributes:
+        name: Its name, for all topics.
+        created_ms: When it was made; one that is made anew under the name has another.
+    """
+
+    name: str
+    created_ms: int
+
+    @property
+    def mark(self) -> str:
+        """What tells its positions from those of another that had its name before."""
+        return f"{self.name}@{self.created_ms}"
+
+    @property
+    def store_key(self) -> str:
+        """Its key in the store."""
+        return f"group/{self.name}"
+
+    def encode(self) -> bytes:
+        """Return the group as it is stored."""
+        return _json(created_ms=self.created_ms)
+
+    @classmethod
+    def decode(cls, name: str, stored: bytes) -> GroupInfo:
+        """Read what `encode` gave."""
+        return cls(name=name, created_ms=json.loads(stored)["created_ms"])
+
+
+def group_mark(mark: str) -> bytes:
+    """
+    Return the id under which a deleted group is remembered, among those of deleted topics.
+
+    Args:
+        mark: Its name and when it was made, as `GroupInfo.mark`.
+    """
+    return blake2b(b"group/" + mark.encode(), digest_size=16).digest()
+
+
 def mark_of(topic_id: bytes, channel: str, created_ms: int) -> bytes:
     """
     Return the id under which a deleted channel is remembered, among those of deleted topics.
@@ -338,6 +382,7 @@ class Registry:
         exchanges: Exchanges with their bindings, by the id of their topic.
         endpoints: Where the messages of a channel are sent to, by its topic's id and its name.
         schedules: Schedules by name.
+        groups: Consumer groups by name.
         brokers: Live brokers by id.
         known: Every broker that ever registered, live or not, as it did so last.
         draining: The numbers of brokers that get no new partitions.
@@ -357,6 +402,7 @@ class Registry:
     exchanges: Mapping[bytes, Exchange] = field(factory=_none)
     endpoints: Mapping[tuple[bytes, str], Endpoint] = field(factory=_none)
     schedules: Mapping[str, Schedule] = field(factory=_none)
+    groups: Mapping[str, GroupInfo] = field(factory=_none)
     brokers: Mapping[int, BrokerInfo] = field(factory=_none)
     known: Mapping[int, BrokerInfo] = field(factory=_none)
     draining: frozenset[int] = frozenset()
@@ -390,6 +436,18 @@ class Registry:
         found = self.schedules.get(name)
         if found is None:
             raise UnknownSchedule(f"there is no schedule {name[:200]!a}", schedule=name[:200])
+        return found
+
+    def group(self, name: str) -> GroupInfo:
+        """
+        Return a consumer group by its name.
+
+        Raises:
+            UnknownGroup: There is none.
+        """
+        found = self.groups.get(name)
+        if found is None:
+            raise UnknownGroup(f"there is no group {name[:200]!a}", group=name[:200])
         return found
 
     def topic(self, name: str) -> Topic:

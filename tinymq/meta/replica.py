@@ -28,7 +28,7 @@ from tinymq.meta.draft import Draft, follow
 from tinymq.meta.endpoint import endpoint_key
 from tinymq.meta.entries import Entry, Event
 from tinymq.meta.observers import Observer, Observers
-from tinymq.meta.registry import Registry, Topic, channel_key, mark_of
+from tinymq.meta.registry import Registry, Topic, channel_key, group_mark, mark_of
 from tinymq.routing import binding_key, exchange_key
 from tinymq.storage.disk import Disk
 from tinymq.storage.sealed import seal, unseal
@@ -72,6 +72,7 @@ class Replica:
         strays: Ids of topics that it keeps though the MetaServer does not know them.
         stray_channels: The same of channels of topics that the MetaServer knows: the
             topic's id and the name.
+        stray_groups: The same of consumer groups, by name.
     """
 
     def __init__(self) -> None:
@@ -79,6 +80,7 @@ class Replica:
         self.unsaved = False
         self.strays: frozenset[bytes] = frozenset()
         self.stray_channels: frozenset[tuple[bytes, str]] = frozenset()
+        self.stray_groups: frozenset[str] = frozenset()
         self._cursor = ""
         self._rows: dict[str, Told] = {}
         self._whole: _Whole | None = None
@@ -247,6 +249,7 @@ class Replica:
             self._note(f"the MetaServer does not tell of topic {topic.name}: it is kept")
         self.strays = frozenset(strays)
         self.stray_channels = frozenset(stray_channels)
+        self.stray_groups = frozenset(self._keep_groups(draft, rows))
         draft.touch(self.registry.topics)
         self._finish(draft, page, rows)
 
@@ -266,6 +269,17 @@ class Replica:
                     rows[key] = self._rows[key]
             self._note(f"the MetaServer does not tell of channel {topic.name}/{name}: it is kept")
             yield topic.id, name
+
+    def _keep_groups(self, draft: Draft, rows: dict[str, Told]) -> Iterator[str]:
+        """Keep the groups that are not told of any more, and yield their names."""
+        for name, group in self.registry.groups.items():
+            if draft.knows("groups", name) or draft.knows("deleted", group_mark(group.mark)):
+                continue
+            draft.put_group(group)
+            if group.store_key in self._rows:
+                rows[group.store_key] = self._rows[group.store_key]
+            self._note(f"the MetaServer does not tell of group {name}: it is kept")
+            yield name
 
     def _keep_endpoint(self, topic_id: bytes, channel: str, draft: Draft) -> None:
         """Keep where the messages of a channel are sent to, if they are."""
@@ -287,6 +301,10 @@ class Replica:
     def given(self, topic_id: bytes, name: str) -> None:
         """Note that the MetaServer was told of a stray channel."""
         self.stray_channels -= {(topic_id, name)}
+
+    def given_group(self, name: str) -> None:
+        """Note that the MetaServer was told of a stray group."""
+        self.stray_groups -= {name}
 
     def _finish(self, draft: Draft, page: Changes, rows: dict[str, Told]) -> None:
         for topic_id in self.strays:

@@ -13,6 +13,8 @@ The MetaServer: every operation on topics, brokers and producer ids.
     binding/ID/B    its binding B         routing        written with what could close a circle
     push/ID/C       where the messages of this channel are sent to
     schedule/NAME   a message that comes again and again
+    group/NAME      a consumer group
+    history/ID/N    the change N of the topic of this id: see `history`
 
 An operation checks, writes one transaction, and returns when it is on disk.
 What it changed is then seen by everybody as one new `Registry`.
@@ -33,12 +35,20 @@ from tinymq.meta.endpoints import Endpoints
 from tinymq.meta.entries import Compare, Delete, Put, Write
 from tinymq.meta.exchanges import Exchanges
 from tinymq.meta.following import ID_BYTES, Clocks
+from tinymq.meta.groups import Groups
+from tinymq.meta.history import History, changed_rows, texts_of
 from tinymq.meta.membership import BROKER_SECONDS, LOST_SECONDS
 from tinymq.meta.observers import Observer
 from tinymq.meta.placement import place
 from tinymq.meta.registry import ChannelInfo, Topic, channel_key
 from tinymq.meta.schedules import Schedules
-from tinymq.names import DEAD_LETTERS, valid_name
+from tinymq.names import (
+    DEAD_LETTERS,
+    TRANSACTION_PLACES,
+    TRANSACTIONS,
+    users_topic,
+    valid_name,
+)
 from tinymq.routing import Exchange, Kind, exchange_key
 from tinymq.topicconfig import TopicConfig
 
@@ -49,6 +59,12 @@ Settings = Mapping[str, str | int | None]
 
 _MOST_IDS: Final = 1_000_000
 
+#: Settings of the topic of transactions.
+_TRANSACTIONS: Final[Settings] = {
+    "sync": "always",
+    "retention.ms": None,
+    "segment.bytes": 16 * 1024 * 1024,
+}
 #: Settings of a topic for dead letters: nothing goes away by itself, or does not fit.
 _DEAD: Final[Settings] = {
     "storage": "disk",
@@ -61,7 +77,7 @@ _DEAD: Final[Settings] = {
 _MOST_WRITES: Final = 1000
 
 
-class MetaServer(Exchanges, Endpoints, Schedules):
+class MetaServer(Exchanges, Endpoints, Schedules, Groups, History):
     """
     The operations.
 
@@ -111,7 +127,7 @@ class MetaServer(Exchanges, Endpoints, Schedules):
             Overloaded: There are as many topics as there may be.
             StateError: No broker is there to lead it, or all are draining.
         """
-        name = valid_name(name)
+        name = users_topic(valid_name(name))
         config = TopicConfig.from_mapping(settings or {}, self._config.defaults)
         count = self._config.topics.partitions if partitions is None else partitions
         self._check_count(count)
@@ -144,7 +160,11 @@ class MetaServer(Exchanges, Endpoints, Schedules):
 
     def _add_topic(self, topic: Topic) -> None:
         name, key = f"name/{topic.name}", topic.id.hex()
-        writes = [Put(f"topic/{key}", topic.encode()), Put(name, key.encode())]
+        plain = texts_of(attrs.evolve(topic, config=self._config.defaults))
+        plain["partitions"] = ""  # how many is always told
+        rows = tuple((row, None, text) for row, _, text in changed_rows(plain, texts_of(topic)))
+        noted = self._noted(topic.id, "created", rows)
+        writes = [Put(f"topic/{key}", topic.encode()), Put(name, key.encode()), *noted]
         self._write([Compare(name, 0), Compare(f"topic/{key}", 0)], writes)
 
     def ensure_dead_letters(self, origin: str, name: str) -> Topic:
@@ -195,9 +215,25 @@ class MetaServer(Exchanges, Endpoints, Schedules):
             UnknownTopic: There is none, and first use does not make topics.
             InvalidName: As `create_topic`.
         """
+        if name == TRANSACTIONS and name not in self.registry.by_name:
+            return self._make_transactions()
         if valid_name(name) in self.registry.by_name or not self._config.topics.auto_create:
             return self.registry.topic(name)
         return self.create_topic(name)
+
+    def _make_transactions(self) -> Topic:
+        """Make the topic in which brokers keep what was decided of transactions."""
+        self._check_most()
+        topic = Topic(
+            id=self._clocks.entropy(ID_BYTES),
+            name=TRANSACTIONS,
+            partitions=TRANSACTION_PLACES,
+            config=TopicConfig.from_mapping(_TRANSACTIONS),
+            created_ms=self._now_ms(),
+            leaders=place(TRANSACTION_PLACES, self.standings()),
+        )
+        self._add_topic(topic)
+        return topic
 
     def create_exchange(
         self,
@@ -260,7 +296,7 @@ class MetaServer(Exchanges, Endpoints, Schedules):
                 is below the present one, or too high.
             StateError: No broker is there to lead new partitions.
         """
-        topic = self.describe(name)
+        topic = self.describe(users_topic(name))
         config = topic.config.altered(settings or {}, self._config.defaults)
         leaders = topic.leaders
         if partitions is not None and partitions != topic.partitions:
@@ -268,7 +304,10 @@ class MetaServer(Exchanges, Endpoints, Schedules):
             leaders += place(partitions - topic.partitions, self.standings(), leaders)
         new = attrs.evolve(topic, config=config, partitions=len(leaders), leaders=leaders)
         if new != topic and not dry_run:
-            self._write([], [Put(f"topic/{topic.id.hex()}", new.encode())])
+            act = "partitions" if new.config == topic.config else "altered"
+            rows = changed_rows(texts_of(topic), texts_of(new))
+            put = Put(f"topic/{topic.id.hex()}", new.encode())
+            self._write([], [put, *self._noted(topic.id, act, rows)])
         return new
 
     def _check_more(self, topic: Topic, partitions: int) -> None:
@@ -295,7 +334,7 @@ class MetaServer(Exchanges, Endpoints, Schedules):
             UnknownTopic: There is no such topic.
             UnknownTopicId: The name's topic is another one by now.
         """
-        topic = self.describe(name)
+        topic = self.describe(users_topic(name))
         if topic_id is not None and topic_id != topic.id:
             raise UnknownTopicId(f"{name} is another topic by now; refresh the metadata")
         key = topic.id.hex()
@@ -303,6 +342,7 @@ class MetaServer(Exchanges, Endpoints, Schedules):
         gone = Delete(f"topic/{key}"), Delete(f"name/{topic.name}")
         exchange = [Delete(exchange_key(topic.id))] * (topic.id in self.registry.exchanges)
         owned = [*self._deletes_of(topic), *self._schedule_deletes(topic)]
+        owned += self._history_deletes(topic.id)
         first: list[Write] = [*owned, *exchange, *gone, at]
         self._delete_all(first, self._routes_of(topic))
         return topic

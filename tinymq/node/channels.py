@@ -251,7 +251,7 @@ class Channels:
 
 def _cursor(partition: Partition, to: str, at: int) -> int:
     """Find where a seek goes on a partition."""
-    first, visible = partition.log.start_offset, partition.high_watermark
+    first, visible = partition.log.start_offset, partition.stable_offset
     if to == "earliest":
         return first
     if to == "latest":

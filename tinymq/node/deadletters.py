@@ -58,7 +58,7 @@ class DeadLetters(Records):
                 if turns.over:
                     await turns.next()
                 partition = hosted.partition
-                standing = one.steering.standing(partition.high_watermark)
+                standing = one.steering.standing(partition.stable_offset)
                 count = sum(end - start for start, end in standing)
                 oldest = newest = None
                 if standing:
@@ -159,7 +159,7 @@ class DeadLetters(Records):
     ) -> Deferred[Result]:
         """Settle dead letters; those that are not there any more are passed over."""
         hosted, one = self._grave_yard(topic_key(id), partition)
-        standing = Runs(one.steering.standing(hosted.partition.high_watermark))
+        standing = Runs(one.steering.standing(hosted.partition.stable_offset))
         there = [offset for offset in offsets if offset in standing]
         one.steering.settle(Runs((at, at + 1) for at in there), self._broker.channels.now())
         if dropped:
@@ -183,7 +183,7 @@ class DeadLetters(Records):
         one = None if hosted is None else hosted.queue.channels.get(name)
         if hosted is None or one is None:
             raise StateError(f"{place.topic.name}/{partition} has not opened {name} yet")
-        low, high = place.log.start_offset, place.high_watermark
+        low, high = place.log.start_offset, place.stable_offset
         known = {at: redriven for at, redriven in letters if low <= at < high}
         gone = [at for at, _ in letters if at not in known]
         gone += (at for at in known if not _exists(hosted, at))
@@ -220,7 +220,7 @@ class DeadLetters(Records):
             if not leaving or seconds() >= until or to in hosted.burying.kept:
                 break
             await later(self._broker.scheduler, _LOOK_SECONDS)
-        back = Runs(one.steering.standing(hosted.partition.high_watermark))
+        back = Runs(one.steering.standing(hosted.partition.stable_offset))
         why = hosted.burying.kept.get(to, "it is on its way")
         failed = [[at, f"it is on its way to {to}: {why}"] for at in leaving]
         failed += ([at, f"{to} does not take it"] for at in offsets if at in back)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
-from tinymq.broker.channel.lease import Lease
+from tinymq.broker.channel.lease import Lease, owner_of
 from tinymq.broker.channel.queue import Subscribers
 from tinymq.broker.channel.runs import runs_in
 from tinymq.broker.channel.whereabouts import deadlines
@@ -91,7 +91,7 @@ class Search:
         left, since = self._limit, 0
         lease_ms = one.channel.policy.lease_ms
         for lease in one.channel.places.leases.values():
-            if not self._wants(lease.holder, lease.history.deliveries + 1, lease.since):
+            if not self._wants(owner_of(lease.holder), lease.history.deliveries + 1, lease.since):
                 continue
             self.total += lease.bits.bit_count()
             # What was given out later is on no page before that of those that are enough.
@@ -131,7 +131,7 @@ class Search:
 
 def _flights(lease: Lease, lease_ms: int, *place: Any) -> Iterator[Flight]:
     past = lease.history
-    facts = (lease.holder, past.deliveries + 1, past.failures)
+    facts = (owner_of(lease.holder), past.deliveries + 1, past.failures)
     for bits, deadline in deadlines(lease):
         for start, end in runs_in(lease.base, bits):
             row = (lease.since, *place, start, end, *facts, deadline, "in_flight", lease_ms)

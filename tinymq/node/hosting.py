@@ -58,7 +58,7 @@ class Hosting:
         return Members(self._broker)
 
     def _row(self, hosted: Hosted, name: str, one: Subscribers) -> ChannelRow:
-        places, end = one.channel.places, hosted.partition.high_watermark
+        places, end = one.channel.places, hosted.partition.stable_offset
         counts = one.counts(end)
         target = dead_letter_topic(
             hosted.partition.topic.name, name, one.channel.policy.dead_letter

@@ -75,7 +75,7 @@ class InFlight:
         one = hosted.queue.channels.get(name)
         if one is None:
             return []
-        now, end = self._broker.channels.now(), hosted.partition.high_watermark
+        now, end = self._broker.channels.now(), hosted.partition.stable_offset
         found = whereabouts(one.channel.places, start, end, now)
         singles = (
             (offset, run)

@@ -109,7 +109,7 @@ class View:
         partition = self._hosted.partition
         wanted = Runs(
             (max(low, start), high)
-            for first, behind in self._one.steering.standing(partition.high_watermark)
+            for first, behind in self._one.steering.standing(partition.stable_offset)
             for low, high in ([(first, behind)] if only is None else only.within(first, behind))
             if high > start
         )

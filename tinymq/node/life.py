@@ -40,7 +40,7 @@ class LifeLines:
         """Tell what channels did with a message."""
         topic_id = topic_key(id)
         place = self._broker.partition(topic_id, partition)
-        visible = place.high_watermark
+        visible = place.stable_offset
         if offset >= visible:
             raise OffsetOutOfRange(
                 f"{place.topic.name}/{partition} has no message at offset {offset} yet; "
@@ -83,11 +83,11 @@ class LifeLines:
     async def _published(self, place: Partition, offset: int) -> int:
         """Find a time before which nothing happened to a message: it was not published yet."""
         log = place.log
-        if not log.start_offset <= offset < place.high_watermark:
+        if not log.start_offset <= offset < place.stable_offset:
             return -1
         if isinstance(log, Log):
             await self._elsewhere(log.warmer(offset, _HEAD_BYTES))
-        chunk = log.read(offset, 1, place.high_watermark)
+        chunk = log.read(offset, 1, place.stable_offset)
         batches = [] if chunk is None else split(chunk.data)
         if not batches:
             return -1

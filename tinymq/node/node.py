@@ -10,9 +10,11 @@ from tinymq.figures.vitals import Vitals
 from tinymq.logs import Logs
 from tinymq.node.channels import CHANNEL_OPERATIONS, Channels
 from tinymq.node.clients import CLIENT_OPERATIONS, Clients
+from tinymq.node.coordination import COORDINATION_OPERATIONS, Coordination
 from tinymq.node.deadletters import DEAD_LETTER_OPERATIONS, DeadLetters
 from tinymq.node.delayed import DELAYED_OPERATIONS, DelayedMessages
 from tinymq.node.endpoints import ENDPOINT_OPERATIONS, Endpoints, Pushing
+from tinymq.node.groups import GROUP_OPERATIONS, Groups
 from tinymq.node.hosting import Hosting
 from tinymq.node.inflight import INFLIGHT_OPERATIONS, InFlight
 from tinymq.node.life import LIFE_OPERATIONS, LifeLines
@@ -23,6 +25,7 @@ from tinymq.node.retries import RETRY_OPERATIONS, Retries
 from tinymq.node.routers import ROUTER_OPERATIONS, Routers
 from tinymq.node.schedules import SCHEDULE_OPERATIONS, Schedules
 from tinymq.node.telling import TELLING_OPERATIONS, Telling
+from tinymq.node.transactions import TRANSACTION_OPERATIONS, Transactions
 from tinymq.operation import Operation
 
 
@@ -40,6 +43,9 @@ class Node(
     Clients,
     Telling,
     Schedules,
+    Coordination,
+    Groups,
+    Transactions,
 ):
     """
     What one broker does and tells.
@@ -81,4 +87,7 @@ NODE_OPERATIONS: Final[dict[str, Operation]] = {
     **CLIENT_OPERATIONS,
     **TELLING_OPERATIONS,
     **SCHEDULE_OPERATIONS,
+    **COORDINATION_OPERATIONS,
+    **GROUP_OPERATIONS,
+    **TRANSACTION_OPERATIONS,
 }

@@ -8,6 +8,7 @@ from tinymq.broker.broker import Broker
 from tinymq.broker.partition import Partition
 from tinymq.errors import InvalidRequest, NothingToUndo, UnknownPartition
 from tinymq.figures.reports import delayed_of
+from tinymq.names import users_topic
 from tinymq.operation import BEFORE, DRY, PARTITION, Operation, Parameter, Result, table
 from tinymq.storage.memory import MemoryLog
 from tinymq.wire.fields import text
@@ -44,6 +45,7 @@ class Partitions:
         now = self._broker.wall()
         rows = []
         for each in self._chosen(id, partition):
+            users_topic(each.topic.name)
             start = _purge_start(each, before, before_ms, keep)
             rows.append(plan_row(each, start))
             if dry_run:
@@ -62,6 +64,15 @@ class Partitions:
                 each.log.undo_purge()
                 each.moved.add(each)
         return {"undone": len(undoable)}
+
+    def compact(self, id: str, partition: int | None, *, dry_run: bool) -> Result:  # noqa: A002
+        """Have partitions cleaned soon, or tell what that would do."""
+        cleaning, rows = self._broker.cleaning, []
+        for each in self._chosen(id, partition):
+            rows.append({"partition": each.index, **cleaning.facts(each)})
+            if not dry_run:
+                cleaning.soon(each)
+        return {"partitions": rows}
 
     def holdings(self, id: str) -> Result:  # noqa: A002 - the wire's word
         """Tell what a topic's deletion takes away here."""
@@ -108,7 +119,7 @@ def nothing_to_undo(name: str) -> NothingToUndo:
 def _purge_start(
     partition: Partition, before: int | None, before_ms: int | None, keep: int | None
 ) -> int:
-    log, visible = partition.log, partition.high_watermark
+    log, visible = partition.log, partition.stable_offset
     start = visible
     if before is not None:
         start = before
@@ -126,7 +137,7 @@ def partition_facts(partition: Partition) -> Result:
     return {
         "partition": partition.index,
         "start": log.start_offset,
-        "end": partition.high_watermark,
+        "end": partition.stable_offset,
         "bytes": log.size_bytes,
         "oldest_ms": log.oldest_timestamp,
         "newest_ms": newest if newest >= 0 else None,
@@ -139,7 +150,7 @@ def partition_facts(partition: Partition) -> Result:
 def plan_row(partition: Partition, start: int) -> Result:
     """What moving a partition's start takes away."""
     log = partition.log
-    first, last = log.start_offset, min(start, partition.high_watermark)
+    first, last = log.start_offset, min(start, partition.stable_offset)
     return {
         "partition": partition.index,
         "start": first,
@@ -157,6 +168,7 @@ PARTITION_OPERATIONS: Final[dict[str, Operation]] = table(
     Operation("node.holdings", "cluster", False, (_ID,), Partitions.holdings),
     Operation("node.purge", "cluster", True, (_ID, PARTITION, *BEFORE, DRY), Partitions.purge),
     Operation("node.undo_purge", "cluster", True, (_ID, PARTITION, DRY), Partitions.undo_purge),
+    Operation("node.compact", "cluster", True, (_ID, PARTITION, DRY), Partitions.compact),
 )
 
 #: What `tinymq.operations` does with rows of partitions.

@@ -121,7 +121,7 @@ class Records:
         return record, header
 
     def _stored(self, place: Partition, offset: int) -> tuple[Record, BatchHeader]:
-        name, log, visible = f"{place.topic.name}/{place.index}", place.log, place.high_watermark
+        name, log, visible = f"{place.topic.name}/{place.index}", place.log, place.stable_offset
         if not log.start_offset <= offset < visible:
             raise OffsetOutOfRange(
                 f"{name} holds offsets {log.start_offset} to {visible - 1}",
@@ -187,7 +187,7 @@ class Records:
 
 def _first(partition: Partition, start: str, at: int, limit: int, notes: list[str]) -> int:
     """Where to begin, and a note when that is not what was asked for."""
-    low, visible = partition.log.start_offset, partition.high_watermark
+    low, visible = partition.log.start_offset, partition.stable_offset
     if start == "newest":
         return max(low, visible - limit)
     if start == "oldest":
@@ -235,7 +235,7 @@ class _Sight:
                 "first": seen.first,
                 "end": seen.end,
                 "log_start": partition.log.start_offset,
-                "log_end": partition.high_watermark,
+                "log_end": partition.stable_offset,
             }
         )
 
@@ -288,7 +288,7 @@ def _message(place: Partition, record: Record, header: BatchHeader) -> Result:
         "producer_id": header.producer_id if idempotent else None,
         "sequence": header.base_sequence + offset - header.base_offset if idempotent else None,
         "previous": offset - 1 if offset > place.log.start_offset else None,
-        "next": offset + 1 if offset + 1 < place.high_watermark else None,
+        "next": offset + 1 if offset + 1 < place.stable_offset else None,
     }
 
 

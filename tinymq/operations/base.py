@@ -23,6 +23,7 @@ from tinymq.errors import (
     UnknownTopicId,
 )
 from tinymq.figures.board import Board
+from tinymq.meta.history import Author
 from tinymq.meta.lookup import Announcements
 from tinymq.meta.registry import Registry, Topic
 from tinymq.meta.server import MetaServer
@@ -229,3 +230,13 @@ def only_one(**given: Any) -> None:
     if sum(each is not None for each in given.values()) > 1:
         *names, last = given
         raise InvalidRequest(f"give one of {', '.join(names)} and {last}", field=names[0])
+
+
+def author_of(caller: Caller) -> Author:
+    """
+    Say on whose behalf something is changed.
+
+    Args:
+        caller: Who asks.
+    """
+    return Author(caller.principal, caller.peer)

@@ -14,15 +14,16 @@ from typing import Any, Final
 from attrs import define, field
 
 from tinymq.broker.routing.tables import Tables
+from tinymq.caller import Caller
 from tinymq.catalog import PUBLIC
 from tinymq.catalog.exchanges import MOST_EDGES, MOST_NODES, MOST_SHOWN
 from tinymq.errors import InvalidRequest
 from tinymq.meta.registry import Registry, Topic
 from tinymq.node import NODE_OPERATIONS
 from tinymq.operation import Operation, Result, table
-from tinymq.operations.base import Answers
+from tinymq.operations.base import Answers, author_of
 from tinymq.operations.leaders import Leaders
-from tinymq.routing import Binding, Exchange, Kind, Table, Terms
+from tinymq.routing import Binding, Exchange, Table, Terms
 
 #: What a broker tells of its exchanges, where it can.
 _FIGURES: Final = "node.exchanges"
@@ -42,22 +43,21 @@ class Exchanges(Leaders):
     # --- making and changing ------------------------------------------------------
 
     async def create_exchange(
-        self,
-        name: str,
-        kind: Kind,
-        dead_letter: str | None,
-        partitions: int | None,
-        config: dict[str, Any],
-        *,
-        dry_run: bool,
+        self, caller: Caller, name: str, *, dry_run: bool, **wish: Any
     ) -> Result:
         """Make a topic an exchange; the topic is made if it is not there."""
         self._check_running()
         topic = self._registry.by_name.get(name)
         existed = topic is not None and topic.id in self._registry.exchanges
-        made = self._meta.create_exchange(
-            name, kind, dead_letter, partitions, config, dry_run=dry_run
-        )
+        with self._meta.on_behalf_of(author_of(caller)):
+            made = self._meta.create_exchange(
+                name,
+                wish["kind"],
+                wish["dead_letter"],
+                wish["partitions"],
+                wish["config"],
+                dry_run=dry_run,
+            )
         if not dry_run:
             await self._spread(made[0])
         return {"exchange": _facts(*made), "created": not existed, "dry_run": dry_run}
@@ -440,7 +440,7 @@ def _label(several: Sequence[Binding]) -> str:
 
 
 EXCHANGE_OPERATIONS: Final[dict[str, Operation]] = table(
-    PUBLIC["exchange.create"].by(Exchanges.create_exchange),
+    PUBLIC["exchange.create"].by(Exchanges.create_exchange, caller=True),
     PUBLIC["exchange.alter"].by(Exchanges.alter_exchange),
     PUBLIC["exchange.delete"].by(Exchanges.delete_exchange),
     PUBLIC["exchange.list"].by(Exchanges.exchanges),

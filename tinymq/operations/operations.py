@@ -18,7 +18,9 @@ from tinymq.operations.clients import CLIENT_OPERATIONS, Clients
 from tinymq.operations.deadletters import DEAD_LETTER_OPERATIONS, DeadLetters
 from tinymq.operations.delayed import DELAYED_OPERATIONS
 from tinymq.operations.endpoints import ENDPOINT_OPERATIONS, Endpoints
+from tinymq.operations.evicting import EVICTING_OPERATIONS, Evicting
 from tinymq.operations.exchanges import EXCHANGE_OPERATIONS, Exchanges
+from tinymq.operations.groups import GROUP_OPERATIONS, Groups
 from tinymq.operations.inflight import INFLIGHT_OPERATIONS, InFlight
 from tinymq.operations.lookups import LOOKUP_OPERATIONS, Lookups
 from tinymq.operations.members import MEMBER_OPERATIONS, Members
@@ -26,6 +28,7 @@ from tinymq.operations.messages import MESSAGE_OPERATIONS, Messages
 from tinymq.operations.retries import RETRY_OPERATIONS, Retries
 from tinymq.operations.schedules import SCHEDULE_OPERATIONS, Schedules
 from tinymq.operations.topics import TOPIC_OPERATIONS, Topics
+from tinymq.operations.transactions import TRANSACTION_OPERATIONS, Transactions
 from tinymq.operations.watching import WATCH_OPERATIONS, Watching
 
 _log = Logger()
@@ -37,9 +40,12 @@ OPERATIONS: Final[dict[str, Operation]] = {
     **TOPIC_OPERATIONS,
     **CHANNEL_OPERATIONS,
     **INFLIGHT_OPERATIONS,
+    **GROUP_OPERATIONS,
+    **EVICTING_OPERATIONS,
     **EXCHANGE_OPERATIONS,
     **MESSAGE_OPERATIONS,
     **SCHEDULE_OPERATIONS,
+    **TRANSACTION_OPERATIONS,
     **DEAD_LETTER_OPERATIONS,
     **ENDPOINT_OPERATIONS,
     **DELAYED_OPERATIONS,
@@ -72,12 +78,15 @@ class Operator(Protocol):
 class Operations(
     Topics,
     InFlight,
+    Groups,
     DeadLetters,
     Exchanges,
     Endpoints,
+    Evicting,
     Retries,
     Messages,
     Schedules,
+    Transactions,
     Brokers,
     Clients,
     Watching,
@@ -186,7 +195,8 @@ def _what(arguments: Mapping[str, Any]) -> str:
     if exchange:
         return f"{exchange} -> {bound}"
     name, topic = arguments.get("name"), arguments.get("topic")
-    other = arguments.get("broker") or arguments.get("target") or ""
+    other = arguments.get("broker") or arguments.get("target")
+    other = other or arguments.get("transactional_id") or ""
     if not topic or name:
         return f"{topic}/{name}" if topic and name else name or other
     partition, ids = arguments.get("partition"), arguments.get("ids") or ()

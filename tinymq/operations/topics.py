@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import fnmatch
 from bisect import bisect_right
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
+from tinymq.caller import Caller
 from tinymq.catalog import PUBLIC
+from tinymq.errors import InvalidRequest, StorageError
+from tinymq.figures.channels import counted
+from tinymq.meta.history import Change
 from tinymq.meta.registry import Topic
 from tinymq.node.partitions import Rows, nothing_to_undo
 from tinymq.operation import WHICH, Operation, Result, table
-from tinymq.operations.base import Answers, only_one
+from tinymq.operations.base import Answers, author_of, only_one
 from tinymq.operations.leaders import Leaders
 from tinymq.stats import PartitionReport
 
@@ -19,12 +25,19 @@ class Topics(Leaders):
     """Topics over all brokers."""
 
     async def create(
-        self, name: str, partitions: int | None, config: dict[str, Any], *, dry_run: bool
+        self,
+        caller: Caller,
+        name: str,
+        partitions: int | None,
+        config: dict[str, Any],
+        *,
+        dry_run: bool,
     ) -> Result:
         """Make a topic; one that exists with the same settings is no error."""
         self._check_running()
         existed = name in self._registry.by_name
-        topic = self._meta.create_topic(name, partitions, config, dry_run=dry_run)
+        with self._meta.on_behalf_of(author_of(caller)):
+            topic = self._meta.create_topic(name, partitions, config, dry_run=dry_run)
         if dry_run:
             row = {**topic_facts(topic), "partitions": topic.partitions}
             return {"topic": row, "created": not existed, "dry_run": True}
@@ -38,11 +51,18 @@ class Topics(Leaders):
         return {"revision": self._revision}
 
     async def alter(
-        self, name: str, partitions: int | None, config: dict[str, Any], *, dry_run: bool
+        self,
+        caller: Caller,
+        name: str,
+        partitions: int | None,
+        config: dict[str, Any],
+        *,
+        dry_run: bool,
     ) -> Result:
         """Change settings of a topic, or add partitions."""
         before = self.find(name)
-        after = self._meta.alter_topic(name, config, partitions, dry_run=dry_run)
+        with self._meta.on_behalf_of(author_of(caller)):
+            after = self._meta.alter_topic(name, config, partitions, dry_run=dry_run)
         old, new = before.config.to_mapping(), after.config.to_mapping()
         changes = [[key, old[key], new[key]] for key in new if old[key] != new[key]]
         if after.partitions != before.partitions:
@@ -90,7 +110,7 @@ class Topics(Leaders):
             }
         partitions = self._broker.partitions_of(topic)
         return {
-            "messages": sum(each.high_watermark - each.log.start_offset for each in partitions),
+            "messages": sum(each.stable_offset - each.log.start_offset for each in partitions),
             "bytes": sum(each.log.size_bytes for each in partitions),
         }
 
@@ -99,34 +119,88 @@ class Topics(Leaders):
         return {"topic": await self._describe(self.find(name))}
 
     async def purge(
-        self,
-        name: str,
-        partition: int | None,
-        before: int | None,
-        before_ms: int | None,
-        keep: int | None,
-        *,
-        dry_run: bool,
+        self, caller: Caller, name: str, *, dry_run: bool, **chosen: int | None
     ) -> Result:
         """Move the start of a topic's logs; the files stay until the undo window has passed."""
         topic = self.find(name)
-        only_one(before=before, before_ms=before_ms, keep=keep)
-        chosen = {"partition": partition, "before": before, "before_ms": before_ms, "keep": keep}
-        await self._need_all(topic, partition, "purged")
+        only_one(**{key: chosen[key] for key in ("before", "before_ms", "keep")})
+        await self._need_all(topic, chosen["partition"], "purged")
         answers = await self._ask_leaders(topic, "node.purge", **chosen, dry_run=dry_run)
         until = self._broker.wall() + topic.config.undo_ms
-        return {"plan": self._plan(topic, answers, dry_run=dry_run), "undo_until_ms": until}
+        plan = self._plan(topic, answers, dry_run=dry_run)
+        if not dry_run:
+            how_many = counted(plan["messages"], "record")
+            self._note(caller, topic, "purged", f"{how_many}{_where(chosen)}")
+        return {"plan": plan, "undo_until_ms": until}
 
-    async def undo_purge(self, name: str, partition: int | None, *, dry_run: bool) -> Result:
+    async def undo_purge(
+        self, caller: Caller, name: str, partition: int | None, *, dry_run: bool
+    ) -> Result:
         """Bring back what the last purge took, while its window is open."""
         topic = self.find(name)
         await self._need_all(topic, partition, "brought back")
         answers = await self._ask_leaders(
             topic, "node.undo_purge", partition=partition, dry_run=dry_run
         )
-        if not sum(result["undone"] for result in answers.results.values()):
+        undone = sum(result["undone"] for result in answers.results.values())
+        if not undone:
             raise nothing_to_undo(name)
+        if not dry_run:
+            where = f"the last purge of {counted(undone, 'partition')}"
+            self._note(caller, topic, "undone", where)
         return {"topic": await self._describe(topic), "dry_run": dry_run}
+
+    async def compact(self, name: str, partition: int | None, *, dry_run: bool) -> Result:
+        """Have the log of a topic that is compacted cleaned soon."""
+        topic = self.find(name)
+        if not topic.config.compacts:
+            raise InvalidRequest(
+                f"{name} is not compacted: retention.mode is {topic.config.retention_mode}; set "
+                "it to compact or compact_limits first",
+                field="name",
+            )
+        await self._need_all(topic, partition, "cleaned")
+        answers = await self._ask_leaders(
+            topic, "node.compact", partition=partition, dry_run=dry_run
+        )
+        rows = [row for _, row in sorted(answers.rows.items())]
+        found = {
+            "topic": topic.name,
+            "partitions": rows,
+            "bytes": sum(row["bytes"] for row in rows),
+            "dirty": sum(row["dirty"] for row in rows),
+            "silent": self._silence(answers),
+            "dry_run": dry_run,
+        }
+        return {"compaction": found}
+
+    def history(self, name: str, limit: int, after: str) -> Result:
+        """Tell who changed what about a topic, the newest first."""
+        changes = self._meta.topic_history(self.find(name))
+        if after:
+            if not (after.isascii() and after.isdigit()):
+                raise InvalidRequest("after must be as the page before says it", field="after")
+            changes = [each for each in changes if each.number < int(after)]
+        page = changes[:limit]
+        more = len(changes) > limit
+        return {
+            "changes": [_change(each) for each in page],
+            "more": more,
+            "after": str(page[-1].number) if more else None,
+        }
+
+    def _note(self, caller: Caller, topic: Topic, act: str, note: str) -> None:
+        """Note what was done to records; it is done, so a full disk does not undo it."""
+        try:
+            with self._meta.on_behalf_of(author_of(caller)):
+                self._meta.note(topic, act, note)
+        except StorageError as error:
+            self._log.warn(
+                "the history of {topic} lacks that it was {act}: {error}",
+                topic=topic.name,
+                act=act,
+                error=error,
+            )
 
     async def _describe(self, topic: Topic) -> Result:
         """Describe a topic with its partitions, as a map."""
@@ -190,13 +264,50 @@ def topic_facts(topic: Topic) -> Result:
     }
 
 
+def _where(chosen: Mapping[str, int | None]) -> str:
+    """Say which records a purge was about."""
+    found = ""
+    before_ms = chosen["before_ms"]
+    if chosen["before"] is not None:
+        found = f" before offset {chosen['before']:,}"
+    elif before_ms is not None:
+        found = f" before {_moment(before_ms)}"
+    elif chosen["keep"] is not None:
+        found = f", all but the last {chosen['keep']:,}"
+    part = chosen["partition"]
+    return found + ("" if part is None else f" of partition {part}")
+
+
+def _moment(ms: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OSError, OverflowError):
+        return f"{ms} ms since 1970"
+
+
+def _change(change: Change) -> Result:
+    return {
+        "at_ms": change.at_ms,
+        "who": change.who,
+        "peer": change.peer,
+        "act": change.act,
+        "settings": [
+            {"name": name, "before": before, "after": after}
+            for name, before, after in change.settings
+        ],
+        "note": change.note,
+    }
+
+
 TOPIC_OPERATIONS: Final[dict[str, Operation]] = table(
-    PUBLIC["topic.create"].by(Topics.create),
-    PUBLIC["topic.alter"].by(Topics.alter),
+    PUBLIC["topic.create"].by(Topics.create, caller=True),
+    PUBLIC["topic.alter"].by(Topics.alter, caller=True),
     PUBLIC["topic.delete"].by(Topics.delete),
     PUBLIC["topic.list"].by(Topics.search),
     PUBLIC["topic.info"].by(Topics.info),
-    PUBLIC["topic.purge"].by(Topics.purge),
-    PUBLIC["topic.undo_purge"].by(Topics.undo_purge),
+    PUBLIC["topic.purge"].by(Topics.purge, caller=True),
+    PUBLIC["topic.undo_purge"].by(Topics.undo_purge, caller=True),
+    PUBLIC["topic.compact"].by(Topics.compact),
+    PUBLIC["topic.history"].by(Topics.history),
     Operation("meta.ensure_topic", "cluster", True, (WHICH,), Topics.ensure),
 )

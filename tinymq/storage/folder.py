@@ -37,7 +37,7 @@ from tinymq.storage.files import DEFAULT_MAX_OPEN, FileCache
 from tinymq.storage.forks import close_in_children
 
 FORMAT: Final = 1
-Kind = Literal["data", "ledger", "delay"]
+Kind = Literal["data", "ledger", "delay", "ids"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 _FORMAT_TEXT: Final = re.compile(rb"tinymq (\d+)\n")
@@ -200,6 +200,15 @@ class DataFolder:
         for path, point in checkpoints.items():
             self._checkpoint.note(path, point)
         return self._checkpoint.save()
+
+    def forget(self, path: str) -> None:
+        """
+        Leave a log out of the checkpoints from now on.
+
+        Args:
+            path: Its folder.
+        """
+        self._checkpoint.forget(path)
 
     def note(self, path: str, point: LogPoint) -> None:
         """Take the point of a log that changed into the next checkpoint."""

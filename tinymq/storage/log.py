@@ -1,7 +1,8 @@
 """
 One log: batches appended at its end, read from anywhere, removed from its front.
 
-How it grows is in `tinymq.storage.tail`, how it shrinks in `tinymq.storage.removal`.
+How it grows is in `tinymq.storage.tail`, how it shrinks in `tinymq.storage.removal`
+and, by key, in `tinymq.storage.replacing`.
 Nothing here waits for the disk except reading and what says so.
 """
 
@@ -28,7 +29,7 @@ from tinymq.storage.facts import (
 )
 from tinymq.storage.files import FileCache
 from tinymq.storage.reader import read_chunk
-from tinymq.storage.removal import Removal
+from tinymq.storage.replacing import Replacing
 from tinymq.storage.segment import Segment
 from tinymq.storage.start import Start
 from tinymq.wire.batch import BatchHeader
@@ -36,7 +37,7 @@ from tinymq.wire.batch import BatchHeader
 __all__ = ["Chunk", "Gap", "Log", "LogConfig", "LogPoint", "RecoveryReport", "SyncTicket"]
 
 
-class Log(Removal):
+class Log(Replacing):
     """A folder of segments. Make one with `Log.open`."""
 
     @classmethod
@@ -218,14 +219,15 @@ class Log(Removal):
                 first readable one by default.
         """
         offset = self.start_offset if offset is None else offset
-        for segment in list(self._segments.all):
-            if segment.end <= offset:
-                continue
+        while (segment := self._segments.find(offset)) is not None:
             position, base = self._segments.locate(segment, offset)
             for _, header in self._segments.headers(segment, position, base):
                 if header.base_offset >= self.written_offset:
                     return
+                offset = max(offset, header.next_offset)
                 yield header
+            if not segment.replaced:
+                offset = max(offset, segment.end)
 
     def offset_for_time(self, time_ms: int) -> tuple[int, int] | None:
         """

@@ -17,6 +17,7 @@ from tinymq.errors import InvalidRequest, NothingToUndo, OffsetOutOfRange, Parti
 from tinymq.limits import MIB
 from tinymq.storage.disk import Piece
 from tinymq.storage.facts import Chunk, Due, LogPoint, Part, RecoveryReport, SyncTicket
+from tinymq.storage.tasks import Cleaned, Source
 from tinymq.wire.batch import BatchHeader, read_header
 
 DEFAULT_MAX_BYTES: Final = 64 * MIB
@@ -347,6 +348,26 @@ class MemoryLog:
             del self._batches[place:]
             self.written_offset = max(offset, self.start_offset)
         self.end_offset = self.written_offset
+
+    def sources(self, start: int, end: int) -> list[Source]:
+        """There are no files to clean."""
+        return []
+
+    def files_from(self, offset: int) -> list[Source]:
+        """There are no files."""
+        return []
+
+    def time_of(self, end: int) -> int:
+        """There are no files."""
+        return -1
+
+    def close_file(self) -> bool:
+        """There are no files."""
+        return False
+
+    def swap(self, cleaned: Cleaned) -> bool:
+        """There are no files."""
+        return False
 
     def checkpoint(self) -> LogPoint:
         """The state without content; it fits no files."""

@@ -21,6 +21,7 @@ from itertools import zip_longest
 from tinymq.errors import StorageError, StorageFull
 from tinymq.storage import index as index_file
 from tinymq.storage import start as start_file
+from tinymq.storage import swap
 from tinymq.storage.disk import TEMPORARY, Entry
 from tinymq.storage.facts import Gap, LogConfig, LogPoint, RecoveryReport
 from tinymq.storage.files import FileCache
@@ -57,7 +58,11 @@ def open_segments(
     """
     report = RecoveryReport()
     segments = Segments(files, folder, config, report)
-    entries = _tidy(segments, files.disk.scan(folder))
+    entries = files.disk.scan(folder)
+    if any(each.name == swap.NAME for each in entries):
+        report.note(swap.recover(files.disk, folder))
+        entries = files.disk.scan(folder)
+    entries = _tidy(segments, entries)
     found = {base: each.size for each in entries if (base := base_of(each.name)) is not None}
     start = Start()
     if any(each.name == start_file.NAME for each in entries):

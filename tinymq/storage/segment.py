@@ -77,6 +77,7 @@ class Segment:
             process wrote the bytes.
         index: The sparse index once it was needed.
         holes: Damage, by position.
+        replaced: Another file took its place; who is still reading it begins anew.
     """
 
     path: str
@@ -88,6 +89,7 @@ class Segment:
     checked: int = 0
     index: Index | None = None
     holes: list[Hole] = Factory(list)
+    replaced: bool = False
 
     @classmethod
     def at(cls, folder: str, base: int) -> Segment:

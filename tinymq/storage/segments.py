@@ -193,6 +193,8 @@ class Segments:
         Yields:
             Position and header.
         """
+        if segment.replaced:
+            return
         try:
             self.open(segment)
         except FileNotFoundError:
@@ -210,8 +212,14 @@ class Segments:
             for at, header in batches:
                 position, following = at + header.size, header.next_offset
                 yield at, header
+                if self._went(segment):
+                    return
             if position < until:
                 self.damage(segment, position, following)
+
+    def _went(self, segment: Segment) -> bool:
+        """Whether another file took the place of one while somebody read it."""
+        return segment.replaced
 
     # --- damage --------------------------------------------------------------
 
@@ -254,6 +262,24 @@ class Segments:
             self.report.add_gap(Gap(segment.base, segment.end, 0, "missing"))
 
     # --- files ---------------------------------------------------------------
+
+    def replace(self, first: int, count: int, segment: Segment) -> None:
+        """
+        Put a cleaned file in the place of some others, of which the first has its name now.
+
+        Args:
+            first: The place of the first one.
+            count: How many there are.
+            segment: The cleaned one.
+        """
+        for old in self.all[first : first + count]:
+            old.replaced = True
+            self.size -= old.size
+            self.files.forget(old.path)
+        self.all[first : first + count] = [segment]
+        self.bases[first : first + count] = [segment.base]
+        self.size += segment.size
+        self.forget_hints()
 
     def roll(self, base: int) -> Segment:
         """

@@ -18,6 +18,9 @@ from tinymq.client.core.config import (
     SubscriptionConfig,
 )
 from tinymq.client.core.delivered import ConsumerBatch
+from tinymq.client.core.group.handed import GroupBatch, GroupMessage
+from tinymq.client.core.group.positions import CommittedPosition
+from tinymq.client.core.group.settings import GroupConfig, GroupMember, Share
 from tinymq.client.core.handling import Reject, Requeue
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.offsets import Survey
@@ -25,6 +28,8 @@ from tinymq.client.core.results import Account, Delayed, Failed, PartlySent, Pos
 from tinymq.client.core.starts import EARLIEST, LATEST, At, Mark
 from tinymq.sync.client import Admin, Client
 from tinymq.sync.consumer import Consumer
+from tinymq.sync.group import GroupConsumer
+from tinymq.sync.positions import Positions
 from tinymq.sync.producer import Producer
 from tinymq.sync.subscription import Message, MessageBatch, Subscription
 
@@ -38,21 +43,29 @@ __all__ = [
     "Backoff",
     "Client",
     "ClientConfig",
+    "CommittedPosition",
     "Consumer",
     "ConsumerBatch",
     "ConsumerConfig",
     "Delayed",
     "Failed",
+    "GroupBatch",
+    "GroupConfig",
+    "GroupConsumer",
+    "GroupMember",
+    "GroupMessage",
     "Mark",
     "Message",
     "MessageBatch",
     "PartlySent",
     "Position",
+    "Positions",
     "Producer",
     "ProducerConfig",
     "Reject",
     "Requeue",
     "Sent",
+    "Share",
     "Subscription",
     "SubscriptionConfig",
     "Survey",

@@ -20,15 +20,19 @@ from tinymq.client.core.config import (
     ProducerConfig,
     SubscriptionConfig,
 )
+from tinymq.client.core.group.positions import PositionCalls
+from tinymq.client.core.group.settings import GroupConfig, group_config, listed
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.offsets import OffsetSearch, Survey
 from tinymq.client.core.results import Result
 from tinymq.client.core.sources import Topics
 from tinymq.errors import ClosedError, DeadlineExceeded, TinyMQError
 from tinymq.sync.consumer import Consumer
+from tinymq.sync.group import GroupConsumer
 from tinymq.sync.keeper import Keeper
 from tinymq.sync.loop import Loop
 from tinymq.sync.network import SocketNetwork
+from tinymq.sync.positions import Positions
 from tinymq.sync.producer import Producer
 from tinymq.sync.subscription import Subscription
 
@@ -95,6 +99,7 @@ class Client:
         self._producers: set[Producer] = set()
         self._consumers: set[Consumer] = set()
         self._subscriptions: set[Subscription] = set()
+        self._groups: set[GroupConsumer] = set()
         self._keeper = Keeper(self._loop)
         self.admin = Admin(self._operate)
 
@@ -172,6 +177,60 @@ class Client:
             )
             self._subscriptions.add(subscription)
             return subscription
+
+    def group(
+        self,
+        name: str,
+        topics: Iterable[str] = (),
+        patterns: Iterable[str] = (),
+        config: GroupConfig | None = None,
+        **settings: Any,
+    ) -> GroupConsumer:
+        """
+        Read topics together with the other members of a group; it joins at once.
+
+        A thread of the client keeps the membership from now on, until it is closed.
+
+        Args:
+            name: Name of the group.
+            topics: Names of topics; those that do not exist yet are read once they do.
+            patterns: Regular expressions (RE2) of whole names of more topics.
+            config: Settings.
+            **settings: Fields of `GroupConfig` that are to be different, such as
+                ``start="latest"``.
+
+        Raises:
+            UsageError: There is neither a topic nor a pattern.
+            ConfigError: A setting is wrong.
+            ClosedError: The client was closed.
+            ForkedError: This is another process.
+        """
+        with self._loop.lock:
+            self._check()
+            consumer = GroupConsumer(
+                (self._loop, self._keeper),
+                name,
+                (listed(topics), listed(patterns)),
+                group_config(config, settings),
+                (self._groups.discard, self.producer),
+            )
+            self._groups.add(consumer)
+            return consumer
+
+    def positions(self, group: str) -> Positions:
+        """
+        Look at the positions of a group, or commit some, without being a member.
+
+        Args:
+            group: Name of the group.
+
+        Raises:
+            ClosedError: The client was closed.
+            ForkedError: This is another process.
+        """
+        with self._loop.lock:
+            self._check()
+            return Positions(PositionCalls(self._cluster, group), self._loop)
 
     def metadata(self, topics: Iterable[str], *, create: bool = False) -> dict[str, TopicInfo]:
         """
@@ -255,6 +314,8 @@ class Client:
     def close(self) -> None:
         """Close producers, which flush, consumers, subscriptions and links."""
         self._loop.check()
+        for member in tuple(self._groups):
+            member.close()  # which waits for others without the lock
         for subscription in tuple(self._subscriptions):
             subscription.close()  # which waits for others without the lock
         with self._loop.lock:

@@ -158,6 +158,6 @@ def _position(data: bytes | None, message_id: int) -> tuple[int, int, bool] | No
     except MalformedFrame:
         return None
     offset, timestamp = meta.get("o"), meta.get("d")
-    if type(offset) is not int or type(timestamp) is not int or "u" in meta:
+    if type(offset) is not int or type(timestamp) is not int or "u" in meta or "k" in meta:
         return None
     return offset, timestamp, meta.get("v") is True

@@ -9,6 +9,7 @@ from typing import Any, Self, overload
 from tinymq.client.core.batches import Batch, Group
 from tinymq.client.core.config import ProducerConfig
 from tinymq.client.core.faces import ProducerFace
+from tinymq.client.core.messageids import MessageId
 from tinymq.client.core.outcomes import outcomes
 from tinymq.client.core.partitioners import Key
 from tinymq.client.core.producer import ProducerCore
@@ -85,6 +86,7 @@ class Producer(ProducerFace):
         partition: int | None = None,
         *,
         ttl: Span | None = None,
+        id: MessageId | None = None,
     ) -> Position: ...
 
     @overload
@@ -98,6 +100,7 @@ class Producer(ProducerFace):
         *,
         at: Moment,
         ttl: Span | None = None,
+        id: MessageId | None = None,
     ) -> Delayed: ...
 
     @overload
@@ -112,6 +115,7 @@ class Producer(ProducerFace):
         delay: Span | None,
         at: Moment | None = None,
         ttl: Span | None = None,
+        id: MessageId | None = None,
     ) -> Position | Delayed: ...
 
     def send(  # noqa: PLR0913 - the fields of a record
@@ -125,6 +129,7 @@ class Producer(ProducerFace):
         delay: Span | None = None,
         at: Moment | None = None,
         ttl: Span | None = None,
+        id: MessageId | None = None,  # noqa: A002 - its name everywhere
     ) -> Any:
         """
         Send one record, and wait until it is stored.
@@ -141,6 +146,8 @@ class Producer(ProducerFace):
                 the epoch; what is past comes at once.
             ttl: How long it lives in channels from when it comes: seconds or a
                 timedelta.
+            id: Its message id, by which a topic with a dedup window knows it again: 16
+                bytes, a UUID, or any text.
 
         Returns:
             Where it is stored: a `Position`, or `Delayed` when it waits until it is due.
@@ -164,8 +171,8 @@ class Producer(ProducerFace):
             now = loop.now()
             strayed = False
             timing = None
-            if not (delay is None and at is None and ttl is None):
-                timing = timing_of(delay, at, ttl, now)
+            if not (delay is None and at is None and ttl is None and id is None):
+                timing = timing_of(delay, at, ttl, now, id)
             if headers is None and partition is None and timing is None:
                 position = self._express.send(topic, value, key, answer, now)
                 if position is not None:
@@ -194,6 +201,7 @@ class Producer(ProducerFace):
         delay: Span | Sequence[Span | None] | None = None,
         at: Moment | Sequence[Moment | None] | None = None,
         ttl: Span | Sequence[Span | None] | None = None,
+        ids: Sequence[MessageId | None] | None = None,
     ) -> Sent:
         """
         Send many records, and wait until all are stored.
@@ -208,6 +216,7 @@ class Producer(ProducerFace):
             delay: As for `send`, one for all or as many; None among them is at once.
             at: As for `send`, one for all or as many; None among them is at once.
             ttl: As for `send`, one for all or as many.
+            ids: As many message ids; None among them is none.
 
         Raises:
             PartlySent: A part was not stored; the error says what became of each.
@@ -221,7 +230,7 @@ class Producer(ProducerFace):
             loop.hear()
             now = loop.now()
             core = self._core
-            timing = timings_of(delay, at, ttl, now)
+            timing = timings_of(delay, at, ttl, now, ids)
             self._with_room(
                 lambda now: core.append_many(
                     topic, values, keys, headers, partition, ended.append, now, timing
@@ -242,6 +251,7 @@ class Producer(ProducerFace):
         delay: Span | None = None,
         at: Moment | None = None,
         ttl: Span | None = None,
+        id: MessageId | None = None,  # noqa: A002 - its name everywhere
     ) -> None:
         """
         Send one record, and hear of it only in `account`, `flush` and `close`.
@@ -258,6 +268,7 @@ class Producer(ProducerFace):
             delay: As for `send`.
             at: As for `send`.
             ttl: As for `send`.
+            id: As for `send`.
 
         Raises:
             BufferFull: `ProducerConfig.buffer_bytes` are held, and `on_full` says so.
@@ -267,7 +278,7 @@ class Producer(ProducerFace):
         with loop.lock:
             loop.check()
             now = loop.now()
-            timing = timing_of(delay, at, ttl, now)
+            timing = timing_of(delay, at, ttl, now, id)
             self._append(topic, value, key, headers, partition, None, now, timing)
             self._core.drain(now)
             self._oneway += 1
@@ -347,7 +358,7 @@ class Producer(ProducerFace):
 
 
 def _deliver(topic: str, partition: int, batch: Batch) -> None:
-    if batch.error is None and (batch.dues is not None or batch.unroutable is not None):
+    if batch.error is None and batch.mixed:
         for answer, told in zip(batch.tokens or (), outcomes(topic, partition, batch), strict=True):
             if answer is not None:
                 answer.note(told)

@@ -21,7 +21,7 @@ def read_records(broker: Broker, topic_id: bytes, number: int) -> list[Record]:
     partition = broker.partition(topic_id, number)
     records: list[Record] = []
     offset = partition.log.start_offset
-    while offset < partition.high_watermark:
+    while offset < partition.stable_offset:
         request = Fetch(topics=[(topic_id, [(number, offset, -1)])], max_wait_ms=0)
         reply, payload = _fetch(broker, request)
         error = reply.topics[0][1][0][5]

@@ -146,7 +146,9 @@ class Actions(Base):
                 raise BadInput("name", "a topic needs a name")
             count = integer(form, "partitions", 1, self._config.limits.partitions)
             config = settings_of(text(form, "config"))
-            await self._console.create_topic(name, count, config, dry_run=False)
+            await self._console.create_topic(
+                name, count, config, dry_run=False, caller=self._config.caller(request)
+            )
         except EXPECTED as error:
             return self._again(request, "new_topic.html", None, error, values=form)
         return redirect(request, f"/topics/{segment(name)}", {"done": "created"})
@@ -163,10 +165,13 @@ class Actions(Base):
         }
         seen = form.get("confirm") == "yes"
         try:
-            plan = await self._console.alter_topic(name, changed, dry_run=not seen)
+            plan = await self._console.alter_topic(
+                name, changed, dry_run=not seen, caller=self._config.caller(request)
+            )
         except EXPECTED as error:
+            known = await self._changes(request, name)
             return self._again(
-                request, "topic_settings.html", name, error, tab="settings", values=form
+                request, "topic_settings.html", name, error, tab="settings", values=form, **known
             )
         if seen:
             return redirect(request, f"/topics/{segment(name)}", {"done": "altered"})
@@ -211,14 +216,15 @@ class Actions(Base):
             plan = await self._console.purge(name, partition, before, dry_run=True)
             request.setResponseCode(error.status)
             return self._plan(request, plan, _purge_fields(form), Answer(error))
-        await self._console.purge(name, partition, before, dry_run=False)
+        caller = self._config.caller(request)
+        await self._console.purge(name, partition, before, dry_run=False, caller=caller)
         return redirect(request, f"/topics/{segment(name)}", {"done": "purged"})
 
     @Base.app.route("/topics/<name>/undo", methods=["POST"])
     async def undo(self, request: Request, name: str) -> bytes:
         """Bring back what the last purge took."""
         self._form(request, "topic.undo_purge")
-        plan = await self._console.undo_purge(name)
+        plan = await self._console.undo_purge(name, self._config.caller(request))
         done = {"done": "undone", "records": plan.records}
         return redirect(request, f"/topics/{segment(name)}", done)
 

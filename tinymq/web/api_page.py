@@ -15,7 +15,9 @@ from tinymq.web.routes import ROUTES, Route
 
 _TITLES: Final = {
     "topic": "Topics",
+    "transaction": "Transactions",
     "channel": "Channels",
+    "group": "Groups",
     "inflight": "In flight",
     "delayed": "Delayed",
     "schedule": "Schedules",

@@ -16,6 +16,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from tinymq import errors
 from tinymq.operation import require
 from tinymq.web.config import SiteConfig
+from tinymq.web.history import ACTS, last_changes, readable
 from tinymq.web.input import BadInput, form_of
 from tinymq.web.port import Console
 from tinymq.web.recent import Recent
@@ -35,11 +36,14 @@ _STATUS: Final[tuple[tuple[type[errors.TinyMQError], int], ...]] = (
     (errors.UnknownDelayed, 404),
     (errors.UnknownSchedule, 404),
     (errors.UnknownEndpoint, 404),
+    (errors.UnknownGroup, 404),
+    (errors.UnknownMember, 404),
     (errors.OffsetOutOfRange, 404),
     (errors.Forbidden, 403),
     (errors.TopicExists, 409),
     (errors.ChannelExists, 409),
     (errors.NothingToUndo, 409),
+    (errors.GroupBusy, 409),
     (errors.BatchTooLarge, 413),
     (errors.ValueTooLarge, 413),
     (errors.RequestError, 400),
@@ -52,6 +56,9 @@ _STATUS: Final[tuple[tuple[type[errors.TinyMQError], int], ...]] = (
 _FIELDS: Final[tuple[tuple[type[errors.TinyMQError], str], ...]] = (
     (errors.InvalidName, "name"),
     (errors.UnknownChannel, "name"),
+    (errors.UnknownGroup, "name"),
+    (errors.UnknownMember, "member"),
+    (errors.GroupBusy, "force"),
     (errors.UnknownPartition, "partition"),
     (errors.UnknownClient, "client"),
     (errors.UnknownBroker, "broker"),
@@ -61,6 +68,9 @@ _FIELDS: Final[tuple[tuple[type[errors.TinyMQError], str], ...]] = (
 )
 _TITLES: Final = {404: "Not found", 413: "Too large"}
 _RETRY_SECONDS: Final = 5
+#: Changes of a topic that settings know of, and that are listed at once.
+MOST_CHANGES: Final = 100
+_CHANGES: Final = 20
 
 
 class Refused(Exception):
@@ -206,6 +216,29 @@ class Base:
             return await self._operate(request, operation, **arguments)
         except (errors.WireError, errors.ClientError, errors.StorageError):
             return None
+
+    async def _changes(self, request: Request, topic: str, after: str = "") -> dict[str, Any]:
+        """
+        Tell who changed what about a topic, for its settings.
+
+        Args:
+            request: Whose role counts.
+            topic: Its name.
+            after: Where the list begins; the settings know all changes that are kept.
+        """
+        whole = await self._known(request, "topic.history", name=topic, limit=MOST_CHANGES)
+        listed = whole
+        if whole is not None:
+            asked = {"after": after} if after else {}
+            listed = await self._known(
+                request, "topic.history", name=topic, limit=_CHANGES, **asked
+            )
+        return {
+            "history": listed,
+            "last": last_changes((whole or {}).get("changes", ())),
+            "acts": ACTS,
+            "readable": readable,
+        }
 
     @app.handle_errors(Exception)
     def failed(self, request: IRequest, failure: Failure) -> bytes:

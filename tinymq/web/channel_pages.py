@@ -9,6 +9,7 @@ from twisted.web.http import Request
 
 from tinymq.catalog.inflight import STATES as PEEKS
 from tinymq.channelpolicy import ChannelPolicy
+from tinymq.errors import ClientError, WireError
 from tinymq.stats import Depth
 from tinymq.web import charts
 from tinymq.web import format as write
@@ -19,6 +20,7 @@ from tinymq.web.channels import (
     WORDS,
     ChannelQuery,
 )
+from tinymq.web.groups import GroupPage, GroupQuery
 from tinymq.web.input import MOST_OFFSET, choice, integer, query_of, text, truth
 from tinymq.web.lists import MAX_PAGE_SIZE
 from tinymq.web.publishing import MOST_PARTITION
@@ -27,6 +29,8 @@ from tinymq.web.render import view_of
 _MOST_PAGE: Final = 10**6
 #: Messages on one page of a peek.
 _PEEKED: Final = 50
+#: Groups on the page of a topic.
+_GROUPS: Final = 20
 #: The address of one channel.
 ONE: Final = "/topics/<name>/channels/<channel>"
 
@@ -100,6 +104,7 @@ class ChannelPages(Base):
             request,
             "topic_channels.html",
             self._console.cluster(),
+            groups=await self._groups_of(name),
             keep=True,
             silent=found.silent,
             current="topics",
@@ -111,6 +116,14 @@ class ChannelPages(Base):
             states=STATES,
             words=WORDS,
         )
+
+    async def _groups_of(self, topic: str) -> GroupPage | None:
+        """List the groups that read a topic; None if that cannot be told."""
+        asked = GroupQuery(topic=topic, sort="lag", reverse=True, page_size=_GROUPS)
+        try:
+            return await self._console.groups(asked)
+        except (WireError, ClientError):
+            return None
 
     # --- one channel ---------------------------------------------------------
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from tinymq.stats import Series
 from tinymq.web.format import Times
@@ -21,6 +21,10 @@ from tinymq.web.format import Times
 #: A sparkline shows its values in about so many points.
 SPARK_POINTS: Final = 36
 _CHART_POINTS: Final = 90
+#: Height of a flag with the room below it.
+_FLAG: Final = 18
+#: Events that are closer than this share of the time have one flag together: at most 18.
+_CLOSE: Final = 0.06
 
 
 #: How long charts are, and what that is called.
@@ -180,6 +184,30 @@ class Curve:
 
 
 @frozen
+class Event:
+    """Something that happened while the curve was drawn: when, and what."""
+
+    at_ms: int
+    text: str
+
+
+@frozen
+class Flag:
+    """
+    A mark on a chart, for one event or for several that are close together.
+
+    Attributes:
+        letter: What stands on it, and beside its text below the chart.
+        x: Where it is.
+        events: What it stands for, in order.
+    """
+
+    letter: str
+    x: str
+    events: tuple[Event, ...]
+
+
+@frozen
 class Chart:
     """
     A chart, ready to be written down.
@@ -195,6 +223,8 @@ class Chart:
         rows: The same as a table: time, then a value of every curve.
         sentence: The chart in words.
         data: All values as JSON, for the script that draws a live one in its place.
+        flags: Events, in order; their letters are the same however wide the chart is.
+        top: Where the plot begins, below the flags.
     """
 
     title: str
@@ -207,6 +237,8 @@ class Chart:
     rows: tuple[tuple[int, tuple[float, ...]], ...]
     sentence: str
     data: str
+    flags: tuple[Flag, ...] = ()
+    top: int = 8
 
 
 def _curve(name: str, series: Series, span_ms: int, top: float, box: Box) -> Curve:
@@ -237,12 +269,14 @@ class Plot:
         series: Names and values, at most two; the first one is accented.
         span_ms: How much time the box is wide.
         write: Writes a value of the axis.
+        events: What happened meanwhile; what was before the box begins is left out.
     """
 
     title: str
     series: tuple[tuple[str, Series], ...]
     span_ms: int
     write: Callable[[float], str] = axis_number
+    events: tuple[Event, ...] = ()
 
     def draw(self, times: Times, box: Box = WIDE, *, bare: bool = False) -> Chart | None:
         """
@@ -256,6 +290,11 @@ class Plot:
         known = [(name, one) for name, one in self.series if len(one.values) > 1]
         if not known:
             return None
+        end_ms = known[0][1].end_ms
+        groups = _together(self.events, end_ms, self.span_ms)
+        if groups:
+            box = evolve(box, top=box.top + _FLAG, height=box.height + _FLAG)
+        flags = tuple(_flag(i, group, end_ms, self.span_ms, box) for i, group in enumerate(groups))
         top, step = round_top(max(max(_thin(one.values, _CHART_POINTS)) for _, one in known))
         lines = [step * i for i in range(round(top / step) + 1)]
         curves = tuple(_curve(name, one, self.span_ms, top, box) for name, one in known)
@@ -266,11 +305,15 @@ class Plot:
             height=box.height,
             left=box.left,
             grid=tuple((f"{box.y(v / top):.1f}", self.write(v)) for v in lines),
-            times=_times(known[0][1].end_ms, self.span_ms, times, box),
+            times=_times(end_ms, self.span_ms, times, box),
             curves=curves,
             rows=() if bare else _rows([one for _, one in known]),
             sentence=f"{self.title} now: {said}",
-            data="" if bare else _data(known, self.span_ms, lines, [self.write(v) for v in lines]),
+            data=""
+            if bare
+            else _data(known, self.span_ms, lines, [self.write(v) for v in lines], flags),
+            flags=flags,
+            top=box.top,
         )
 
 
@@ -292,8 +335,31 @@ def draw_both(plot: Plot, write: Callable[[float], str], times: Times, box: Box)
     return [((wide, narrow), write)] if wide and narrow else []
 
 
+def _together(events: Sequence[Event], end_ms: int, span_ms: int) -> list[tuple[Event, ...]]:
+    """Group the events of a chart that are too close for a flag of their own."""
+    found: list[tuple[Event, ...]] = []
+    for each in sorted(events, key=lambda event: event.at_ms):
+        if not end_ms - span_ms <= each.at_ms <= end_ms:
+            continue
+        if found and each.at_ms - found[-1][0].at_ms < span_ms * _CLOSE:
+            found[-1] += (each,)
+        else:
+            found.append((each,))
+    return found
+
+
+def _flag(index: int, group: tuple[Event, ...], end_ms: int, span_ms: int, box: Box) -> Flag:
+    """Place the flag of some events, whole within the box."""
+    at = box.x(1 - (end_ms - group[0].at_ms) / span_ms)
+    return Flag(chr(ord("A") + index), f"{min(max(at, box.left), box.width - 8):.1f}", group)
+
+
 def _data(
-    known: Sequence[tuple[str, Series]], span_ms: int, lines: list[float], words: list[str]
+    known: Sequence[tuple[str, Series]],
+    span_ms: int,
+    lines: list[float],
+    words: list[str],
+    flags: Sequence[Flag],
 ) -> str:
     first = known[0][1]
     return json.dumps(
@@ -304,6 +370,7 @@ def _data(
             "lines": lines,
             "words": words,
             "values": [[round(value, 2) for value in one.values] for _, one in known],
+            "flags": [[flag.events[0].at_ms, flag.letter] for flag in flags],
         },
         separators=(",", ":"),
     )

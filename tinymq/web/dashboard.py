@@ -12,10 +12,12 @@ from tinymq.web.deadletter_pages import DeadLetterPages
 from tinymq.web.delayed_steps import DelayedSteps
 from tinymq.web.exchange_actions import ExchangeActions
 from tinymq.web.finding import Finding
+from tinymq.web.group_moves import GroupMoves
 from tinymq.web.inflight_pages import InFlightPages
 from tinymq.web.pages import Pages
 from tinymq.web.push_pages import PushPages
 from tinymq.web.schedule_pages import SchedulePages
+from tinymq.web.transaction_pages import TransactionPages
 
 
 class Dashboard(
@@ -30,6 +32,8 @@ class Dashboard(
     SchedulePages,
     ExchangeActions,
     PushPages,
+    GroupMoves,
+    TransactionPages,
     Finding,
     ApiPage,
     Actions,

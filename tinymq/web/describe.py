@@ -27,6 +27,7 @@ from tinymq.web.plaintext import is_text
 from tinymq.web.port import (
     ChannelPage,
     ClientPage,
+    GroupPage,
     Headers,
     MessageView,
     Page,
@@ -202,8 +203,8 @@ def topic_page(one: TopicPage) -> Json:
     }
 
 
-def channel_page(one: ChannelPage) -> Json:
-    """Write a list of channels in its envelope; the rows are those of the operation."""
+def listed(one: ChannelPage | GroupPage) -> Json:
+    """Write a list of channels or groups in its envelope; the rows are as lists have them."""
     return {
         "items": [dict(row) for row in one.items],
         "page": one.page,

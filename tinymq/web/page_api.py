@@ -10,6 +10,7 @@ from tinymq.web.brokers import rows
 from tinymq.web.channel_pages import channel_query
 from tinymq.web.client_pages import client_query
 from tinymq.web.format import Times
+from tinymq.web.group_pages import group_query
 from tinymq.web.input import MOST_BROKER, MOST_OFFSET, BadInput, integer, query_of
 from tinymq.web.pages import topic_query
 from tinymq.web.routes import ROUTES
@@ -50,7 +51,13 @@ class PageApi(Serving):
     async def channels(self, request: Request) -> bytes:
         """A page of channels."""
         asked = channel_query(query_of(request))
-        return answer_json(request, describe.channel_page(await self._console.channels(asked)))
+        return answer_json(request, describe.listed(await self._console.channels(asked)))
+
+    @serve(ROUTES["pages.groups"])
+    async def groups(self, request: Request) -> bytes:
+        """A page of consumer groups."""
+        asked = group_query(query_of(request))
+        return answer_json(request, describe.listed(await self._console.groups(asked)))
 
     @serve(ROUTES["pages.brokers"])
     def brokers(self, request: Request) -> bytes:

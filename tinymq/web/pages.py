@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from twisted.internet.defer import Deferred, gatherResults
@@ -19,6 +19,7 @@ from tinymq.web.brokers import Order, rows
 from tinymq.web.browsing import KINDS, MOST_BYTES, WHERES, coverage, neighbours, preview, wanted
 from tinymq.web.channels import WORDS
 from tinymq.web.flow_verdict import Flowing, flow_problems
+from tinymq.web.groups import GroupQuery, GroupRow, group_problems, worst_of
 from tinymq.web.input import (
     MOST_BROKER,
     MOST_OFFSET,
@@ -123,6 +124,16 @@ class Pages(Base):
             endpoints=(endpoints or {}).get("endpoints", ()),
         )
 
+    async def _lagging(self) -> Sequence[GroupRow]:
+        """List the groups with the largest lag; a page without them is better than none."""
+        try:
+            found = await self._console.groups(
+                GroupQuery(sort="lag", reverse=True, page_size=_MOST_JUDGED)
+            )
+        except (WireError, ClientError):
+            return ()
+        return [row for row in found.items if row["lag"]]
+
     @Base.app.route("/", methods=["GET"])
     async def overview(self, request: Request) -> bytes:
         """The verdict, then the figures, then the evidence."""
@@ -135,7 +146,7 @@ class Pages(Base):
         listed = rows(cluster, times)
         depths = _depths(backlog, times, span)
         box = charts.THIRD if backlog.channels else charts.WIDE
-        flowing = await self._flowing(request)
+        flowing, groups = await self._flowing(request), await self._lagging()
         return self._renderer.page(
             request,
             "overview.html",
@@ -144,10 +155,15 @@ class Pages(Base):
             current="overview",
             query=query,
             silent=None,
-            problems=problems(cluster, backlog, flow_problems(flowing, times.now_ms)),
+            problems=problems(
+                cluster,
+                backlog,
+                [*group_problems(groups), *flow_problems(flowing, times.now_ms)],
+            ),
             delayed=flowing.delayed,
             backlog=backlog,
             words=WORDS,
+            lagging=worst_of(backlog.worst, groups),
             draining=draining(cluster),
             tightest=tightest(cluster),
             rows=listed if len(listed) <= _FEW_BROKERS else Order().of(listed)[:_FEW_BROKERS],
@@ -331,9 +347,13 @@ class Pages(Base):
         return copied(message)
 
     @Base.app.route("/topics/<name>/settings", methods=["GET"])
-    def settings(self, request: Request, name: str) -> bytes:
-        """The configuration of a topic, to be changed."""
-        return self._topic_page(request, name, "settings", values={}, error=None)
+    async def settings(self, request: Request, name: str) -> bytes:
+        """The configuration of a topic, to be changed, and who changed what."""
+        query = query_of(request)
+        known = await self._changes(request, name, query.get("after", ""))
+        return self._topic_page(
+            request, name, "settings", values={}, error=None, query=query, **known
+        )
 
     @Base.app.route("/topics/<name>/danger", methods=["GET"])
     def danger(self, request: Request, name: str) -> bytes:

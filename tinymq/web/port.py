@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from tinymq.caller import Caller
+from tinymq.caller import LOCAL, Caller
 from tinymq.stats import Backlog, ClientSnapshot, ClusterSnapshot, Depth, TopicSnapshot
 from tinymq.web.channels import ChannelPage, ChannelQuery
+from tinymq.web.groups import GroupPage, GroupQuery
 from tinymq.web.lists import (
     ClientPage,
     ClientQuery,
@@ -52,6 +53,8 @@ __all__ = [
     "ClientQuery",
     "Console",
     "DrainPlan",
+    "GroupPage",
+    "GroupQuery",
     "Headers",
     "MessageView",
     "Newest",
@@ -153,7 +156,13 @@ class Console(Protocol):
         """
 
     async def create_topic(
-        self, name: str, partitions: int | None, config: Mapping[str, str], *, dry_run: bool
+        self,
+        name: str,
+        partitions: int | None,
+        config: Mapping[str, str],
+        *,
+        dry_run: bool,
+        caller: Caller = LOCAL,
     ) -> Plan:
         """
         Make a topic. One that exists with the same settings is no error.
@@ -163,6 +172,7 @@ class Console(Protocol):
             partitions: How many; as the broker is set when None.
             config: Settings that differ from the broker's defaults.
             dry_run: Only say what would happen.
+            caller: Who asks; the topic's history names them.
 
         Raises:
             InvalidName: The name breaks the rule.
@@ -171,7 +181,12 @@ class Console(Protocol):
         """
 
     async def alter_topic(
-        self, name: str, config: Mapping[str, str | None], *, dry_run: bool
+        self,
+        name: str,
+        config: Mapping[str, str | None],
+        *,
+        dry_run: bool,
+        caller: Caller = LOCAL,
     ) -> Plan:
         """
         Change settings; None returns one to its default.
@@ -185,7 +200,13 @@ class Console(Protocol):
         """Remove a topic with all its records. Raises `UnknownTopic`."""
 
     async def purge(
-        self, topic: str, partition: int | None, before: At | Since | None, *, dry_run: bool
+        self,
+        topic: str,
+        partition: int | None,
+        before: At | Since | None,
+        *,
+        dry_run: bool,
+        caller: Caller = LOCAL,
     ) -> Plan:
         """
         Move the start of the log, so that records before it are gone.
@@ -195,9 +216,10 @@ class Console(Protocol):
             partition: Its number, or None for all.
             before: The first record to keep; None keeps none.
             dry_run: Only say what would happen.
+            caller: Who asks; the topic's history names them.
         """
 
-    async def undo_purge(self, topic: str) -> Plan:
+    async def undo_purge(self, topic: str, caller: Caller = LOCAL) -> Plan:
         """
         Bring back what the last purge took.
 
@@ -245,6 +267,21 @@ class Console(Protocol):
 
         Args:
             channel: As ``channel.info`` just told it.
+        """
+
+    async def groups(self, query: GroupQuery) -> GroupPage:
+        """
+        List consumer groups in any order; `select_groups` does the work.
+
+        Where asking for all of them takes long, the answer may be some seconds old.
+        """
+
+    def group_lag(self, told: Mapping[str, Any]) -> Depth:
+        """
+        Tell what the lag of a group was, as far as looks at it told.
+
+        Args:
+            told: As ``group.info`` just told it.
         """
 
     async def clients(self, query: ClientQuery) -> ClientPage:

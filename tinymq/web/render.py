@@ -25,6 +25,7 @@ from tinymq.web import marks
 from tinymq.web.assets import packaged
 from tinymq.web.brokers import STALE, silence
 from tinymq.web.config import SiteConfig
+from tinymq.web.groups import GROUP_WORDS
 from tinymq.web.placement import led_here, ranges, reasons
 from tinymq.web.plaintext import BIDI, one_line, to_text
 from tinymq.web.port import Plan
@@ -41,6 +42,7 @@ _SMALL: Final = 1024
 #: Columns whose smallest value comes first when a person first sorts by them.
 RISING: Final = frozenset(
     {"name", "slow", "client_id", "address", "agent", "broker", "state", "version"}
+    | {"group", "coordinator"}
 )
 #: Columns of sizes, whose heads say how large a unit is.
 SIZED: Final = frozenset(
@@ -195,6 +197,7 @@ def _environment() -> Environment:
         reasons_of=reasons,
         ranges=ranges,
         led_here=led_here,
+        group_words=GROUP_WORDS,
         intervals=INTERVALS,
     )
     return environment
@@ -207,6 +210,7 @@ def _counts(cluster: ClusterSnapshot | None, clients: int | None) -> dict[str, i
     return {
         "topics": cluster.topics,
         "channels": cluster.channels,
+        "groups": cluster.groups,
         "clients": cluster.clients if clients is None else clients,
         "brokers": sum(one.role != "meta" for one in cluster.brokers),
     }

@@ -20,6 +20,7 @@ from tinymq.operation import DRY, Operation, Parameter, Role
 from tinymq.web.brokers import BROKER_SORTS
 from tinymq.web.browsing import MOST_RECORDS, WHERES
 from tinymq.web.channels import CHANNEL_SORTS, STATES
+from tinymq.web.groups import GROUP_SORTS, GROUP_STATES
 from tinymq.web.input import MOST_BROKER, MOST_OFFSET
 from tinymq.web.lists import CLIENT_SORTS, MAX_PAGE_SIZE, SORT_FIELDS
 from tinymq.web.publishing import MOST_PARTITION
@@ -349,6 +350,23 @@ _OTHERS: Final = (
             Parameter("topic", text(1024), default="", text="Only those of this topic."),
             Parameter("state", choice("", *STATES), default="", text="Only those in this state."),
             Parameter("sort", choice(*CHANNEL_SORTS), default="channel", text="The order."),
+            _REVERSE,
+            *_PAGING,
+        ),
+        result=_fields(**_ENVELOPE, states=_OBJECT),
+    ),
+    Route(
+        name="pages.groups",
+        method="GET",
+        path=f"{_PAGES}/groups",
+        text="A page of consumer groups, in any order, as the dashboard lists them.",
+        parameters=(
+            Parameter("name", text(1024), default="", text="A part of the name, in any case."),
+            Parameter("topic", text(1024), default="", text="Only those that read this topic."),
+            Parameter(
+                "state", choice("", *GROUP_STATES), default="", text="Only those in this state."
+            ),
+            Parameter("sort", choice(*GROUP_SORTS), default="group", text="The order."),
             _REVERSE,
             *_PAGING,
         ),

@@ -50,6 +50,14 @@ class Entry:
     most: int = 200
 
 
+@frozen
+class Tick:
+    """Something that a person must agree to with a tick."""
+
+    name: str
+    label: str
+
+
 @frozen(kw_only=True)
 class Sheet:
     """
@@ -71,6 +79,7 @@ class Sheet:
         heads: Heads of the table by parts; the first column is a name, the others numbers.
         rows: Its rows.
         entries: Fields to fill in.
+        ticks: What must be agreed to.
         fields: What the form carries along.
         typed: What must be typed to confirm; empty when nothing must.
         call: The route of the API that does the same, and its parts and body.
@@ -92,6 +101,7 @@ class Sheet:
     heads: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
     entries: Sequence[Entry] = ()
+    ticks: Sequence[Tick] = ()
     fields: Mapping[str, str] = field(factory=dict)
     typed: str = ""
     call: Call | None = None

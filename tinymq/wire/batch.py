@@ -36,7 +36,13 @@ from typing import Final, NamedTuple
 from google_crc32c import extend as crc_extend
 from google_crc32c import value as crc_value
 
-from tinymq.errors import BatchTooLarge, CorruptBatch, InvalidRequest, ValueTooLarge
+from tinymq.errors import (
+    BatchTooLarge,
+    CorruptBatch,
+    InvalidRequest,
+    InvalidTransaction,
+    ValueTooLarge,
+)
 from tinymq.limits import KIB, Limits
 from tinymq.wire.frames import Bytes
 
@@ -74,7 +80,9 @@ HAS_EXPIRY: Final = 1 << 14
 NATIVE: Final = -(1 << 15)
 
 _ATTRIBUTES_TO_END = struct.Struct(">hiqqqhii")
-_PRODUCER_ALLOWED: Final = NATIVE | HAS_DUE | HAS_IDS | HAS_EXPIRY | APPEND_TIME | _CODEC_MASK
+_PRODUCER_ALLOWED: Final = (
+    NATIVE | HAS_DUE | HAS_IDS | HAS_EXPIRY | TRANSACTIONAL | APPEND_TIME | _CODEC_MASK
+)
 
 
 class Codec(IntEnum):
@@ -232,6 +240,7 @@ def check_produced(buffer: Bytes, limits: Limits) -> BatchHeader:
         BatchTooLarge: Several records, together over the batch limit.
         ValueTooLarge: A single record over the limit of a value.
         InvalidRequest: Flags, codec or counts that producers may not use.
+        InvalidTransaction: It cannot be part of a transaction.
     """
     header = checked_header(buffer)
     _check_size(header, limits)
@@ -252,11 +261,22 @@ def check_produced(buffer: Bytes, limits: Limits) -> BatchHeader:
         raise InvalidRequest(
             "an idempotent batch needs a producer id, an epoch and a sequence", field="sequence"
         )
+    if attributes & TRANSACTIONAL:
+        _check_transactional(header)
     spans = column_spans(buffer)
     _check_columns(header, spans)
     if header.size > limits.key:
         _check_lengths(header, spans, limits)
     return header
+
+
+def _check_transactional(header: BatchHeader) -> None:
+    if header.producer_id == NO_PRODUCER:
+        raise InvalidTransaction("a batch of a transaction needs a producer id, epoch and sequence")
+    if header.attributes & HAS_DUE:
+        raise InvalidTransaction(
+            "messages that are not due yet cannot be part of a transaction; publish them without"
+        )
 
 
 def _check_size(header: BatchHeader, limits: Limits) -> None:
@@ -421,6 +441,66 @@ def stored(
 
 
 _TO_CRC: Final = struct.Struct(">qiibI")
+#: A payload of no records: seven columns that are nil.
+_NOTHING: Final = bytes([0x97, *[0xC0] * Column.DUE])
+#: What of the attributes means something where there are no records.
+_EMPTY_KEPT: Final = NATIVE | APPEND_TIME
+
+
+def hollow(header: BatchHeader) -> bytes:
+    """
+    Make a batch of no records that takes the offsets and sequences of another.
+
+    Args:
+        header: Of the other, which is in a log.
+    """
+    attributes = header.attributes & _EMPTY_KEPT | NATIVE
+    found = header._replace(attributes=attributes, records=0)
+    pieces = stored(_NOTHING, found, header.base_offset, header.leader_epoch, header.max_timestamp)
+    return b"".join(pieces)
+
+
+def filler(base: int, end: int, leader_epoch: int, timestamp: int) -> bytes:
+    """
+    Make a batch of no records, of no producer, for offsets whose records are gone.
+
+    Args:
+        base: The first offset.
+        end: The offset behind the last.
+        leader_epoch: The epoch of the last record that was there.
+        timestamp: Its append time.
+    """
+    return hollow(
+        BatchHeader(
+            base_offset=base,
+            length=0,
+            leader_epoch=leader_epoch,
+            magic=MAGIC,
+            crc=0,
+            attributes=NATIVE,
+            last_offset_delta=end - base - 1,
+            base_timestamp=timestamp,
+            max_timestamp=timestamp,
+            producer_id=NO_PRODUCER,
+            producer_epoch=-1,
+            base_sequence=-1,
+            records=0,
+        )
+    )
+
+
+def decided(batch: Bytes) -> bytes:
+    """
+    Make a batch of a transaction that was committed one of no transaction.
+
+    Args:
+        batch: As it is stored.
+    """
+    header = read_header(batch)
+    found = header._replace(attributes=header.attributes & ~TRANSACTIONAL)
+    payload = bytes(batch[PAYLOAD:])
+    base, epoch = header.base_offset, header.leader_epoch
+    return b"".join(stored(payload, found, base, epoch, header.max_timestamp))
 
 
 def build(  # noqa: PLR0913 - the fields of the header

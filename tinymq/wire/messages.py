@@ -9,7 +9,8 @@ tells the same table to people who write clients in other languages.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final, Self, TypeVar, dataclass_transform
 
 from attrs import define
@@ -38,6 +39,7 @@ from tinymq.wire.fields import (
     wire,
     words,
 )
+from tinymq.wire.frames import Bytes
 from tinymq.wire.header import MessageType
 
 #: Ask for the offset behind the last visible record.
@@ -161,10 +163,53 @@ class ProduceReply(Message):
     volatile: bool = wire("v", boolean, default=False)
     delayed: bool = wire("y", boolean, default=False)
     unroutable: bytes | None = wire("u", optional(binary(0, 8192)), default=None)
-    #: Records whose message ids were there before: place in the batch, and the first's offset.
+    #: Records whose message ids were there before: place in the batch, and the first's offset;
+    #: of more than `MOST_KNOWN` none, for all are in the payload.
     known: list[tuple[int, int]] | None = wire(
-        "k", optional(array(row(integer(0, 65_535), POSITION), 65_535)), default=None
+        "k", optional(array(row(integer(0, 65_535), POSITION), PARTITIONS)), default=None
     )
+
+
+#: Most rows of `ProduceReply.known` that are not in the payload.
+MOST_KNOWN: Final = PARTITIONS
+_KNOWN: Final = struct.Struct(">HQ")
+
+
+def known_rows(
+    rows: Sequence[tuple[int, int]],
+) -> tuple[list[tuple[int, int]] | None, tuple[bytes, ...]]:
+    """
+    Put rows of known records where they fit.
+
+    Args:
+        rows: Place and offset of each.
+
+    Returns:
+        The field of the reply, and the pieces of its payload.
+    """
+    if not rows:
+        return None, ()
+    if len(rows) <= MOST_KNOWN:
+        return [*rows], ()
+    return [], (b"".join([_KNOWN.pack(*each) for each in rows]),)
+
+
+def read_known(reply: ProduceReply, payload: Bytes) -> list[tuple[int, int]]:
+    """
+    Find the rows of known records in a reply.
+
+    Args:
+        reply: The reply.
+        payload: Its payload.
+
+    Raises:
+        MalformedFrame: The payload is not whole rows.
+    """
+    if reply.known is None or reply.known:
+        return reply.known or []
+    if len(payload) % _KNOWN.size:
+        raise MalformedFrame(f"rows of known records have {_KNOWN.size} bytes each")
+    return [*_KNOWN.iter_unpack(payload)]
 
 
 #: Producer id and epoch: of a transaction, they are its own.

@@ -22,9 +22,12 @@ from tinymq.wire.batch import (
     HAS_DUE,
     HAS_EXPIRY,
     HAS_IDS,
+    LENGTH_END,
     MAX_RECORDS,
     NATIVE,
     NO_PRODUCER,
+    PAYLOAD,
+    TRANSACTIONAL,
     BatchHeader,
     Codec,
     Column,
@@ -72,13 +75,14 @@ def encode_batch(  # noqa: PLR0913 - the columns of a batch
     keys: Sequence[bytes | None] | None = None,
     headers: Sequence[Headers] | None = None,
     times: Sequence[int] | int | None = None,
-    ids: Sequence[bytes] | None = None,
+    ids: Sequence[bytes | None] | None = None,
     ttls: Sequence[int | None] | None = None,
     dues: Sequence[int] | None = None,
     codec: Codec = Codec.NONE,
     producer_id: int = NO_PRODUCER,
     producer_epoch: int = -1,
     base_sequence: int = -1,
+    transactional: bool = False,
 ) -> bytes:
     """
     Encode records as one native batch.
@@ -88,7 +92,7 @@ def encode_batch(  # noqa: PLR0913 - the columns of a batch
         keys: As many keys, or None when no record has one.
         headers: As many header lists, or None when no record has headers.
         times: The producer's times in milliseconds, one for all or one each.
-        ids: As many 16-byte message ids, or None.
+        ids: As many 16-byte message ids, of which some may be None, or None.
         ttls: As many times to live in milliseconds from the append time, or None.
         dues: As many due times in milliseconds since the epoch, a delay as the
             number below 0 of its milliseconds; None is due at once.
@@ -96,6 +100,7 @@ def encode_batch(  # noqa: PLR0913 - the columns of a batch
         producer_id: From INIT_PRODUCER, or -1.
         producer_epoch: From INIT_PRODUCER, or -1.
         base_sequence: Sequence of the first record, or -1.
+        transactional: Whether it is part of the transaction of this id and epoch.
 
     Returns:
         The batch, ready for PRODUCE.
@@ -125,6 +130,8 @@ def encode_batch(  # noqa: PLR0913 - the columns of a batch
     if dues is not None:
         columns.append(pack(dues))
         flags |= HAS_DUE
+    if transactional:
+        flags |= TRANSACTIONAL
     newest = 0 if times is None else times if isinstance(times, int) else max(times)
     return build(
         pack(columns),
@@ -467,6 +474,61 @@ class Opened:
             records=len(places),
         )
         return stored(pack(packed), found, base, header.leader_epoch, header.max_timestamp)
+
+    def thin(self, places: Sequence[int]) -> bytes:
+        """
+        Make the same batch with some of its records only, of no transaction.
+
+        All else stays: the offsets and sequences that it takes, times, codec.
+
+        Args:
+            places: Which ones, counted from 0, rising.
+        """
+        header, base = self._header, self._header.base_offset
+        packed: list[bytes | None] = []
+        for column, items in enumerate(self._columns):
+            if items is None or type(items) is int:
+                packed.append(None if items is None else pack(items))
+                continue
+            content = pack([items[place] for place in places])
+            if column in _COMPRESSED:
+                content = bytes(compress(content, header.codec))
+            packed.append(content)
+        if packed[Column.DUE] is None:
+            del packed[Column.DUE]
+        packed[Column.DELTAS] = pack([self.offsets[place] - base for place in places])
+        found = header._replace(attributes=header.attributes & ~TRANSACTIONAL, records=len(places))
+        pieces = stored(pack(packed), found, base, header.leader_epoch, header.max_timestamp)
+        return b"".join(pieces)
+
+    def keep(self, places: Sequence[int]) -> tuple[bytes, BatchHeader]:
+        """
+        Make a batch of some of its records that takes as many offsets and sequences as it.
+
+        Args:
+            places: Which ones, counted from 0, rising; maybe none.
+
+        Returns:
+            The columns, not compressed, and the header to be stamped before them.
+        """
+        header = self._header
+        flags = header.attributes & ~_CODECS
+        if places:
+            packed = [
+                None
+                if items is None
+                else pack(items if type(items) is int else [items[place] for place in places])
+                for items in self._columns
+            ]
+            packed[Column.DELTAS] = pack([*places])
+            if packed[Column.DUE] is None:
+                del packed[Column.DUE]
+        else:
+            packed = [None] * Column.DUE
+            flags &= ~(HAS_IDS | HAS_EXPIRY | HAS_DUE)
+        payload = pack(packed)
+        length = len(payload) + PAYLOAD - LENGTH_END
+        return payload, header._replace(attributes=flags, records=len(places), length=length)
 
 
 #: The bits of the attributes that name a codec.

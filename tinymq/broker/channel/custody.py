@@ -7,9 +7,10 @@ from typing import Final, NamedTuple
 
 from tinymq.broker.channel.core import Core
 from tinymq.broker.channel.entries import BACK
-from tinymq.broker.channel.lease import WHOLE, Lease, Lost, Settle
+from tinymq.broker.channel.lease import WHOLE, Lease, Lost, Settle, transaction_of
 from tinymq.broker.channel.picking import Picker
 from tinymq.broker.channel.returns import Failure, Requeue, Returns
+from tinymq.limits import LATEST_MS
 
 #: Deadlines of leases that ended are dropped when there are so many.
 _STALE: Final = 1000
@@ -124,7 +125,10 @@ class Custody:
 
     def _time_all(self) -> None:
         leases = self._core.places.leases.values()
-        self._deadlines = [(lease.deadline, [lease.lease_id]) for lease in leases]
+        # What a transaction holds has no end by time.
+        self._deadlines = [
+            (lease.deadline, [lease.lease_id]) for lease in leases if lease.deadline < LATEST_MS
+        ]
         heapify(self._deadlines)
         self._timed = len(self._deadlines)
 
@@ -151,6 +155,8 @@ class Custody:
             grace: Milliseconds.
         """
         for consumer in self._core.places.holders:
+            if transaction_of(consumer) is not None:
+                continue  # it waits for what the coordinator decides
             self._absent[consumer] = _Absence(now + grace, busy=False, blameless=True)
 
     def resume(self, consumer: str, now: int) -> list[Settle]:

@@ -40,6 +40,9 @@ EXPIRE: Final = 22
 #: What waits comes at another time.
 RESCHEDULE: Final = 23
 
+#: Messages in flight that a transaction holds until it is decided.
+HOLD: Final = 24
+
 #: Why something happened to a message: people did it, without asking its holder.
 OPERATOR: Final = "operator"
 

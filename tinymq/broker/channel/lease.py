@@ -30,6 +30,9 @@ _MOST_LOST: Final = 10_000
 #: Stops of a broker that are remembered for the same reason.
 _MOST_GAPS: Final = 16
 
+#: Begins the names of holders that are transactions: they hold until they are decided.
+_TRANSACTION: Final = "transaction/"
+
 #: A lease id, and the bits of it that are meant.
 Settle: TypeAlias = tuple[int, int]
 
@@ -42,6 +45,41 @@ def lease_ids(epoch: int) -> Callable[[], int]:
         epoch: Rises with each start of the broker.
     """
     return count((epoch % _EPOCHS << _COUNTED) + 1).__next__
+
+
+def held_by(consumer: str, producer_id: int, epoch: int) -> str:
+    """
+    Name the holder of what a consumer settled with a transaction.
+
+    Args:
+        consumer: Who had it.
+        producer_id: Of the transaction.
+        epoch: Of the transaction.
+    """
+    return f"{_TRANSACTION}{producer_id}/{epoch}/{consumer}"
+
+
+def transaction_of(holder: str) -> tuple[int, int] | None:
+    """
+    Say which transaction a holder is; None if it is a consumer.
+
+    Args:
+        holder: Its name.
+    """
+    if not holder.startswith(_TRANSACTION):
+        return None
+    _, producer_id, epoch, _ = holder.split("/", 3)
+    return int(producer_id), int(epoch)
+
+
+def owner_of(holder: str) -> str:
+    """
+    Say which consumer something was given to, though a transaction may hold it now.
+
+    Args:
+        holder: Name of the holder.
+    """
+    return holder.split("/", 3)[3] if holder.startswith(_TRANSACTION) else holder
 
 
 def epoch_of(lease_id: int) -> int:

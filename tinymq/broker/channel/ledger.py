@@ -23,6 +23,7 @@ from tinymq.broker.channel.entries import (
     BACK,
     DOOM,
     FINISH,
+    HOLD,
     LEASE,
     REVIVE,
     TAKE,
@@ -40,7 +41,7 @@ from tinymq.errors import CorruptBatch
 #: Of a snapshot: what the state is written as.
 _VERSION: Final = 1
 #: Where bits stand in the entries that have some.
-_BITS: Final = {LEASE: 3, TAKE: 2, FINISH: 2, BACK: 2, WAIT: 2, DOOM: 2, REVIVE: 2}
+_BITS: Final = {LEASE: 3, TAKE: 2, FINISH: 2, BACK: 2, WAIT: 2, DOOM: 2, REVIVE: 2, HOLD: 2}
 #: Records whose entries are kept together at most.
 _MOST_ENTRIES: Final = 4096
 

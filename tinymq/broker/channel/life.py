@@ -22,6 +22,7 @@ from tinymq.broker.channel.entries import (
     DOOM,
     EXPIRE,
     FINISH,
+    HOLD,
     LEASE,
     NAMED,
     ONE,
@@ -135,6 +136,7 @@ class Life:
             BACK: self._back,
             WAIT: self._waits,
             DOOM: self._doomed,
+            HOLD: self._held_back,
         }
         self._others: dict[int, Callable[..., None]] = {
             TAKE: self._taken,
@@ -249,6 +251,13 @@ class Life:
         if self._leaves(bits):
             self._tell("finished", "by people, while its holder had it" if lost else "")
             self._end("settled")
+
+    def _held_back(self, lease_id: int, bits: Any, held_id: int, *identity: int) -> None:
+        """Go on with the lease of a transaction: it is decided later what happens."""
+        hit = self._held & unpack_bits(bits)
+        if self._leaves(bits):
+            low = lowest(hit)
+            self._lease, self._base, self._held = held_id, self._base + low, hit >> low
 
     def _finished_one(self, lease_id: int, bit: int) -> None:
         self._finished(lease_id, 1 << bit)

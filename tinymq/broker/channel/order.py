@@ -14,6 +14,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, Final
 
 from tinymq.broker.channel.history import History, Stretches
+from tinymq.broker.channel.lease import owner_of
 from tinymq.broker.channel.runs import offsets_in
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class KeyOrder:
             index.clear()
         kept: set[int] = set()
         for lease in places.leases.values():
-            self.fly(lease.holder, lease.base, lease.bits)
+            self.fly(owner_of(lease.holder), lease.base, lease.bits)
             kept.update(offsets_in(lease.base, lease.bits))
         for _, base, bits, _ in places.waiting:
             self.delay(base, bits)

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from tinymq.broker.channel.core import LOOK_AHEAD, Core
 from tinymq.broker.channel.entries import ADMIT, PASS
 from tinymq.broker.channel.history import NEW, History, Stretch, Stretches
-from tinymq.broker.channel.lease import MOST_SPANNED
+from tinymq.broker.channel.lease import MOST_SPANNED, owner_of
 from tinymq.broker.channel.places import Places
 from tinymq.broker.channel.runs import bits_of
 
@@ -170,7 +170,7 @@ class Picker:
         if order == "key":
             return self._pick_by_key(consumer, credit, end, now)
         if order == "strict":
-            if any(name != consumer for name in places.holders):
+            if any(owner_of(name) != consumer for name in places.holders):
                 return []
             picks, credit = gathered(strictly(places, alone=False), credit)
             given = sum(bits.bit_count() for _, bits, _ in picks)

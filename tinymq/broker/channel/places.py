@@ -21,10 +21,11 @@ from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple, TypeAlias
 
 from tinymq.broker.channel.history import NEW, History, Stretch, Stretches
-from tinymq.broker.channel.lease import WHOLE, Lease, Losses
+from tinymq.broker.channel.lease import WHOLE, Lease, Losses, held_by, owner_of, transaction_of
 from tinymq.broker.channel.marks import Marks
 from tinymq.broker.channel.order import KeyOrder
 from tinymq.broker.channel.runs import Run, Runs, bits_of, cut, lowest, runs_in
+from tinymq.limits import LATEST_MS
 
 #: When it is due, the offset of bit 0, which offsets, what they have been through.
 Waiting: TypeAlias = tuple[int, int, int, History]
@@ -193,7 +194,13 @@ class Places:
             bits = (1 << -bits) - 1
         self._claim(base, bits)
         history = NEW if not deliveries else History(deliveries, failures, alone != 0)
-        self.leases[lease_id] = Lease(lease_id, who, base, bits, history, now + term, now)
+        self._hold(Lease(lease_id, who, base, bits, history, now + term, now))
+        self.holders[who].alone = alone != 0
+
+    def _hold(self, lease: Lease) -> None:
+        """Take up a new lease."""
+        lease_id, who, bits = lease.lease_id, lease.holder, lease.bits
+        self.leases[lease_id] = lease
         self.losses.issued(self.newest_lease, lease_id)
         self.newest_lease = max(self.newest_lease, lease_id)
         holder = self.holders.get(who)
@@ -203,9 +210,8 @@ class Places:
         count = bits.bit_count()
         holder.held += count
         self.in_flight += count
-        holder.alone = alone != 0
         if self.order is not None:
-            self.order.fly(who, base, bits)
+            self.order.fly(owner_of(who), lease.base, bits)
 
     def take(self, now: int, who: str, base: int, bits: int) -> None:
         """Give messages to a consumer and settle them by that."""
@@ -292,6 +298,29 @@ class Places:
         if self.order is not None:
             self.order.land(lease.base, hit)
         return hit
+
+    def hold(
+        self, now: int, who: str, lease_id: int, bits: int, held_id: int, *identity: int
+    ) -> None:
+        """Let a transaction hold messages in flight, by a lease of its own that never ends."""
+        lease = self.leases.get(lease_id)
+        hit = 0 if lease is None else self._land(lease, bits)
+        if lease is not None and hit:
+            low, holder = lowest(hit), held_by(who, *identity)
+            history = lease.history
+            self._hold(
+                Lease(held_id, holder, lease.base + low, hit >> low, history, LATEST_MS, now)
+            )
+
+    def held(self) -> dict[tuple[int, int], int]:
+        """The transactions that hold messages, each with the time since when."""
+        found: dict[tuple[int, int], int] = {}
+        for name, holder in self.holders.items():
+            identity = transaction_of(name)
+            if identity is not None:
+                since = self.leases[next(iter(holder.leases))].since
+                found[identity] = min(found.get(identity, since), since)
+        return found
 
     def leave(self, lease_id: int, bits: int, lost: int) -> tuple[int, int]:
         """Take messages from a lease, and remember it if that is news to the holder."""

@@ -152,6 +152,27 @@ class Subscribers:
         consumer.finished += settled.done
         return settled
 
+    def hold(
+        self,
+        consumer: Consumer,
+        settles: Iterable[Settle],
+        now: int,
+        identity: tuple[int, int],
+    ) -> Settled:
+        """
+        Let a transaction hold messages until it is decided whether they are finished.
+
+        Args:
+            consumer: Who holds them now.
+            settles: Leases and bits.
+            now: The time.
+            identity: Producer id and epoch of the transaction.
+        """
+        held = self.channel.hold(consumer.name, settles, now, identity)
+        settled = self._counted(consumer, held)
+        consumer.finished += settled.done
+        return settled
+
     def requeue(
         self, consumer: Consumer, settles: Iterable[Settle], now: int, how: Requeue
     ) -> Settled:

@@ -17,13 +17,22 @@ from tinymq.broker.channel.custody import Custody
 from tinymq.broker.channel.entries import (
     BACK,
     FINISH,
+    HOLD,
     LEASE,
     ONE,
     SKIP,
     TAKE,
     WAIT,
 )
-from tinymq.broker.channel.lease import WHOLE, Delivery, Lease, Lost, Settle
+from tinymq.broker.channel.lease import (
+    WHOLE,
+    Delivery,
+    Lease,
+    Lost,
+    Settle,
+    owner_of,
+    transaction_of,
+)
 from tinymq.broker.channel.picking import Pick, Picker
 from tinymq.broker.channel.places import Places
 from tinymq.broker.channel.returns import BACK_OFF, Failure, Requeue, Returns, Settled
@@ -174,6 +183,55 @@ class Channel(Core):
             done += hit.bit_count()
         self.counters.finished += done
         return Settled(done, late, [])
+
+    def hold(
+        self, consumer: str, settles: Iterable[Settle], now: int, identity: tuple[int, int]
+    ) -> Settled:
+        """
+        Let a transaction hold messages until it is decided whether they are finished.
+
+        Args:
+            consumer: Who holds them now, and does not any more.
+            settles: Leases and bits.
+            now: The time.
+            identity: Producer id and epoch of the transaction.
+        """
+        late, done = list[Lost](), 0
+        for lease, hit in self._held(consumer, settles, late):
+            held = (HOLD, lease.lease_id, hit, self._next_lease(), *identity)
+            self.move(now, consumer, held)
+            done += hit.bit_count()
+        return Settled(done, late, [])
+
+    def decide(self, identity: tuple[int, int], now: int, *, commit: bool) -> list[Lost]:
+        """
+        Settle what a transaction holds, or let it come again: nobody failed, but it was delivered.
+
+        Args:
+            identity: Producer id and epoch of the transaction.
+            now: The time.
+            commit: Whether it counts.
+
+        Returns:
+            What consumers are to be told: what would overtake what comes again.
+        """
+        places, lost = self.places, list[Lost]()
+        for name in [each for each in places.holders if transaction_of(each) == identity]:
+            returned: list[tuple[int, int]] = []
+            for lease_id in list(places.holders[name].leases):
+                lease = places.leases[lease_id]
+                bits, past = lease.bits, lease.history
+                if commit:
+                    self.move(now, name, (FINISH, lease_id))
+                    self.counters.finished += bits.bit_count()
+                else:
+                    facts = (past.deliveries + 1, past.failures, int(past.alone))
+                    said = ("transaction", "its transaction was aborted")
+                    self.move(now, name, (BACK, lease_id, bits, 0, *facts, *said))
+                    self.counters.returned += bits.bit_count()
+                    returned.append((lease.base, bits))
+            lost += self._returns.revoke(owner_of(name), returned, now)
+        return lost
 
     def requeue(
         self, consumer: str, settles: Iterable[Settle], now: int, how: Requeue = BACK_OFF

@@ -153,7 +153,7 @@ class Planner:
         """
         seconds = self._broker.scheduler.seconds
         until = seconds() + PLAN_SECONDS
-        high, judge = self._partition.high_watermark, self._partition.judge
+        high, judge = self._partition.stable_offset, self._partition.judge
         looked = None if judge is None else judge.end
         if looked is not None:
             high = min(high, looked)  # the others are looked at now, and need not be twice

@@ -72,8 +72,6 @@ class Router:
         self._warm = -1
         self._fetching = False
         self._stopped = False
-        #: Whether a mark says that there may be something to bring, exchange or not.
-        self._marked = True
         #: Whether so much is pending that nothing more is planned.
         self.waiting = False
 
@@ -123,9 +121,6 @@ class Router:
         if exchange is None or exchange.created_ms == self.routes.since:
             self._hosted.mark()
             return
-        if not partition.volatile:
-            self._broker.store.mark_routes(partition, there=True)
-        self._marked = True
         start = partition.log.start_offset
         if partition.topic.created_ms < exchange.created_ms:
             start = max(start, partition.offset_at(exchange.created_ms)[0])
@@ -153,10 +148,6 @@ class Router:
         self._trim()
         self._plan(now)
         self.carrier.turn(now)
-        if self._marked and not self._active and not self.routes.pending:
-            self._marked = False
-            if not self._hosted.partition.volatile:
-                self._broker.store.mark_routes(self._hosted.partition, there=False)
 
     @property
     def _active(self) -> bool:
@@ -178,7 +169,7 @@ class Router:
 
     def _plan(self, now: int) -> None:
         partition, routes = self._hosted.partition, self.routes
-        if not self._active or self._fetching or routes.cursor >= partition.high_watermark:
+        if not self._active or self._fetching or routes.cursor >= partition.stable_offset:
             return
         sight = self._broker.routing.tables.sight(partition.topic.id)
         self.waiting = self.full
@@ -207,7 +198,7 @@ class Router:
         if rows:
             self.carrier.ready((row[0], row[1]) for row in rows)
             self.carrier.when_safe()
-        if plan.cursor < partition.high_watermark:
+        if plan.cursor < partition.stable_offset:
             self._hosted.mark()
 
     def _fetch(self, offset: int) -> None:
@@ -280,7 +271,7 @@ class Router:
             "topic_id": partition.topic.id.hex(),
             "partition": partition.index,
             "cursor": self.routes.cursor,
-            "end": partition.high_watermark,
+            "end": partition.stable_offset,
             "pending": self.routes.pending,
             "waiting": self.waiting and self.full,
             "routed": counts.routed,

@@ -10,6 +10,7 @@ import msgpack
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.delayed_admin import DelayedCalls
 from tinymq.client.core.exchange_admin import ExchangeCalls
+from tinymq.client.core.group_admin import GroupCalls
 from tinymq.client.core.letter_admin import LetterCalls
 from tinymq.client.core.push_admin import PushCalls
 from tinymq.client.core.results import Result
@@ -43,6 +44,8 @@ HARMLESS: Final = frozenset(
         "exchange.list",
         "exchange.test",
         "exchange.topology",
+        "group.info",
+        "group.list",
         "inflight.list",
         "lookup.find",
         "lookup.list",
@@ -51,8 +54,10 @@ HARMLESS: Final = frozenset(
         "push.list",
         "schedule.info",
         "schedule.list",
+        "topic.history",
         "topic.info",
         "topic.list",
+        "transaction.list",
     }
 )
 
@@ -135,7 +140,14 @@ def read_result(payload: Bytes) -> Result:
     return found
 
 
-class AdminCalls(LetterCalls[R], DelayedCalls[R], ScheduleCalls[R], ExchangeCalls[R], PushCalls[R]):
+class AdminCalls(
+    LetterCalls[R],
+    DelayedCalls[R],
+    ScheduleCalls[R],
+    ExchangeCalls[R],
+    PushCalls[R],
+    GroupCalls[R],
+):
     """
     Administrative operations; every one ends as `operate` does.
 
@@ -270,6 +282,51 @@ class AdminCalls(LetterCalls[R], DelayedCalls[R], ScheduleCalls[R], ExchangeCall
             dry_run: Find out whether it can be taken back, and change nothing.
         """
         return self.operate("topic.undo_purge", name=name, partition=partition, dry_run=dry_run)
+
+    def compact_topic(self, name: str, *, partition: int | None = None, dry_run: bool = False) -> R:
+        """
+        Have the log of a topic that is compacted cleaned soon, its newest file too.
+
+        Args:
+            name: The topic.
+            partition: Only there.
+            dry_run: Only tell how much there is to clean.
+        """
+        return self.operate("topic.compact", name=name, partition=partition, dry_run=dry_run)
+
+    def topic_history(self, name: str, *, after: str = "", limit: int = 100) -> R:
+        """
+        Tell who changed what about a topic, the newest first.
+
+        Args:
+            name: The topic.
+            after: Where the last answer said that the next page begins.
+            limit: Most changes in the answer.
+        """
+        return self.operate("topic.history", name=name, after=after, limit=limit)
+
+    def list_transactions(
+        self, state: str | None = None, *, after: str = "", limit: int = 100
+    ) -> R:
+        """
+        List the transactions that are under way, by the names of their producers.
+
+        Args:
+            state: Only those that are ``open``, ``committing`` or ``aborting``.
+            after: Where the last answer said that the next page begins.
+            limit: Most transactions in the answer.
+        """
+        return self.operate("transaction.list", state=state, after=after, limit=limit)
+
+    def abort_transaction(self, transactional_id: str, *, dry_run: bool = False) -> R:
+        """
+        Abort the transaction of a producer, which hears of it when it goes on.
+
+        Args:
+            transactional_id: The producer's.
+            dry_run: Only tell which it is.
+        """
+        return self.operate("transaction.abort", transactional_id=transactional_id, dry_run=dry_run)
 
     def broker_info(self, broker: str | int | None = None) -> R:
         """

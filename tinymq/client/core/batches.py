@@ -45,15 +45,19 @@ class Batch:
         dues: When each record is due, as on the wire, or None for records that are
             not delayed.
         ttls: The time to live of each in milliseconds, or None.
+        ids: The message id of each, or None.
         since: From when the delays of `dues` count.
         bare: Whether it has values alone; others look at the columns.
         data: The encoded batch, or None.
         written: Due times as they were written last, or None.
+        transactional: Whether it belongs to the transaction of its identity.
         error: Why it failed, or None.
         base_offset: Offset of its first record, once stored.
         timestamp: When it was appended.
         volatile: Whether the topic lives in memory only.
         unroutable: Of an exchange: which records no binding takes, as bits, or None.
+        known: Of a topic with a dedup window: the records that were there before, with the
+            offsets of the first ones, by their places.
     """
 
     __slots__ = (
@@ -68,7 +72,9 @@ class Batch:
         "generation",
         "group",
         "headers",
+        "ids",
         "keys",
+        "known",
         "lost",
         "refused",
         "sequence",
@@ -76,6 +82,7 @@ class Batch:
         "size",
         "timestamp",
         "tokens",
+        "transactional",
         "ttls",
         "unroutable",
         "values",
@@ -89,6 +96,8 @@ class Batch:
         self.headers: list[Headers] | None = None
         self.dues: list[int] | None = None
         self.ttls: list[int | None] | None = None
+        self.ids: list[bytes | None] | None = None
+        self.known: dict[int, int] = {}
         self.since = 0.0
         self.bare = True
         self.tokens: list[Any] | None = None
@@ -101,6 +110,7 @@ class Batch:
         self.refused = False
         self.lost = False
         self.attempts = 0
+        self.transactional = False
         self.data: bytes | None = None
         self.written: list[int] | None = None
         self.unroutable: bytes | None = None
@@ -111,6 +121,11 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    @property
+    def mixed(self) -> bool:
+        """Whether not the same holds for all its records, so that `outcomes` tells of each."""
+        return self.dues is not None or self.unroutable is not None or bool(self.known)
 
     def encode(self, codec: Codec, identity: tuple[int, int] | None, now: float) -> bytes:
         """
@@ -129,12 +144,14 @@ class Batch:
                 self.values,
                 keys=self.keys,
                 headers=self.headers,
+                ids=self.ids,
                 ttls=self.ttls,
                 dues=self.written,
                 codec=codec,
                 producer_id=producer_id,
                 producer_epoch=epoch,
                 base_sequence=self.sequence,
+                transactional=self.transactional,
             )
         return self.data
 
@@ -152,7 +169,17 @@ class Group:
         expected: Batches that are not settled, or -1 before they are cut.
     """
 
-    __slots__ = ("count", "delayed", "done", "expected", "failed", "runs", "topic", "volatile")
+    __slots__ = (
+        "count",
+        "delayed",
+        "done",
+        "duplicates",
+        "expected",
+        "failed",
+        "runs",
+        "topic",
+        "volatile",
+    )
 
     def __init__(self, topic: str, count: int, done: Callable[[Group], None]) -> None:
         self.topic = topic
@@ -161,6 +188,7 @@ class Group:
         self.expected = -1
         self.runs: list[Run] = []
         self.delayed: list[Run] = []
+        self.duplicates: list[Run] = []
         self.failed: list[Failed] = []
         self.volatile = False
 
@@ -175,7 +203,8 @@ class Group:
         self.expected -= 1
         if batch.error is None:
             runs = self.runs if batch.dues is None else self.delayed
-            runs += stored_runs(partition, batch.base_offset, len(batch.values), batch.unroutable)
+            runs += stored_runs(partition, batch)
+            self.duplicates += [(partition, first, 1) for first in batch.known.values()]
             self.volatile = self.volatile or batch.volatile
             if batch.unroutable is not None:
                 self.failed += left_over(self.topic, partition, batch)
@@ -193,8 +222,9 @@ class Group:
             TinyMQError: Nothing was stored; the first error.
             PartlySent: Some was stored and some was not.
         """
-        stored = sum(count for _, _, count in self.runs + self.delayed)
-        sent = Sent(stored, joined(self.runs), self.volatile, joined(self.delayed))
+        stored = sum(count for _, _, count in self.runs + self.delayed + self.duplicates)
+        delayed, duplicates = joined(self.delayed), joined(self.duplicates)
+        sent = Sent(stored, joined(self.runs), self.volatile, delayed, duplicates)
         if not self.failed:
             return sent
         if not stored:

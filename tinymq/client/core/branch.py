@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from tinymq.client.core.allowance import Allowance, Pool
 from tinymq.client.core.cluster import Cluster
-from tinymq.client.core.connection import Connection
+from tinymq.client.core.connection import Connection, Done
 from tinymq.client.core.custody import Custody
 from tinymq.client.core.held import Bits
 from tinymq.client.core.link import Link
@@ -96,6 +96,7 @@ class Branch:
         self.number = next(cluster.numbers)
         self.phase = Phase.AWAY
         self.custody = Custody(trunk.topic, self._told)
+        self.custody.branch = self
         self.settling = self.custody.settling
         self.allowance = Allowance(self.custody.hands, pool, self.pump)
         self.resting = False
@@ -126,6 +127,30 @@ class Branch:
     def late(self) -> int:
         """Messages whose settle came too late, so far."""
         return self.custody.late
+
+    @property
+    def joined(self) -> bool:
+        """Whether the broker knows of it."""
+        return self.phase is Phase.JOINED
+
+    @property
+    def topic_id(self) -> bytes | None:
+        """The identity of its topic, as far as is known."""
+        info = self._cluster.metadata.get(self._trunk.topic)
+        return None if info is None else info.id
+
+    def ask(self, message: Message, done: Done, deadline: float, now: float) -> None:
+        """
+        Ask its broker something about it, once.
+
+        Args:
+            message: The question.
+            done: Told how that ended.
+            deadline: When it ends.
+            now: The time.
+        """
+        assert self._link is not None, "it has joined"
+        self._link.request(message.type, message.to_meta(), (), deadline, done, now)
 
     def _told(self) -> None:
         self._trunk.settled(self)

@@ -132,6 +132,26 @@ class ConsumerCore:
             self.fetching.remove(cursor)
         self._wake()
 
+    def read(self, info: TopicInfo, partition: int, start: Place) -> Cursor:
+        """
+        Read a partition whose topic is known; `link_changed` begins to fetch.
+
+        Args:
+            info: The topic.
+            partition: Number of the partition.
+            start: Where.
+        """
+        return self._put(info, partition, start)
+
+    def leave(self, cursor: Cursor) -> None:
+        """
+        Stop reading with a cursor; where it stands is kept.
+
+        Args:
+            cursor: From `read`.
+        """
+        self.fetching.remove(cursor)
+
     def _put(self, info: TopicInfo, number: int, start: Place) -> Cursor:
         old = self.fetching.cursors.get((info.name, number))
         if old is not None:

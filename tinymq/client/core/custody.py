@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tinymq.client.core.bundle import QueueBatch
 from tinymq.client.core.fate import Fate
@@ -20,6 +20,9 @@ from tinymq.client.core.message import QueueMessage
 from tinymq.client.core.settling import SettleFrame, Settling
 from tinymq.wire.messages import GIVE_BACK, REQUEUE, TOUCH, SettleReply
 from tinymq.wire.records import Record
+
+if TYPE_CHECKING:
+    from tinymq.client.core.branch import Branch
 
 
 class Custody:
@@ -38,6 +41,9 @@ class Custody:
         hands: The leases.
         settling: What the broker is to be told.
     """
+
+    #: The part of a subscription whose leases these are.
+    branch: Branch
 
     def __init__(self, topic: str, told: Callable[[], None]) -> None:
         self.topic = topic

@@ -110,7 +110,9 @@ class Gathering:
         delayed = timing is not None and timing.due != 0
         plain = partition is None and key is None
         if partition is None:
-            partition = route.choose(key)
+            mark = None if key is not None else route.mark(row)
+            plain = plain and mark is None
+            partition = route.choose(key) if mark is None else route.with_mark(mark)
         lanes = route.delays if delayed else route.lanes
         lane = lanes.get(partition) or self._sending.lane(route, partition, delayed=delayed)
         if plain and not delayed and not route.by_record:
@@ -134,7 +136,7 @@ class Gathering:
             if batch.headers is None:
                 batch.headers, batch.bare = [()] * len(values), False
             batch.headers.append(headers or ())
-        if timing is not None or batch.ttls is not None:
+        if timing is not None or batch.ttls is not None or batch.ids is not None:
             _add_times(batch, timing)
         values.append(value)
         batch.tokens.append(token)  # type: ignore[union-attr]
@@ -167,8 +169,10 @@ class Gathering:
         """
         made: list[tuple[Lane, Batch]] = []
         for some in [rows] if rows.timings is None else rows.parted():
-            if partition is None and (some.keys is not None or route.by_record):
-                for number, places in route.split(some.keys, len(some.values)).items():
+            marks = route.marks(some) if partition is None else None
+            if partition is None and (some.keys or route.by_record or marks):
+                split = route.split(some.keys, len(some.values), marks)
+                for number, places in split.items():
                     self._slice(route, number, some.pick(places), made)
             else:
                 self._slice(route, partition, some, made)
@@ -197,7 +201,7 @@ class Gathering:
             batch.headers = headers and headers[start:end]
             batch.size = sum(sizes[start:end])
             if timings is not None:
-                batch.dues, batch.ttls, batch.since = timings.cut(start, end)
+                batch.dues, batch.ttls, batch.since, batch.ids = timings.cut(start, end)
             number = route.next_batch() if partition is None else partition
             made.append((self._sending.lane(route, number, delayed=delayed), batch))
             start = end
@@ -236,7 +240,7 @@ class Gathering:
 
 
 def _add_times(batch: Batch, timing: Timing | None) -> None:
-    """Note when the next record of a batch comes, and how long it lives."""
+    """Note when the next record of a batch comes, how long it lives, and its id."""
     batch.bare = False
     if timing is not None and timing.due:
         if batch.dues is None:
@@ -247,3 +251,8 @@ def _add_times(batch: Batch, timing: Timing | None) -> None:
         if batch.ttls is None:
             batch.ttls = [None] * len(batch.values)
         batch.ttls.append(ttl)
+    given = None if timing is None else timing.id
+    if given is not None or batch.ids is not None:
+        if batch.ids is None:
+            batch.ids = [None] * len(batch.values)
+        batch.ids.append(given)

@@ -13,6 +13,7 @@ from tinymq.wire.messages import DeliveryRow
 from tinymq.wire.records import Record
 
 if TYPE_CHECKING:
+    from tinymq.client.core.branch import Branch
     from tinymq.client.core.bundle import QueueBatch
 
 #: Makes a message: what was published, the lease that it is in, the time.
@@ -40,6 +41,7 @@ class Holder(Protocol):
     """Who holds leases: the part of a subscription that one broker serves."""
 
     held: int
+    branch: Branch
 
     @property
     def topic(self) -> str:
@@ -389,6 +391,11 @@ class HeldLease:
         if self.lease_id:
             self.messages.update(dict.fromkeys(made))
         return made
+
+    @property
+    def branch(self) -> Branch:
+        """The part of a subscription that holds it."""
+        return self._holder.branch
 
     def release(self, message: QueueMessage) -> None:
         """

@@ -138,6 +138,11 @@ class Lane:
         return self.open is None and not self._queue and not self._window
 
     @property
+    def trouble(self) -> TinyMQError | None:
+        """Why batches were not stored, as far as is known."""
+        return self._why
+
+    @property
     def unacked(self) -> int:
         """Batches with a sequence and without a last word."""
         return len(self._window)
@@ -389,6 +394,7 @@ class Lane:
             batch.timestamp = reply.timestamp
             batch.volatile = reply.volatile
             batch.unroutable = reply.unroutable
+            batch.known = dict(reply.known or ())
         self._way.settled(self, batch)
         if self._window and not self._window.live:
             self._begin_anew()

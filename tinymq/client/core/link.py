@@ -223,6 +223,16 @@ class Link:
             self._waiting[self._ticket] = _Waiting(kind, meta, payload, deadline, done, quiet)
             self._dial(now)
 
+    def withdraw(self, done: Done) -> None:
+        """
+        Forget a request that was not written yet; nothing is told of it.
+
+        Args:
+            done: Who was to be told.
+        """
+        for key in [key for key, one in self._waiting.items() if one.done is done]:
+            del self._waiting[key]
+
     def flush(self) -> None:
         """Hand what is encoded to the face."""
         if self._wire is not None and self.connection is not None:

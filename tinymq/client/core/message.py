@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from typing_extensions import override
 
@@ -13,6 +13,10 @@ from tinymq.client.core.timing import Moment, Span, at_ms, delay_ms
 from tinymq.errors import LeaseLost, TinyMQError, UsageError
 from tinymq.wire.messages import FINISH, GIVE_BACK, REJECT, REQUEUE
 from tinymq.wire.records import Headers, Record
+
+if TYPE_CHECKING:
+    from tinymq.client.core.branch import Branch
+    from tinymq.client.core.held import HeldLease
 
 #: Stands for the delay that the channel's back-off has, as None does.
 DEFAULT_DELAY: Final = -1
@@ -320,6 +324,38 @@ class QueueMessage:
             raise UsageError("the channel delivers at most once: the message was settled before")
         self.held = False
         self._take()
+
+    # --- transactions -------------------------------------------------------------
+
+    def check_held(self) -> None:
+        """
+        See whether it may be settled.
+
+        Raises:
+            LeaseLost: It is not yours any more.
+            UsageError: It was settled before.
+        """
+        self._check()
+
+    @property
+    def branch(self) -> Branch:
+        """
+        The part of the subscription that it came from.
+
+        Raises:
+            UsageError: It is handled in a thread of its own.
+        """
+        found: Branch | None = getattr(self._keeper, "branch", None)
+        if found is None:
+            raise UsageError("a message in a thread's hands cannot be part of a transaction")
+        return found
+
+    def taken(self) -> None:
+        """Note that it was settled with a transaction, which its broker knows."""
+        if self.held:
+            self.held = False
+            cast("HeldLease", self._keeper).release(self)
+            self._take()
 
     # --- told by its keeper ----------------------------------------------------
 

@@ -36,7 +36,9 @@ def outcomes(topic: str, partition: int, batch: Batch) -> Iterator[Position | De
     step = int(base >= 0)
     for place in range(len(batch.values)):
         at = base + step * place
-        if astray(batch.unroutable, place):
+        if place in batch.known:
+            yield Position(topic, partition, batch.known[place], -1, batch.volatile, duplicate=True)
+        elif astray(batch.unroutable, place):
             yield _unroutable(topic, partition, at)
         elif batch.dues is None:
             yield Position(topic, partition, at, timestamp, batch.volatile)
@@ -46,21 +48,22 @@ def outcomes(topic: str, partition: int, batch: Batch) -> Iterator[Position | De
             yield Delayed(topic, partition, at, due if due > 0 else counted, batch.volatile)
 
 
-def stored_runs(partition: int, base: int, count: int, bits: bytes | None) -> list[Run]:
+def stored_runs(partition: int, batch: Batch) -> list[Run]:
     """
     Tell where the records of a stored batch are, without those that no binding takes.
 
     Args:
         partition: Where it went.
-        base: Offset or id of the first record, or -1.
-        count: How many records.
-        bits: Those that no binding takes, or None.
+        batch: The batch; records of it that were there before are left out.
     """
-    if bits is None:
+    base, count, bits = batch.base_offset, len(batch.values), batch.unroutable
+    if bits is None and not batch.known:
         return [(partition, base, count)]
     step = int(base >= 0)
     return [
-        (partition, base + step * place, 1) for place in range(count) if not astray(bits, place)
+        (partition, base + step * place, 1)
+        for place in range(count)
+        if not astray(bits, place) and place not in batch.known
     ]
 
 

@@ -39,6 +39,7 @@ class ProducerCore:
         cluster: The brokers.
         config: Settings.
         deliver: Told of each settled batch of single records.
+        sending: Makes the ways of its batches.
 
     Attributes:
         ledger: What it holds, and what became of it.
@@ -48,14 +49,20 @@ class ProducerCore:
         finished: Whether it was closed and every message is settled.
     """
 
-    def __init__(self, cluster: Cluster, config: ProducerConfig, deliver: Deliver) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ProducerConfig,
+        deliver: Deliver,
+        sending: Callable[[Cluster, ProducerConfig, Ledger], Sending] = Sending,
+    ) -> None:
         self.config = config
         self.closed = False
         self.finished = False
         self._cluster = cluster
         quiet = config.acks == "none"
         self.ledger = Ledger(config.buffer_bytes, deliver, quiet=quiet)
-        self.sending = Sending(cluster, config, self.ledger)
+        self.sending = sending(cluster, config, self.ledger)
         self.gathering = Gathering(config, self.ledger, self.sending)
         self.gathering.obey(cluster.limits)
         self._routes: dict[str, Route] = {}

@@ -25,6 +25,8 @@ class Position(NamedTuple):
         offset: The record's offset there; -1 when nobody was asked to confirm.
         timestamp: When the broker appended it, milliseconds since the epoch.
         volatile: Whether the topic lives in memory only.
+        duplicate: Whether a record with this message id was there before: then offset is
+            that of the first one, timestamp is -1, and this one was not stored.
     """
 
     topic: str
@@ -32,6 +34,7 @@ class Position(NamedTuple):
     offset: int
     timestamp: int
     volatile: bool
+    duplicate: bool = False
 
 
 class Delayed(NamedTuple):
@@ -101,16 +104,23 @@ class Sent:
         volatile: Whether the topic lives in memory only.
         delayed: The same for records that wait until they are due: (partition, first
             delay id, count).
+        duplicates: The same for records whose message ids were there before: where the
+            first ones are.
     """
 
     count: int
     positions: list[Run]
     volatile: bool = False
     delayed: list[Run] = field(factory=list)
+    duplicates: list[Run] = field(factory=list)
 
     @override
     def __repr__(self) -> str:
-        runs = [("@", *run) for run in self.positions] + [("~", *run) for run in self.delayed]
+        runs = [
+            *(("@", *run) for run in self.positions),
+            *(("~", *run) for run in self.delayed),
+            *(("=", *run) for run in self.duplicates),
+        ]
         shown = [
             f"{partition}{mark}" + (f"{first}..{first + count - 1}" if first >= 0 else "?")
             for mark, partition, first, count in runs[:_MOST_SHOWN]

@@ -9,10 +9,12 @@ from attrs import frozen
 
 from tinymq.client.core.batches import Batch
 from tinymq.client.core.config import Choice
+from tinymq.client.core.intake import Row, Rows
 from tinymq.client.core.lane import Lane
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.partitioners import KeyCache, Turn
 from tinymq.errors import UsageError
+from tinymq.wire.records import Headers
 
 
 @frozen
@@ -122,6 +124,53 @@ class Route:
             self._chosen = self._next()
         return self._chosen
 
+    @property
+    def dedup_header(self) -> str | None:
+        """The header whose bytes are the message id, if the topic has a window by one."""
+        config = {} if self.info is None else self.info.config
+        rule = config.get("dedup.by")
+        if type(rule) is not str:
+            return None
+        name = rule.removeprefix("header:")
+        return None if name == rule else name
+
+    def mark(self, row: Row) -> bytes | None:
+        """
+        Find by what a record without key comes to the partition that knows it.
+
+        Args:
+            row: The record.
+
+        Returns:
+            Its message id, as its topic has it, or None.
+        """
+        if row.timing is not None and row.timing.id is not None:
+            return row.timing.id
+        return None if row.headers is None else _first(row.headers, self.dedup_header)
+
+    def marks(self, rows: Rows) -> list[bytes | None] | None:
+        """
+        Do the same for many records.
+
+        Args:
+            rows: The records.
+        """
+        if rows.timings is not None and rows.timings.ids is not None:
+            return rows.timings.ids
+        name = None if rows.headers is None else self.dedup_header
+        if name is None or rows.headers is None:
+            return None
+        return [_first(each, name) for each in rows.headers]
+
+    def with_mark(self, mark: bytes) -> int:
+        """
+        Choose the partition of a record by its message id.
+
+        Args:
+            mark: From `mark`.
+        """
+        return self._keys[mark]
+
     def next_batch(self) -> int:
         """Choose the partition of a whole batch of records without keys."""
         return self._next()
@@ -136,19 +185,27 @@ class Route:
         if partition == self._chosen:
             self._leave()
 
-    def split(self, keys: Sequence[bytes | None] | None, count: int) -> dict[int, list[int]]:
+    def split(
+        self,
+        keys: Sequence[bytes | None] | None,
+        count: int,
+        marks: Sequence[bytes | None] | None = None,
+    ) -> dict[int, list[int]]:
         """
         Divide records over partitions one by one.
 
         Args:
             keys: Their keys, or None.
             count: How many.
+            marks: From `marks`.
 
         Returns:
             For each partition the places of its records, in order.
         """
         if self._function is None and keys is not None and None not in keys:
             parts = map(self._keys.__getitem__, keys)  # type: ignore[arg-type]
+        elif marks is not None:
+            parts = map(self._marked, keys or [None] * count, marks)
         else:
             parts = map(self.choose, keys or [None] * count)
         found: dict[int, list[int]] = {}
@@ -158,6 +215,9 @@ class Route:
             else:
                 found[part] = [place]
         return found
+
+    def _marked(self, key: bytes | None, mark: bytes | None) -> int:
+        return self._keys[mark] if key is None and mark is not None else self.choose(key)
 
     def _leave(self) -> None:
         self._chosen = -1
@@ -175,3 +235,8 @@ class Route:
         if type(part) is not int or not 0 <= part < count:
             raise UsageError(f"the partitioner chose {part!r} of {count} partitions")
         return part
+
+
+def _first(headers: Headers, name: str | None) -> bytes | None:
+    """The first value of a header, None if it is not there."""
+    return next((value for each, value in headers if each == name), None)

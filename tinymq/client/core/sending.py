@@ -13,10 +13,10 @@ from tinymq.client.core.ledger import Ledger
 from tinymq.client.core.link import Link
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.routes import Route
-from tinymq.errors import ClientError, TinyMQError, UnknownPartition, UsageError
+from tinymq.errors import ClientError, MalformedFrame, TinyMQError, UnknownPartition, UsageError
 from tinymq.wire.frames import Bytes
 from tinymq.wire.header import MessageType
-from tinymq.wire.messages import Produce
+from tinymq.wire.messages import Produce, read_known
 
 
 class Sending:
@@ -97,7 +97,12 @@ class Sending:
             lane.answered(batch, None, error, now)
             return
 
-        def answered(reply: Any, _payload: Bytes, error: TinyMQError | None, now: float) -> None:
+        def answered(reply: Any, payload: Bytes, error: TinyMQError | None, now: float) -> None:
+            if reply is not None and reply.known is not None:
+                try:
+                    reply.known = read_known(reply, payload)
+                except MalformedFrame as malformed:
+                    reply, error = None, malformed
             self.returned(lane, batch, reply, error, now)
 
         meta = Produce(topic_id=lane.topic_id, partition=lane.partition, acks=self.acks).to_meta()

@@ -1,5 +1,5 @@
 """
-When records come and how long they live, as callers say it and as a batch has it.
+When records come, how long they live, and their ids, as callers say it and as a batch has it.
 
 A due time is one whole number, as on the wire: milliseconds since the epoch, or,
 below 0, a delay of so many milliseconds; 0 is at once. A delay is counted from
@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from math import ceil, floor, isfinite
 from typing import Any, Final, NamedTuple
 
+from tinymq.client.core.messageids import ID_OVERHEAD, message_id, message_ids
 from tinymq.errors import InvalidDelay, UsageError
 from tinymq.limits import LATEST_MS
 
@@ -23,8 +24,8 @@ Span = float | timedelta
 #: A point in time: milliseconds since the epoch, or a datetime with its zone.
 Moment = int | datetime
 
-#: Bytes that a due time and a time to live need at most.
-TIMES_OVERHEAD: Final = 18
+#: Bytes that a due time, a time to live and an id need at most.
+TIMES_OVERHEAD: Final = 18 + ID_OVERHEAD
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
@@ -38,17 +39,19 @@ def wall_ms() -> int:
 
 class Timing(NamedTuple):
     """
-    When one record comes, and how long it lives.
+    When one record comes, how long it lives, and its id.
 
     Attributes:
         due: As on the wire; 0 for a record that is not delayed.
         ttl: Milliseconds from when it comes, or None.
         since: From when a delay counts.
+        id: Its message id, or None.
     """
 
     due: int
     ttl: int | None
     since: float
+    id: bytes | None = None
 
 
 class Timings(NamedTuple):
@@ -59,11 +62,13 @@ class Timings(NamedTuple):
         dues: As on the wire, 0 for those that are not delayed.
         ttls: Milliseconds from when each comes, or None.
         since: From when delays count.
+        ids: Message ids, or None.
     """
 
     dues: list[int] | None
     ttls: list[int | None] | None
     since: float
+    ids: list[bytes | None] | None = None
 
     def pick(self, places: Sequence[int]) -> Timings:
         """
@@ -72,11 +77,12 @@ class Timings(NamedTuple):
         Args:
             places: Which, in order.
         """
-        dues, ttls, since = self
+        dues, ttls, since, ids = self
         return Timings(
             None if dues is None else [dues[place] for place in places],
             None if ttls is None else [ttls[place] for place in places],
             since,
+            None if ids is None else [ids[place] for place in places],
         )
 
     def cut(self, start: int, end: int) -> Timings:
@@ -87,22 +93,25 @@ class Timings(NamedTuple):
             start: The first.
             end: The one behind the last.
         """
-        dues, ttls, since = self
-        return Timings(dues and dues[start:end], ttls and ttls[start:end], since)
+        dues, ttls, since, ids = self
+        return Timings(
+            dues and dues[start:end], ttls and ttls[start:end], since, ids and ids[start:end]
+        )
 
 
-def timing_of(delay: Any, at: Any, ttl: Any, now: float) -> Timing | None:
+def timing_of(delay: Any, at: Any, ttl: Any, now: float, given: Any = None) -> Timing | None:
     """
-    Read when one record comes, and how long it lives.
+    Read when one record comes, how long it lives, and its id.
 
     Args:
         delay: Seconds or a timedelta, or None.
         at: A datetime with its zone, milliseconds since the epoch, or None.
         ttl: Seconds or a timedelta, or None.
         now: The time of the call.
+        given: Its message id, or None.
 
     Returns:
-        None for a record that comes at once and lives on.
+        None for a record that comes at once, lives on, and has no id.
 
     Raises:
         InvalidDelay: One is out of its range, which the error names.
@@ -115,10 +124,13 @@ def timing_of(delay: Any, at: Any, ttl: Any, now: float) -> Timing | None:
     elif at is not None:
         due = at_ms(at)
     life = None if ttl is None else ttl_ms(ttl)
-    return Timing(due, life, now) if due or life else None
+    known = None if given is None else message_id(given)
+    return Timing(due, life, now, known) if due or life or known else None
 
 
-def timings_of(delay: Any, at: Any, ttl: Any, now: float) -> Callable[[int], Timings | None] | None:
+def timings_of(
+    delay: Any, at: Any, ttl: Any, now: float, ids: Any = None
+) -> Callable[[int], Timings | None] | None:
     """
     Put off reading the same for many records until it is known how many they are.
 
@@ -127,16 +139,17 @@ def timings_of(delay: Any, at: Any, ttl: Any, now: float) -> Callable[[int], Tim
         at: As for one record, or as many, where None is at once.
         ttl: As for one record, or as many.
         now: The time of the call.
+        ids: As many message ids, or None.
 
     Returns:
         None when nothing is said.
     """
-    if delay is None and at is None and ttl is None:
+    if delay is None and at is None and ttl is None and ids is None:
         return None
-    return lambda count: _timings(delay, at, ttl, count, now)
+    return lambda count: _timings(delay, at, ttl, ids, count, now)
 
 
-def _timings(delay: Any, at: Any, ttl: Any, count: int, now: float) -> Timings | None:
+def _timings(delay: Any, at: Any, ttl: Any, ids: Any, count: int, now: float) -> Timings | None:
     """Read one for all, or a sequence with one for each."""
     _only_one(delay, at)
     dues = None
@@ -148,7 +161,10 @@ def _timings(delay: Any, at: Any, ttl: Any, count: int, now: float) -> Timings |
     if dues is not None and not any(dues):
         dues = None
     ttls = None if ttl is None else _column("ttl", ttl, ttl_ms, count)
-    return None if dues is None and ttls is None else Timings(dues, ttls, now)
+    known = None if ids is None else message_ids(ids, count)
+    if dues is None and ttls is None and known is None:
+        return None
+    return Timings(dues, ttls, now, known)
 
 
 def delay_ms(delay: Any) -> int:

@@ -21,13 +21,29 @@
   function read(figure) {
     var told = JSON.parse(figure.dataset.plot), count = told.values[0].length, first = told.end / 1000;
     var times = told.values[0].map(function (_, i) { return first - (count - 1 - i) * told.step / 1000; });
-    return { data: [times].concat(told.values), from: first - told.span / 1000, to: first, lines: told.lines, words: told.words };
+    return { data: [times].concat(told.values), from: first - told.span / 1000, to: first, lines: told.lines, words: told.words, flags: told.flags || [] };
   }
   function axis(extra) {
     return Object.assign({
       stroke: colour("ink-3"), font: "11px " + getComputedStyle(document.body).fontFamily,
       grid: { stroke: colour("line"), width: 1 }, ticks: { show: false }, gap: 4
     }, extra);
+  }
+  function flags(figure, plot) {
+    var c = plot.ctx, px = devicePixelRatio, top = plot.bbox.top, size = 15 * px;
+    read(figure).flags.forEach(function (flag) {
+      var x = Math.round(plot.valToPos(flag[0] / 1000, "x", true));
+      x = Math.min(Math.max(x, plot.bbox.left), plot.bbox.left + plot.bbox.width - 8 * px);
+      c.save();
+      c.strokeStyle = colour("ink-3"); c.lineWidth = px; c.setLineDash([px, 3 * px]);
+      c.beginPath(); c.moveTo(x, top - 8 * px); c.lineTo(x, top + plot.bbox.height); c.stroke();
+      c.setLineDash([]); c.strokeStyle = colour("edge"); c.fillStyle = colour("ink-2");
+      c.strokeRect(x - size / 2, top - 8 * px - size, size, size);
+      c.font = 11 * px + "px " + getComputedStyle(document.body).fontFamily;
+      c.textAlign = "center"; c.textBaseline = "middle";
+      c.fillText(flag[1], x, top - 8 * px - size / 2 + px);
+      c.restore();
+    });
   }
   function keys(figure, plot) {
     var unit = figure.dataset.unit;
@@ -45,7 +61,7 @@
     var lines = [{ stroke: colour("accent"), fill: fill }, { stroke: colour("ink-3") }];
     var options = {
       width: Math.floor(svg.clientWidth), height: Math.round(svg.getBoundingClientRect().height),
-      padding: [8, 0, 0, 0], legend: { show: false }, cursor: { drag: { x: false, y: false }, points: { size: 6 } },
+      padding: [told.flags.length ? 26 : 8, 0, 0, 0], legend: { show: false }, cursor: { drag: { x: false, y: false }, points: { size: 6 } },
       tzDate: function (at) { var d = new Date(at * 1000); return zone === "local" ? d : uPlot.tzDate(d, zone); },
       scales: {
         x: { range: function () { var now = read(figure); return [now.from, now.to]; } },
@@ -58,7 +74,7 @@
       series: [{}].concat(told.data.slice(1).map(function (_, i) {
         return Object.assign({ width: 1.6, points: { show: false } }, lines[i]);
       })),
-      hooks: { setCursor: [function (u) { keys(figure, u); }] }
+      hooks: { setCursor: [function (u) { keys(figure, u); }], draw: [function (u) { flags(figure, u); }] }
     };
     box.hidden = false;
     drawn.set(figure, new uPlot(options, told.data, box));

@@ -109,6 +109,8 @@
     else if (Date.now() - leader < 1500 && e.key === "b") location.href = "/brokers";
     else if (Date.now() - leader < 1500 && e.key === "c") location.href = "/clients";
     else if (Date.now() - leader < 1500 && e.key === "n") location.href = "/channels";
+    else if (Date.now() - leader < 1500 && e.key === "r") location.href = "/groups";
+    else if (Date.now() - leader < 1500 && e.key === "x") location.href = "/transactions";
     else if (Date.now() - leader < 1500 && e.key === "f") location.href = "/inflight";
     else if (Date.now() - leader < 1500 && e.key === "l") location.href = "/delayed";
     else if (Date.now() - leader < 1500 && e.key === "s") location.href = "/schedules";

@@ -1,0 +1,1 @@
+"""Consumer groups on the brokers that lead the partitions that they read."""

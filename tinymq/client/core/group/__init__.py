@@ -1,0 +1,1 @@
+"""Group consumers without I/O: membership, taking shares over, commits, giving up."""

@@ -1,0 +1,1 @@
+"""Transactions as a client sees them: records, positions and settles that count together."""

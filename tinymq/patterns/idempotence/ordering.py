@@ -1,0 +1,432 @@
+"""
+Hands the versions of a key to a handler in order, and holds early ones meanwhile.
+
+A held message is not settled: its lease is renewed by the client, and when the process dies it
+comes again. It counts against `SubscriptionConfig.max_in_flight`, so let that be larger than
+`OrderConfig.most`. A key whose missing version does not come is given up after a while.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from inspect import iscoroutinefunction
+from typing import Any, Final, Literal, Protocol
+
+from attrs import define, field, frozen
+
+from tinymq.client.core.handling import Reject, Requeue, reason_of
+from tinymq.errors import UsageError
+from tinymq.patterns.idempotence.calling import check_single, continued, waits
+from tinymq.patterns.idempotence.identity import Read, as_text
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Last(Protocol):
+    """The last version of each key."""
+
+    def last(self, key: str) -> int | None:
+        """Tell the last version of a key."""
+
+    def raise_to(self, key: str, version: int) -> bool:
+        """Note a version, and say whether it is newer than the last."""
+
+
+@frozen
+class Gap:
+    """
+    What a handler of gaps is told.
+
+    Attributes:
+        key: Of what versions are missing.
+        expected: The first that is missing.
+        messages: Those that are held, in order of their versions.
+    """
+
+    key: str
+    expected: int
+    messages: tuple[Any, ...]
+
+
+#: What becomes of held messages whose turn never came.
+Choice = Literal["reject", "skip"]
+
+
+@frozen(kw_only=True)
+class OrderConfig:
+    """
+    How early messages are held.
+
+    Attributes:
+        first: The version that each key begins with; None takes the first that comes, which
+            is what versions in memory need.
+        most: Messages that are held at most, of all keys together; when there are more, the
+            key that waits longest is given up.
+        wait_s: After so long a key is given up. It is looked at when a message comes, and by
+            `InOrder.expire`.
+        gap: What becomes of held messages then: ``reject`` sends them to the dead-letter
+            topic, ``skip`` goes on with them as if the missing ones had come. A function is
+            given a `Gap` and says which.
+        clock: Seconds that never go back.
+    """
+
+    first: int | None = 1
+    most: int = 500
+    wait_s: float = 60.0
+    gap: Choice | Callable[[Gap], Choice] = "reject"
+    clock: Callable[[], float] = time.monotonic
+
+    def __attrs_post_init__(self) -> None:
+        if self.most < 1 or self.wait_s <= 0:
+            raise UsageError("most is at least 1, and wait_s above 0")
+
+
+@define
+class _Lane:
+    """What is held of a key."""
+
+    #: Since when something is held, while nobody is at work.
+    since: float
+    busy: bool = False
+    held: dict[int, Any] = field(factory=dict)
+
+
+@frozen
+class _Turn:
+    """A message whose turn it is."""
+
+    key: str
+    version: int
+    message: Any
+    #: Whether it is what the handler was called with, whose errors are its caller's matter.
+    callers: bool
+
+
+class InOrder:
+    """
+    A handler around another one; made by `VersionGuard.in_order`.
+
+    Args:
+        handler: Takes a message.
+        read: Tell version and key of a message.
+        versions: The last versions.
+        config: How early ones are held.
+
+    Attributes:
+        old: Messages that had come before, and were finished without the handler.
+        given_up: Messages that were rejected since others were missing.
+        skipped: Gaps that were passed over.
+    """
+
+    def __init__(
+        self,
+        handler: Callable[[Any], Any],
+        read: tuple[Read, Read],
+        versions: Last,
+        config: OrderConfig | None = None,
+    ) -> None:
+        self.config = config or OrderConfig()
+        self.old = 0
+        self.given_up = 0
+        self.skipped = 0
+        self._handler = handler
+        self._version, self._key = read
+        self._versions = versions
+        self._lanes: dict[str, _Lane] = {}
+        # Calls of messages, which take the client's lock: made when ours is free, since the
+        # client holds its own when it tells of a lost one.
+        self._calls: deque[Callable[[], object]] = deque()
+        self._lock = threading.RLock()
+
+    @property
+    def held(self) -> int:
+        """How many messages are held."""
+        with self._lock:
+            return sum(len(lane.held) for lane in self._lanes.values())
+
+    def __call__(self, message: Any) -> Any:
+        """
+        Handle a message, those that waited for it, or none if it is early.
+
+        Args:
+            message: The message.
+
+        Returns:
+            As the handler: None, a coroutine, or a Deferred.
+
+        Raises:
+            UsageError: Held messages were settled by somebody else.
+        """
+        check_single(message)
+        if iscoroutinefunction(self._handler):
+            return self._wait(lambda: self._turns(message))
+        return self._plain(self._turns(message))
+
+    def expire(self) -> Any:
+        """
+        Give up keys that have waited too long, as the next message would.
+
+        Call it from time to time where messages may stay away.
+
+        Returns:
+            As the handler: None, a coroutine, or a Deferred.
+        """
+        if iscoroutinefunction(self._handler):
+            return self._wait(self._late_turns)
+        return self._plain(self._late_turns())
+
+    async def _wait(self, turns: Callable[[], deque[_Turn]]) -> None:
+        # Nothing is taken before it begins: it may never do so.
+        await self._rest(turns(), None)
+
+    # --- whose turn it is --------------------------------------------------------------
+
+    def _turns(self, message: Any) -> deque[_Turn]:
+        key, version = as_text(self._key(message)), self._version(message)
+        try:
+            with self._lock:
+                turns = self._expired()
+                turn = self._take(key, version, message)
+                if turn is not None:
+                    turns.append(turn)
+                turns += self._crowded()
+        finally:
+            self._call()
+        return deque(turns)
+
+    def _late_turns(self) -> deque[_Turn]:
+        try:
+            with self._lock:
+                return deque(self._expired())
+        finally:
+            self._call()
+
+    def _call(self) -> None:
+        while self._calls:
+            self._calls.popleft()()
+
+    def _take(self, key: str, version: int, message: Any) -> _Turn | None:
+        lane = self._lanes.get(key)
+        if lane is not None:
+            self._check(lane)
+        last = self._versions.last(key)
+        if last is not None and version <= last:
+            self.old += 1
+            self._calls.append(message.finish)
+            return None
+        busy = lane is not None and lane.busy
+        if not busy and self._is_next(version, last):
+            if lane is None:
+                lane = self._lanes[key] = _Lane(self.config.clock())
+            lane.busy = True
+            return _Turn(key, version, message, callers=True)
+        self._hold(key, version, message)
+        return None
+
+    def _is_next(self, version: int, last: int | None) -> bool:
+        if last is None:
+            return self.config.first is None or version <= self.config.first
+        return version == last + 1
+
+    def _hold(self, key: str, version: int, message: Any) -> None:
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = _Lane(self.config.clock())
+        elif not lane.held and not lane.busy:
+            lane.since = self.config.clock()
+        before = lane.held.get(version)
+        if before is not None and before.held:
+            # The same message once more, or another one with its version: one is enough.
+            self.old += 1
+            self._calls.append(message.finish)
+            return
+        lane.held[version] = message
+        lost = partial(self._lost, key, version, message)
+        self._calls.append(partial(message.when_lost, lost))
+
+    def _lost(self, key: str, version: int, message: Any) -> None:
+        """Forget a message that is not held any more; it comes again."""
+        with self._lock:
+            lane = self._lanes.get(key)
+            if lane is not None and lane.held.get(version) is message:
+                del lane.held[version]
+                self._tidy(key, lane)
+
+    def _tidy(self, key: str, lane: _Lane) -> None:
+        if not lane.held and not lane.busy:
+            self._lanes.pop(key, None)
+
+    # --- giving up -----------------------------------------------------------------------
+
+    def _expired(self) -> list[_Turn]:
+        since = self.config.clock() - self.config.wait_s
+        late = [
+            key
+            for key, lane in self._lanes.items()
+            if not lane.busy and lane.held and lane.since <= since
+        ]
+        return [turn for key in late for turn in self._give_up(key)]
+
+    def _crowded(self) -> list[_Turn]:
+        """Give up the key that waits longest, while too many are held."""
+        turns: list[_Turn] = []
+        while self.held > self.config.most:
+            idle = [(lane.since, key) for key, lane in self._lanes.items() if not lane.busy]
+            if not idle:
+                break  # the handlers at work will take them
+            turns += self._give_up(min(idle)[1])
+        return turns
+
+    def _give_up(self, key: str) -> list[_Turn]:
+        lane = self._lanes[key]
+        self._check(lane)
+        versions = sorted(lane.held)
+        if not versions:
+            self._tidy(key, lane)
+            return []
+        last = self._versions.last(key)
+        expected = (self.config.first or 0) if last is None else last + 1
+        gap = Gap(key, expected, tuple(lane.held[version] for version in versions))
+        choice = self.config.gap(gap) if callable(self.config.gap) else self.config.gap
+        if choice == "skip":
+            self.skipped += 1
+            lane.busy = True
+            return [_Turn(key, versions[0], lane.held.pop(versions[0]), callers=False)]
+        self.given_up += len(versions)
+        lane.held.clear()
+        self._tidy(key, lane)
+        for version, message in zip(versions, gap.messages, strict=True):
+            reason = f"version {version} of {key} has waited for {expected} in vain"
+            self._calls.append(partial(_reject, message, reason))
+        return []
+
+    @staticmethod
+    def _check(lane: _Lane) -> None:
+        for message in lane.held.values():
+            if not message.held and not message.is_lost:
+                raise UsageError("held messages were settled: run this handler with manual=True")
+
+    # --- handling --------------------------------------------------------------------------
+
+    def _plain(self, turns: deque[_Turn]) -> Any:
+        failure: BaseException | None = None
+        while turns:
+            turn = turns[0]
+            try:
+                result = self._handler(turn.message)
+            except Exception as error:  # noqa: BLE001 - anything may come out of it
+                failure = self._ended(turns, error) or failure
+            except BaseException:
+                self._abandon(turns)
+                raise
+            else:
+                if waits(result):
+                    return continued(result, self._rest(turns, result, failure))
+                self._ended(turns, None)
+        if failure is not None:
+            raise failure
+        return None
+
+    async def _rest(
+        self, turns: deque[_Turn], result: Any, failure: BaseException | None = None
+    ) -> None:
+        """Go on where a handler waits, which for the first one has begun already."""
+        try:
+            while turns:
+                try:
+                    if result is None:
+                        result = self._handler(turns[0].message)
+                    if waits(result):
+                        await result
+                except Exception as error:  # noqa: BLE001 - anything may come out of it
+                    failure = self._ended(turns, error) or failure
+                else:
+                    self._ended(turns, None)
+                result = None
+        finally:
+            self._abandon(turns)  # what was cancelled comes again
+        if failure is not None:
+            raise failure
+
+    def _ended(self, turns: deque[_Turn], error: Exception | None) -> Exception | None:
+        """Settle a message, see whose turn is next; return the error if it is the caller's."""
+        turn = turns[0]
+        if error is None or isinstance(error, Reject):
+            try:
+                self._versions.raise_to(turn.key, turn.version)
+            except Exception as wrong:  # noqa: BLE001 - drivers have errors of their own
+                error = wrong
+        with self._lock:
+            turns.popleft()
+            follows = self._next(turn, going_on=error is None or isinstance(error, Reject))
+            if follows is not None:
+                turns.appendleft(follows)
+        self._call()
+        if error is None:
+            if turn.message.held:
+                turn.message.finish()
+            return None
+        if turn.callers:
+            return error
+        _settle(turn.message, error)
+        return None
+
+    def _next(self, turn: _Turn, *, going_on: bool) -> _Turn | None:
+        lane = self._lanes[turn.key]
+        if going_on:
+            for version in [version for version in lane.held if version <= turn.version]:
+                self._calls.append(partial(_finish, lane.held.pop(version)))
+        message = lane.held.pop(turn.version + 1, None) if going_on else None
+        if message is not None and message.held:
+            return _Turn(turn.key, turn.version + 1, message, callers=False)
+        # Nothing follows, or it was lost on the way, and comes again.
+        lane.busy = False
+        lane.since = self.config.clock()
+        self._tidy(turn.key, lane)
+        return None
+
+    def _abandon(self, turns: Iterable[_Turn]) -> None:
+        with self._lock:
+            for turn in turns:
+                lane = self._lanes.get(turn.key)
+                if lane is not None:
+                    lane.busy = False
+                    self._tidy(turn.key, lane)
+                if not turn.callers:
+                    self._calls.append(partial(_give_back, turn.message))
+        self._call()
+
+
+def _finish(message: Any) -> None:
+    if message.held:
+        message.finish()
+
+
+def _reject(message: Any, reason: str) -> None:
+    if message.held:
+        message.reject(reason)
+
+
+def _give_back(message: Any) -> None:
+    if message.held:
+        message.give_back()
+
+
+def _settle(message: Any, error: Exception) -> None:
+    """Settle a message whose handler failed, as a subscription would."""
+    if not isinstance(error, (Reject, Requeue)):
+        _log.error("the handler failed at %r", message, exc_info=error)
+    if not message.held:
+        return
+    match error:
+        case Reject():
+            message.reject(error.reason)
+        case Requeue():
+            message.requeue(error.delay_s, error.reason, failure=error.failure, at=error.at)
+        case _:
+            message.requeue(reason=reason_of(error))
