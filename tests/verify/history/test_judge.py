@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tinymq.verify.history.diary import Event
-from tinymq.verify.history.judge import COPIES, ORDERS, judge
+from tinymq.verify.history.judge import COPIES, ORDERS, Findings, judge
 from tinymq.verify.history.logs import Entry
 
 
@@ -50,13 +50,19 @@ class Play:
 
     def problems(self) -> list[str]:
         """Judge."""
-        return judge(self.history, self.logs).problems
+        return self.judged().problems
+
+    def judged(self) -> Findings:
+        """Judge, and tell all that was found."""
+        found = Findings()
+        judge(self.history, self.logs, found)
+        return found
 
 
 def test_a_good_history() -> None:
     """Nothing is wrong, and everything is counted."""
     play = Play()
-    found = judge(play.history, play.logs)
+    found = play.judged()
 
     assert found.problems == []
     assert found.figures == {

@@ -7,17 +7,25 @@ brokers refuse while they are struck is no problem: it goes on.
 
 from __future__ import annotations
 
+import faulthandler
 import random
 import signal
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from threading import Event
 from typing import Final, NamedTuple
 
 from tinymq.errors import TinyMQError, UsageError
-from tinymq.sync import Client, ClientConfig, ProducerConfig, SubscriptionConfig
+from tinymq.sync import (
+    Client,
+    ClientConfig,
+    GroupConsumer,
+    GroupMessage,
+    ProducerConfig,
+    Share,
+    SubscriptionConfig,
+)
 from tinymq.verify.history.diary import Diary
 from tinymq.verify.history.judge import COPIES, ORDERS
 
@@ -37,6 +45,26 @@ _MOST: Final = 12
 _CONFIRMED: Final = 30.0
 
 
+class Asked:
+    """
+    Whether the process is to end.
+
+    A signal sets it, in the middle of anything: an `Event` of threading, which has a lock,
+    would wait for ever then.
+    """
+
+    def __init__(self) -> None:
+        self._set = False
+
+    def set(self) -> None:
+        """Ask it to end."""
+        self._set = True
+
+    def is_set(self) -> bool:
+        """Say whether it is to."""
+        return self._set
+
+
 class Part(NamedTuple):
     """
     What an actor has.
@@ -53,14 +81,15 @@ class Part(NamedTuple):
     client: Client
     diary: Diary
     chance: random.Random
-    stopping: Event
+    stopping: Asked
 
 
 def publish(part: Part) -> None:
     """Send batches of numbered records, of one key each."""
     producer = part.client.producer(ProducerConfig(create_topics=False, deadline_s=DEADLINE))
     number = failures = 0
-    while not part.stopping.wait(_PAUSE):
+    while not part.stopping.is_set():
+        time.sleep(_PAUSE)
         key = f"k{part.chance.randrange(KEYS)}"
         count = part.chance.randint(1, _MOST)
         ids = [f"{part.name}.{failures}:{number + each}" for each in range(count)]
@@ -94,7 +123,7 @@ def work(part: Part) -> None:
             part.diary.note("got", **place)
             try:
                 if not part.chance.randrange(20):
-                    message.requeue(reason="try again")
+                    message.requeue(0.2, reason="try again")
                     continue
                 part.diary.note("finish", **place)
                 message.finish()
@@ -119,6 +148,7 @@ def read(part: Part) -> None:
         READERS, [ORDERS], commit="manual", session_s=4.0, rebalance_s=8.0, on_assigned=assigned
     )
     hands: list[GroupMessage] = []
+    behind = False
     while not part.stopping.is_set():
         try:
             message = consumer.next(GLANCE)
@@ -137,23 +167,24 @@ def read(part: Part) -> None:
                     part.diary.note("done", p=each.partition, o=each.offset)
                 each.done()
             hands.clear()
-            if not part.chance.randrange(3):
-                _commit(part, consumer)
+            behind = True
+        if behind and not part.chance.randrange(3):
+            behind = not _commit(part, consumer)
     try:
         _commit(part, consumer)
     finally:
         consumer.close()
 
 
-def _commit(part: Part, consumer: GroupConsumer) -> None:
-    """Commit, and write down what was acknowledged."""
+def _commit(part: Part, consumer: GroupConsumer) -> bool:
+    """Commit, write down what was acknowledged, and say whether anything was."""
     floors = {place: consumer.floor(*place).offset for place in consumer.assigned}
     try:
         consumer.commit()
     except UsageError:
         raise
     except TinyMQError:
-        return
+        return False
     # What was taken away meanwhile was not committed, and nobody said so.
     kept = {*consumer.assigned}
     part.diary.note_all(
@@ -164,6 +195,7 @@ def _commit(part: Part, consumer: GroupConsumer) -> None:
             if place in kept and floor >= 0
         ),
     )
+    return True
 
 
 def watch(part: Part) -> None:
@@ -216,7 +248,8 @@ def main(arguments: list[str]) -> None:
         arguments: Its role and number, the URL of the brokers, the diary, a seed.
     """
     role, url, path, seed = arguments
-    stopping = Event()
+    stopping = Asked()
+    faulthandler.register(signal.SIGUSR1)  # asked with it where it hangs
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     config = ClientConfig(client_id=f"verify {role}", deadline_s=DEADLINE)
     diary = Diary(Path(path))

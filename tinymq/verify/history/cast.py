@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,10 @@ import tinymq
 
 #: Seconds in which a process ends that was asked to.
 _PATIENCE: Final = 60.0
+#: Seconds in which it prints where it hangs.
+_PRINTING: Final = 0.5
+#: How it ends that was asked to, maybe before it could listen.
+_ENDS: Final = frozenset((0, -signal.SIGTERM))
 
 
 class Actor:
@@ -99,23 +104,26 @@ class Actor:
         try:
             status = self._process.wait(_PATIENCE)
         except subprocess.TimeoutExpired:
-            self.problems.append(f"{self.name} did not end within {_PATIENCE:.0f} s")
+            self._process.send_signal(signal.SIGUSR1)  # it prints where it hangs
+            time.sleep(_PRINTING)
+            words = self._last_words()
+            self.problems.append(f"{self.name} did not end within {_PATIENCE:.0f} s: {words}")
             self.kill()
             return
         self._process = None
-        if status not in {0, -signal.SIGTERM}:  # it may have been told before it could listen
+        if status not in _ENDS:
             self.problems.append(f"{self.name} ended with {status}: {self._last_words()}")
 
     def check(self) -> None:
         """Take note if it ended by itself, which it must not."""
         if self._process is not None and (status := self._process.poll()) is not None:
             self._process = None
-            if status or not self._asked:
+            if not self._asked or status not in _ENDS:
                 self.problems.append(f"{self.name} ended with {status}: {self._last_words()}")
 
     def _last_words(self) -> str:
         lines = self.output.read_text("utf-8", "replace").splitlines()
-        return " | ".join(lines[-6:])[-600:]
+        return " | ".join(lines[-12:])[-1500:]
 
 
 def cast(parts: Sequence[tuple[str, int]], folder: Path, url: str, seed: int) -> list[Actor]:

@@ -44,21 +44,20 @@ class Findings:
             self.problems.append(text)
 
 
-def judge(history: Sequence[Event], logs: Logs) -> Findings:
+def judge(history: Sequence[Event], logs: Logs, found: Findings) -> None:
     """
     Compare a history with the logs.
 
     Args:
         history: All events in order of time.
         logs: What is in the topics after everybody was done.
+        found: Takes what is wrong.
     """
-    found = Findings()
     judge_publishing(history, logs[ORDERS], found)
     judge_reading(history, logs[ORDERS], found)
     judge_commits(history, found)
     judge_work(history, logs[ORDERS], found)
     judge_transactions(history, logs, found)
-    return found
 
 
 def judge_publishing(history: Iterable[Event], log: Sequence[Entry], found: Findings) -> None:
