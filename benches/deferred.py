@@ -31,6 +31,8 @@ _reactor: Any = any_reactor
 #: Bytes of one `send_batch`, and how many of them are on their way.
 CALL = MIB
 CALLS = 8
+#: Transactions, and calls without one beside them, that are on their way.
+TRANSACTIONS = 2
 
 
 def run_client(body: Callable[[Client], Coroutine[Any, Any, Figures]], task: Task) -> Figures:
@@ -70,6 +72,46 @@ def produce(task: Task, gate: Gate) -> Figures:
                 await waiting.popleft()
             part = None if keys is None else keys[:count]
             waiting.append(producer.send_batch(task.topic, values[:count], part))
+        for each in waiting:
+            await each
+        return throughput(task, gate, began)
+
+    return run_client(body, task)
+
+
+def called(task: Task, gate: Gate) -> Figures:
+    """Publish with a `send_batch` of so many records each, several on their way."""
+
+    async def body(client: Client) -> Figures:
+        values = payloads(task.options["call"], task.size)
+        producer = client.producer()
+        waiting: deque[Deferred[Any]] = deque()
+        began = gate.ready()
+        for count in portions(task.count, len(values)):
+            if len(waiting) >= TRANSACTIONS:
+                await waiting.popleft()
+            waiting.append(producer.send_batch(task.topic, values[:count]))
+        for each in waiting:
+            await each
+        return throughput(task, gate, began)
+
+    return run_client(body, task)
+
+
+def transacted(task: Task, gate: Gate) -> Figures:
+    """Publish with a transaction of so many records each, several being committed."""
+
+    async def body(client: Client) -> Figures:
+        values = payloads(task.options["call"], task.size)
+        producer = client.transactional("bench")
+        waiting: deque[Deferred[Any]] = deque()
+        began = gate.ready()
+        for count in portions(task.count, len(values)):
+            if len(waiting) >= TRANSACTIONS:
+                await waiting.popleft()
+            transaction = producer.begin()
+            transaction.send_batch(task.topic, values[:count])
+            waiting.append(transaction.commit())
         for each in waiting:
             await each
         return throughput(task, gate, began)
@@ -176,6 +218,27 @@ def consume(task: Task, gate: Gate) -> Figures:
                 seen += len(batch.values)
                 if seen >= task.count:
                     break
+        return throughput(task, gate, began)
+
+    return run_client(body, task)
+
+
+def group(task: Task, gate: Gate) -> Figures:
+    """Read everything from the start, as the only member of a new group that commits."""
+
+    async def body(client: Client) -> Figures:
+        member = client.group(f"bench-{time.time_ns()}", [task.topic])
+        await member.ready()
+        member.pause(task.topic)  # nothing is fetched before the clock runs
+        began = gate.ready()
+        member.resume(task.topic)
+        seen = 0
+        async for batch in member.batches():
+            seen += len(batch.values)
+            if seen >= task.count:
+                batch.done()
+                await member.commit()
+                break
         return throughput(task, gate, began)
 
     return run_client(body, task)

@@ -8,7 +8,17 @@ from functools import partial
 
 from attrs import frozen
 
-from benches import bindings, clusters, delays, idle, queues, routing, trials
+from benches import (
+    bindings,
+    clusters,
+    compaction,
+    delays,
+    idle,
+    queues,
+    rebalances,
+    routing,
+    trials,
+)
 from benches.bench import BLOCKING, DEFERRED, PEERS, SIZES, TINYMQ, Bench, Run, Runs, Subject
 from benches.tasks import Figures
 
@@ -39,6 +49,8 @@ class Row:
 WINDOW = 5000
 #: Messages a second where latency is measured, and for how many seconds.
 RATE, SECONDS = 1000, 3
+#: Records of a transaction, and of a call without one.
+CALL = 1000
 #: Partitions and keys of the keyed row.
 KEYED = (8, 1000)
 
@@ -78,6 +90,26 @@ def _pair(bench: Bench, subject: Subject, number: int) -> Figures:
         found = _published(bench, subject, "produce", 100, partitions, 0.5)
         rates[partitions] = found["per_s"]
     return {"one_per_s": rates[1], "many_per_s": rates[64], "ratio": rates[64] / rates[1]}
+
+
+def transactions(bench: Bench) -> Runs:
+    """Publish with and without transactions by turns."""
+    for subject in DEFERRED:
+        for number in range(3):
+            measure = partial(_transacted, bench, subject, number)
+            yield Run(subject.name, 100, measure, subject.meaning)
+
+
+def _transacted(bench: Bench, subject: Subject, number: int) -> Figures:
+    rates = {}
+    for role in ("called", "transacted") if number % 2 else ("transacted", "called"):
+        with bench.topic(subject) as topic:
+            count = max(1, int(bench.amount(subject, 100) * 0.3))
+            task = bench.task(subject, role, topic, count, 100, call=CALL)
+            # What ends transactions takes offsets, too: only their producer can count.
+            rates[role] = bench.run(bench.server(subject), task).figures[0]["per_s"]
+    none, with_them = rates["called"], rates["transacted"]
+    return {"none_per_s": none, "transactions_per_s": with_them, "ratio": with_them / none}
 
 
 def keyed(bench: Bench) -> Runs:
@@ -137,6 +169,26 @@ def consume(bench: Bench) -> Runs:
                     name = f"{peer.name}, {'XREAD' if redis else 'reserve and delete'}"
                     meaning = "offsets are the reader's" if redis else "each job is deleted"
                     yield Run(name, size, partial(_consumed, bench, peer, topic, size), meaning)
+
+
+def members(bench: Bench) -> Runs:
+    """Read a log by manual assignment and as a member of a group, by turns."""
+    (subject,) = (each for each in DEFERRED if each.sync == "os")
+    for size in SIZES:
+        with _filled(bench, subject, size) as topic:
+            for number in range(3):
+                measure = partial(_grouped, bench, subject, topic, size, number)
+                yield Run("tinymq columns, Deferred", size, measure, "a commit every 5 s")
+
+
+def _grouped(bench: Bench, subject: Subject, topic: str, size: int, number: int) -> Figures:
+    count = bench.amount(subject, size)
+    rates = {}
+    for role in ("consume", "group") if number % 2 else ("group", "consume"):
+        task = bench.task(subject, role, topic, count, size)
+        rates[role] = bench.run(bench.server(subject), task).figures[0]["per_s"]
+    ratio = rates["group"] / rates["consume"]
+    return {"manual_per_s": rates["consume"], "group_per_s": rates["group"], "ratio": ratio}
 
 
 @contextmanager
@@ -214,6 +266,14 @@ ROWS = (
         ("per_s", "sync_p50_us", "sync_p99_us", "create_ms"),
         "sync: the time until one record in each partition is acknowledged.",
     ),
+    Row(
+        "transactions",
+        f"Transactions of {CALL} records against none",
+        transactions,
+        ("none_per_s", "transactions_per_s", "ratio"),
+        "Pairs of runs right after each other: calls of `send_batch`, and transactions with one "
+        "each, two on their way.",
+    ),
     Row("keyed", "Publish by 1000 keys to 8 partitions", keyed, _RATES),
     Row(
         "singles",
@@ -230,6 +290,13 @@ ROWS = (
         "The blocking client. Compare within a round only: wake-ups of idle cores differ.",
     ),
     Row("consume", "Read a log from the page cache", consume, _RATES),
+    Row(
+        "groups",
+        "Read a log as the member of a group, against manual assignment",
+        members,
+        ("manual_per_s", "group_per_s", "ratio"),
+        "Pairs of runs right after each other; the group commits what it has read.",
+    ),
     Row("both", "Publish and read together", both, ("per_s", "server_us")),
     Row(
         "latency",
@@ -320,6 +387,15 @@ ROWS = (
         "1000 rules are all tried.",
     ),
     Row(
+        "rebalance",
+        f"Rebalance {rebalances.MEMBERS} members over {rebalances.PARTITIONS} partitions",
+        rebalances.rebalances,
+        ("come_ms", "one_more_ms", "one_less_ms", "took_ms", "moved"),
+        "Without a broker, processor time of the coordinator and its members' requests: all come, "
+        "one more, one goes. took: from the first that came until nothing moved, on the group's "
+        "clock. moved: partitions that changed hands for one more.",
+    ),
+    Row(
         "frame",
         "A frame of 16 MiB in pieces of 1 KiB",
         trials.frame,
@@ -334,6 +410,19 @@ ROWS = (
         ("per_s", "late_ms", "ping_p50_us", "ping_p99_us", "page_p99_us"),
         "Publishing and reading at full speed, with 20 dashboard tabs refreshed every 2 s. "
         "late: the broker's own p99 of how late its timers run.",
+        once=True,
+    ),
+    Row(
+        "compact",
+        "Clean 5 million records of 100 000 keys",
+        compaction.compact,
+        (
+            *("per_s", "clean_s", "before_mib", "after_mib", "worker_mib", "grown_mib"),
+            *("ping_p99_us", "late_ms"),
+        ),
+        "worker: most resident memory of the process that cleans; grown: that of the broker. "
+        "ping: PING each millisecond meanwhile. late: the broker's own p99 of how late its timers "
+        "run.",
         once=True,
     ),
     Row(

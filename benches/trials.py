@@ -135,7 +135,7 @@ def _turns(bench: Bench, subject: Subject) -> Figures:
                 looking.go()
                 read, written = loaded.run(server, reading, writing).figures
                 pings, pages = pinging.stop(), looking.stop()
-            late = _lateness(server.broker.dashboard)
+            late = lateness(server.broker.dashboard)
     return {
         "per_s": count / (read["ended"] - written["began"]),
         "late_ms": late,
@@ -145,7 +145,7 @@ def _turns(bench: Bench, subject: Subject) -> Figures:
     }
 
 
-def _lateness(http: str) -> float:
+def lateness(http: str) -> float:
     """Ask the broker how late its timers run."""
     with urllib.request.urlopen(f"{http}/api/v1/cluster", timeout=10) as answer:
         found = json.load(answer)

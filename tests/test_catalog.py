@@ -12,13 +12,13 @@ from jsonschema import Draft202012Validator
 from tests.broker.groups.reading import GroupReader
 from tests.fakes.broker import BrokerFixture, Connection, error_of, outcome_of
 from tests.fakes.channels import FakeChannels
-from tinymq.broker.groups.coordinating import Client
 from tinymq.caller import Caller
 from tinymq.catalog import PUBLIC
 from tinymq.catalog.shapes import shape
 from tinymq.client.core.admin import HARMLESS
 from tinymq.cluster.forwarding import Forwarding
 from tinymq.errors import Forbidden, InvalidRequest, WireError
+from tinymq.groups.values import Client
 from tinymq.node import NODE_OPERATIONS
 from tinymq.operation import ROLES, Operation, Role
 from tinymq.operations import OPERATIONS, run_on_node

@@ -21,7 +21,9 @@ from tinymq.errors import (
     UnstablePosition,
 )
 from tinymq.operation import Result
+from tinymq.operations import groups as module
 from tinymq.operations.groups import Groups
+from tinymq.wire.messages import Member
 
 
 @pytest.fixture
@@ -107,7 +109,9 @@ def test_info(broker: BrokerFixture) -> None:
     assert (first["generation"], first["member"], first["draining"], first["error"]) == (
         *(-1, "", False, ""),
     )
-    assert (second["committed"], second["lag"], second["lag_s"]) == (None, None, None)
+    assert (second["committed"], second["lag"]) == (None, 5), (
+        "a member that commits nothing is seen"
+    )
     assert second["generation"] == 5
     assert reply["group"]["partitions"] == 2
     assert (reply["members"], reply["rebalances"], reply["undo_until_ms"]) == ([], [], None)
@@ -375,6 +379,39 @@ def test_who_has_what(broker: BrokerFixture, monkeypatch: pytest.MonkeyPatch) ->
     assert reply["rebalances"] == told["rebalances"]
 
 
+def test_with_real_members(broker: BrokerFixture) -> None:
+    """A member that joins is told with what it has, keeps the group from being moved, and goes."""
+    connection = broker.connect(client_id="app")
+    connection.post(Member(group="g", member="m1", topics=["t"]))
+    for _ in range(10):
+        broker.clock.advance(1)
+    reply = broker.carry_out("group.info", name="g")
+    (member,) = reply["members"]
+    assert (member["id"], member["client"], member["partitions"]) == ("m1", "app", 2)
+    assert [row["member"] for row in reply["partitions"]] == ["m1", "m1"]
+    generation = reply["partitions"][0]["generation"]
+    assert generation > 0
+    (row,) = broker.carry_out("group.list", topic="t")["groups"]
+    assert (row["members"], row["partitions"]) == (1, 2)
+    assert row["strategy"] == "cooperative-sticky"
+    reader = GroupReader(broker, member="m1")
+    assert reader.taken(generation) == 4
+    with pytest.raises(GroupBusy, match="group g has 1 member reading"):
+        broker.carry_out("group.seek", name="g", to=0)
+    broker.carry_out("group.seek", name="g", to=0, force=True)
+    assert isinstance(reader.commit(6, generation), FencedGeneration)
+    assert broker.carry_out("group.info", name="g")["members"] == [], "it has to join anew"
+    connection.post(Member(group="g", member="m2", topics=["t"]))
+    broker.clock.advance(5)
+    broker.carry_out("group.delete", name="g", force=True)
+    broker.meta.ensure_group("g")
+    reader.commit(4)
+    assert broker.carry_out("group.info", name="g")["members"] == []
+    broker.clock.advance(1)
+    broker.carry_out("group.seek", name="g", to=1)
+    assert partitions(broker)[0]["committed"] == 1
+
+
 def test_stuck(broker: BrokerFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """A group that reads and commits nothing for long is told as that."""
     told: dict[str, Any] = {"members": [{}], "shares": [], "rebalances": [], "state": "stable"}
@@ -404,3 +441,17 @@ def test_no_half_of_a_seek(broker: BrokerFixture) -> None:
     assert (plan["plan"], plan["silent"]) == ([], [broker.broker.name])
     info = broker.carry_out("group.info", name="g")
     assert info["silent"] == [broker.broker.name]
+
+
+def test_in_pieces(broker: BrokerFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long lists go to brokers piece by piece, and come back as one."""
+    monkeypatch.setattr(module, "_MOST_ASKED", 2)
+    for name in ("a", "b", "c", "d"):
+        GroupReader(broker, name).commit(1)
+    groups = broker.carry_out("group.list")["groups"]
+    assert [(row["name"], row["lag"]) for row in groups] == [
+        *(("a", 9), ("b", 9), ("c", 9), ("d", 9), ("g", 6)),
+    ]
+    rows = [{"topic": "t", "partition": index, "offset": 2} for index in (0, 1, 0)]
+    plan = broker.carry_out("group.seek", name="g", positions=rows)
+    assert [row["after"] for row in plan["plan"]] == [2, 2, 2]

@@ -74,6 +74,7 @@ ALLOWED: dict[str, set[str]] = {
         "sync",
         "verify",
         "webhook",
+        "patterns",
     },
     "cleaner": {"storage", "broker"},
     "service": {

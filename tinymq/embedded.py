@@ -53,6 +53,8 @@ class EmbeddedBroker:
             "network.listen": (listen,),
             "web.listen": overrides.get("web.listen", "none"),
             "cluster.meta": tuple(lookup),
+            # What our process is started with may be no Python that knows this module.
+            "compaction.helper": overrides.get("compaction.helper", "thread"),
         }
         self._service = BrokerService(reactor, load(None, {}, overrides))
         self._service.quiet = True

@@ -8,6 +8,7 @@ come back through plain callbacks. It never waits, so nothing here is a coroutin
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -89,6 +90,8 @@ MOST_FETCHES: Final = 100
 MOST_SEARCHES: Final = 100
 #: MEMBER requests that one connection may have waiting.
 MOST_MEMBERS: Final = 100
+#: Producers of transactions, and ends of theirs, that one connection may have waiting.
+MOST_ENDS: Final = 100
 #: Operations that one connection may have waiting.
 MOST_OPERATIONS: Final = 100
 
@@ -113,6 +116,7 @@ class BrokerProtocol(Consuming):
         #: Requests of members of groups that wait.
         self._members: set[Waiting] = set()
         self._operations = 0
+        self._transacting = 0
 
     # --- one method for each type -----------------------------------------------
 
@@ -250,18 +254,27 @@ class BrokerProtocol(Consuming):
 
     def _on_init_producer(self, frame: Frame) -> None:
         request = InitProducer.from_meta(frame.split()[0])
-        answer = partial(self._settle, frame.type, frame.message_id)
         if request.transactional_id is None:
-            self.shared.broker.init_producer(answer)
-        else:
-            name, client = request.transactional_id, self.client_id
-            transacting = self.shared.broker.transacting
-            transacting.init_producer(name, request.timeout_ms, client, answer)
+            self.shared.broker.init_producer(partial(self._settle, frame.type, frame.message_id))
+            return
+        name, client, told = request.transactional_id, self.client_id, self._transacts(frame)
+        self.shared.broker.transacting.init_producer(name, request.timeout_ms, client, told)
 
     def _on_end_transaction(self, frame: Frame) -> None:
         request = EndTransaction.from_meta(frame.split()[0])
-        answer = partial(self._settle, frame.type, frame.message_id)
-        self.shared.broker.transacting.end(request, answer)
+        self.shared.broker.transacting.end(request, self._transacts(frame))
+
+    def _transacts(self, frame: Frame) -> Callable[[Message | WireError], None]:
+        """Return what answers a producer of transactions, who may wait for the disk."""
+        if self._transacting >= MOST_ENDS:
+            raise Overloaded(_too_many(MOST_ENDS, "producers and ends of transactions"))
+        self._transacting += 1
+
+        def told(found: Message | WireError) -> None:
+            self._transacting -= 1
+            self._settle(frame.type, frame.message_id, found)
+
+        return told
 
     def _on_commit(self, frame: Frame) -> None:
         request = Commit.from_meta(frame.split()[0])

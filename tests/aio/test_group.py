@@ -117,11 +117,10 @@ async def test_run_in_order_of_keys() -> None:
             busy.discard(message.key)
             seen.append(message.value)
             if len(seen) == 20:
-                closing.append(asyncio.create_task(consumer.close(1)))
+                await consumer.close(1)
 
-        closing: list[asyncio.Task[None]] = []
         await consumer.run(handle, concurrency=4)
-        await closing[0]
+        await consumer.close()
         assert most == 2
         assert scene.puppet.committed().offset == 20
         assert [one for one in seen if int(one or b"") % 4 == 2] == [

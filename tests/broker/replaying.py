@@ -7,6 +7,7 @@ from typing import Any
 from tinymq.broker.channel.ledger import replay
 from tinymq.broker.channel.places import Places
 from tinymq.broker.channel.runs import Runs, runs_in
+from tinymq.broker.groups.positions import GROUPS_KEY, Positions
 from tinymq.broker.hosted import Hosted, _key
 from tinymq.broker.ledger import records_in
 from tinymq.broker.routing.routes import ROUTES_KEY, Routes
@@ -54,14 +55,18 @@ def check_ledger(hosted: Hosted) -> None:
     if log is None or hosted.ledger.behind or hosted.ledger.failure is not None:
         return
     found: dict[bytes, Places] = {}
-    routes = Routes()
+    routes, positions = Routes(), Positions()
     for key, value in records_in(log):
         if key == ROUTES_KEY:
             routes.restore(value)
+        elif key == GROUPS_KEY:
+            positions.restore(value)
         elif key != KEPT_KEY:
             found[key] = replay(found.get(key) or Places(), [value])
     if hosted.router is not None:
         assert routes.facts() == hosted.router.routes.facts()
+    written, kept = positions.facts(), hosted.positions.facts()
+    assert written == kept, f"positions: {written} in the ledger, {kept}"
     now = hosted.now
     for name, one in hosted.queue.channels.items():
         assert not one.channel.journal, f"{name} was not written"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.broker.groups.reading import GroupReader
 from tests.fakes.broker import BrokerDisk, BrokerFixture, only, refused
 from tests.fakes.taking import Taker
 from tinymq.broker import holding as holdings
@@ -345,3 +346,92 @@ def test_a_channel_that_the_store_lost_holds_what_it_needs(tmp_path: Path) -> No
     assert 0 < held <= 4
     assert row["channel"] == "c"
     assert start_of(again) == 10
+
+
+class TestGroups:
+    """Consumer groups count where the topic keeps what is not settled."""
+
+    def test_what_a_group_has_not_read_stays(self, tmp_path: Path) -> None:
+        """Files go when every group has passed, and not before; who is it is told."""
+        broker = make(tmp_path, retention_mode="settled")
+        fill(broker)
+        GroupReader(broker).commit(5)
+        GroupReader(broker, "other").commit(9)
+        age(broker)
+        held = start_of(broker)
+        row = broker.operate("topic.info", name="t")["topic"]["partitions"][0]["held"]
+        GroupReader(broker).commit(10)
+        age(broker)
+
+        assert 0 < held <= 5
+        assert (row["channel"], row["offset"], row["refusing"]) == ("group g", 5, False)
+        assert held < start_of(broker) <= 9
+
+    def test_given_and_nothing_read(self, tmp_path: Path) -> None:
+        """A group counts from when a member was given the partition."""
+        broker = make(tmp_path, retention_mode="settled")
+        fill(broker)
+        GroupReader(broker).taken(5)
+        age(broker)
+        held = start_of(broker)
+        broker.carry_out("group.delete", name="g")
+        age(broker)
+
+        assert held == 0
+        assert start_of(broker) == 10
+
+    def test_topics_with_limits_wait_for_no_group(self, tmp_path: Path) -> None:
+        """There groups hold nothing, and hear what is there."""
+        broker = make(tmp_path)
+        fill(broker)
+        GroupReader(broker).commit(5)
+        age(broker)
+
+        found = GroupReader(broker).committed()
+        assert (found.offset, found.start, found.end) == (5, 10, 10)
+
+    def test_with_a_channel(self, tmp_path: Path) -> None:
+        """Who is behind the others counts, a channel or a group."""
+        broker = make(tmp_path, retention_mode="settled")
+        fill(broker)
+        taker = Taker(broker)
+        taker.subscribe()
+        taker.finish(*taker.take())
+        GroupReader(broker).commit(5)
+        age(broker)
+        assert 0 < start_of(broker) <= 5
+
+    @pytest.mark.parametrize("how", ["drop", "dead_letter"])
+    def test_beyond_the_bound(self, tmp_path: Path, how: str) -> None:
+        """What may not be held any longer goes; the group is told, and its position stays."""
+        broker = make(tmp_path, retention_mode="settled", hold_max_ms=2 * HOUR, hold_then=how)
+        fill(broker)
+        reader = GroupReader(broker)
+        reader.commit(5)
+        age(broker)
+        kept = start_of(broker)
+        age(broker, 2 * HOUR)
+        found = reader.committed()
+        (row,) = broker.carry_out("group.info", name="g")["partitions"]
+
+        assert 0 < kept <= 5
+        assert (found.offset, found.start) == (5, 10)
+        assert row["error"] == "5 messages before offset 10 were removed before the group read them"
+        fill(broker, 2)
+        age(broker)
+        assert start_of(broker) == 10, "it counts again"
+
+    def test_refusal(self, tmp_path: Path) -> None:
+        """Producers are refused with a word on which group it is and what to do."""
+        broker = make(tmp_path, retention_mode="settled", hold_max_ms=HOUR, hold_then="refuse")
+        fill(broker)
+        reader = GroupReader(broker)
+        reader.commit(5)
+        age(broker, 2 * HOUR)
+        error = refused(broker.produce(b"x"))
+        assert isinstance(error, Overloaded)
+        assert "group g has not read offset 5" in error.text
+        assert "tinymq group seek g" in error.text
+        reader.commit(10)
+        age(broker)
+        only(broker.produce(b"x"))

@@ -8,10 +8,18 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from tests.client.grouping import Grouping
+from tests.client.puppet import APPENDED_MS
 from tests.client.stage import Stage
-from tinymq.client import EARLIEST
+from tinymq.client import EARLIEST, At
+from tinymq.client.core.group.asking import Asking
 from tinymq.client.group import GroupConsumer
-from tinymq.errors import InconsistentGroup, OffsetOutOfRange, UnknownTopicId, UsageError
+from tinymq.errors import (
+    ConfigError,
+    InconsistentGroup,
+    OffsetOutOfRange,
+    UnknownTopicId,
+    UsageError,
+)
 from tinymq.wire.header import MessageType
 from tinymq.wire.records import encode_batch
 
@@ -319,6 +327,21 @@ def test_out_of_range_is_told(play: Play) -> None:
     play.end()
 
 
+def test_log_cut(play: Play) -> None:
+    """Who wants to jump when the log was cut reads from its start, and commits from there."""
+    play.put(b"a", b"b", b"c")
+    play.put(b"d", b"e")
+    place = play.puppet.committed()
+    place.offset, place.epoch = 5, 0
+    play.puppet.topics["t"].logs[0].cut(3)
+    consumer = play.join(out_of_range="earliest")
+    first = play.take(consumer)
+    assert first.value == b"a"
+    first.done()
+    assert consumer.floor("t", 0).offset == 1
+    play.end()
+
+
 def test_topic_made_anew(play: Play) -> None:
     """A topic that was deleted and made anew is told of, and then read from its start."""
     play.put(b"a")
@@ -405,6 +428,22 @@ def test_not_too_far_ahead(play: Play) -> None:
     play.end()
 
 
+def test_taken_away_before_its_leader_answers(play: Play) -> None:
+    """Nobody is asked any more about a partition that was taken away meanwhile."""
+    play.puppet.deaf = {MessageType.COMMITTED}
+    consumer = play.stage.client.group("g", ["t"])
+    play.stage.advance(1)
+    assert consumer.assigned == []
+    (member,) = play.puppet.live
+    assert len(member.owned) == 1
+    play.puppet.give(member)
+    play.stage.advance(1)
+    assert member.owned == {}
+    parts = play.stage.client._cluster._parts
+    assert not any(isinstance(part, Asking) for part in parts)
+    play.end()
+
+
 def test_positions(play: Play) -> None:
     """Positions are committed and looked at without being a member."""
     play.put(b"a", b"b")
@@ -416,8 +455,50 @@ def test_positions(play: Play) -> None:
     play.end()
 
 
+@pytest.mark.parametrize(
+    ("start", "values"),
+    [
+        ("earliest", [b"a", b"b"]),
+        ("latest", []),
+        (1, [b"b"]),
+        (At(0), [b"a", b"b"]),
+        (At(APPENDED_MS + 1), []),
+        (f"@{APPENDED_MS + 1}", []),
+    ],
+)
+def test_starts(play: Play, start: Any, values: list[bytes]) -> None:
+    """A group that has committed nothing begins where it is told, and what comes is read."""
+    play.put(b"a", b"b")
+    consumer = play.join(start=start)
+    play.stage.pump()
+    play.put(b"c")
+    found = [play.take(consumer).value for _ in range(len(values) + 1)]
+    assert found == [*values, b"c"]
+    play.end()
+
+
+def test_where_it_began_is_kept(play: Play) -> None:
+    """The place where `latest` was is committed, so that the next owner skips nothing."""
+    play.put(b"a")
+    play.join(start="latest")
+    play.stage.advance(6)
+    assert play.puppet.committed().offset == 1
+    play.end()
+
+
 def test_wrong_words(play: Play) -> None:
     """What cannot be meant is refused at once."""
+    for settings in ({"commit": "never"}, {"strategy": "own"}, {"nonsense": 1}, {"start": "@x"}):
+        with pytest.raises(ConfigError):
+            play.stage.client.group("g", ["t"], **settings)
+    consumer = play.join()
+    for plan in ({"concurrency": 0}, {"on_error": "no topic!"}, {"threads": 2, "manual": True}):
+        with pytest.raises(UsageError):
+            play.stage.done(consumer.run(print, **plan))
+    with pytest.raises(UsageError):
+        consumer.seek("t", 7, 0)
+    with pytest.raises(UsageError):
+        play.stage.done(consumer.commit(note="x" * 5000))
     with pytest.raises(UsageError):
         play.stage.client.group("g")
     with pytest.raises(UsageError):

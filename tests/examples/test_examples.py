@@ -68,6 +68,15 @@ def test_quickstart_twisted(url: str) -> None:
     ]
 
 
+def test_rolling_group() -> None:
+    """Members of a group are replaced one by one, and no order is lost or out of its order."""
+    assert example("rolling_group.py").splitlines() == [
+        "shipped: 300 orders of 20 customers",
+        "those of each customer in order: True",
+        "left to do: 0",
+    ]
+
+
 @pytest.mark.parametrize(("name", "count"), [("test_orders.py", 5), ("test_unpaid_orders.py", 4)])
 def test_tests_of_a_program(name: str, count: int) -> None:
     """Tests that a user writes run without a broker, and quickly."""
@@ -238,6 +247,14 @@ def test_ttl_and_dead_letter() -> None:
     assert example("ttl_and_dead_letter.py", "--fast").splitlines() == [
         "order 2 was not paid in time (expired)",
         *[f"order {number} was not paid in time (expired)" for number in (1, 3)],
+    ]
+
+
+def test_exactly_once(url: str) -> None:
+    """Each order becomes one invoice, though the program crashes in the middle."""
+    assert example("exactly_once.py", f"--url={url}").splitlines() == [
+        "crashed in the middle",
+        "20 invoices, 20 of them different",
     ]
 
 

@@ -75,10 +75,10 @@ class Life:
         stage = self.stage
         for person in stage.people.values():
             person.drain_ms = min(person.drain_ms, 1000)
-        stage.run(25_000)
+        stage.run(40_000)
         if not [each for each in stage.people.values() if not each.over]:
             self._come(instance=None)
-            stage.run(25_000)
+            stage.run(40_000)
         stage.settled(even=self.strategy != "range")
         stage.robbed = False
         taken = stage.taken

@@ -231,10 +231,22 @@ class Stage:
         for place in drained:
             del person.draining[place]
             person.holds.pop(place, None)
+        drained += self._commit(person)
         due = person.speaks_at is not None and self.now.mono >= person.speaks_at
         if drained or due:
             person.speaks_at = None
             self.say(person)
+
+    def _commit(self, person: Person) -> list[Place]:
+        """Let somebody commit, once a second, and drop what it is refused for."""
+        if self.now.mono % 1000:
+            return []
+        late = [place for place, each in person.holds.items() if each < self.fences[place]]
+        for place in late:
+            person.generation = max(person.generation, self.fences[place])
+            del person.holds[place]
+            person.draining.pop(place, None)
+        return late
 
     def fail_over(self, chance: random.Random | None = None, pause_ms: int = 1000) -> None:
         """Let the coordinator die: members come to another one in some order."""

@@ -226,6 +226,43 @@ def test_a_restart_of_a_static_member_moves_nothing() -> None:
     assert len(stage.group.history.rows) == 1
 
 
+def test_a_static_member_that_is_about_to_go_keeps_its_place() -> None:
+    """Wanting nothing more, it gives up what it reads, and nobody else is given that."""
+    stage = Stage(topic("t", 4))
+    going = stage.join("a1", "t", instance="a")
+    other = stage.join("b", "t")
+    stage.run(500)
+    before = dict(other.holds)
+    parts = set(going.holds)
+    going.wanted, going.over = [], True
+    while going.holds:
+        going.holds.popitem()
+        stage.say(going)
+        assert stage.group.members["a1"].shares.keys() == parts
+        going.holds = {place: each for place, each in going.holds.items() if len(going.holds) < 2}
+    stage.leave("a1")
+    stage.run(1000)
+    again = stage.join("a2", "t", instance="a")
+    stage.run(1000)
+    stage.settled()
+    assert set(again.holds) == parts
+    assert other.holds == before
+    assert len(stage.group.history.rows) == 1
+
+
+def test_a_member_that_wants_nothing_is_leaving() -> None:
+    """One that is not static gives its part to the others, before it says that it goes."""
+    stage = Stage(topic("t", 4))
+    going = stage.join("a", "t", drain_ms=200)
+    stage.join("b", "t")
+    stage.run(500)
+    going.wanted = []
+    stage.say(going)
+    stage.run(1000)
+    assert set(stage.who().values()) == {"b"}
+    assert stage.group.history.rows[-1].why == "c a is leaving"
+
+
 def test_a_static_member_that_stays_away_loses_its_place() -> None:
     """After its session, what it had goes to the others."""
     stage = Stage(topic("t", 4))
@@ -235,10 +272,10 @@ def test_a_static_member_that_stays_away_loses_its_place() -> None:
     stage.leave("a")
     stage.run(9000)
     assert len(other.holds) == 2
-    assert {member_row(each, stage.now)["state"] for each in stage.group.members.values()} == {
-        "late",
-        "stable",
-    }
+    row = group_row(stage.group, stage.now)
+    assert [each["id"] for each in row["members"]] == ["b"]
+    assert row["stuck"].startswith("partitions are kept for a:")
+    assert sorted(owner for owner, _, _ in row["shares"][0]["partitions"]) == ["", "", "b", "b"]
     stage.run(2000)
     stage.settled()
 
@@ -498,11 +535,38 @@ def test_what_nobody_brings_is_given_out_after_a_while() -> None:
     stage.run(500)
     stage.crash("b")
     stage.fail_over()
-    stage.run(2500)
+    stage.run(9500)
     assert len(stage.who()) == 4
-    stage.run(1500)
+    stage.run(1000)
     stage.settled()
     assert stage.taken == 6 + 2
+
+
+def test_members_that_are_late_at_another_coordinator_keep_what_they_have() -> None:
+    """They read on meanwhile, and nobody else is given that before they had time to come."""
+    stage = Stage(topic("t", 6))
+    for name in "abc":
+        stage.join(name, "t", strategy="range")
+    stage.run(500)
+    before = generations(stage)
+    stage.fail_over()
+    stage.people["b"].speaks_at = stage.now.mono + 6000
+    stage.people["c"].speaks_at = stage.now.mono + 9000
+    stage.run(12_000)
+    stage.settled()
+    assert generations(stage) == before
+
+
+def test_late_members_are_not_waited_for_for_ever() -> None:
+    """However they come, half a minute later all that is free is given out."""
+    stage = Stage(topic("t", 20), pause_ms=1000)
+    for number in range(8):
+        place = topic("t", 20).id, number
+        person = Person(f"m{number}", ["t"], generation=5, holds={place: 5})
+        stage.people[person.name] = person
+        stage.say(person)
+        stage.run(5000)
+    stage.settled()
 
 
 def test_the_later_claim_counts() -> None:
@@ -561,8 +625,8 @@ def test_who_is_sent_away_has_to_join_again() -> None:
     stage.run(1000)
     stage.settled()
     assert [each.why for each in stage.group.history.rows][-2:] == [
-        "a was sent away: too slow",
-        "a joined",
+        "c a was sent away: too slow",
+        "c a joined",
     ]
 
 
@@ -592,7 +656,7 @@ def test_what_a_group_tells_of_itself() -> None:
     row = group_row(stage.group, stage.now)
     assert row["state"] == "stable"
     assert len(row["rebalances"]) == 20
-    assert row["rebalances"][0]["why"] == "b29 left"
+    assert row["rebalances"][0]["why"] == "c b29 left"
     (shares,) = row["shares"]
     assert shares["topic"] == "t"
     assert [owner for owner, _, _ in shares["partitions"]] == ["a", "a"]

@@ -22,6 +22,10 @@ NAMES = [*(f"orders.{n}" for n in range(40)), "old-orders", "x1", "x2", "tinymq.
         (r"[^o].*", {"x1", "x2", "Zeta"}),
         (r"\Ax1\z", {"x1"}),
         (r"^x1$", {"x1"}),
+        (r"[\d\wé]\d", {"x1", "x2"}),
+        (r"^orders.*$", {f"orders.{n}" for n in range(40)}),
+        (r"(?s)orders.*", {f"orders.{n}" for n in range(40)}),
+        (r"(?i:ZETA)|x1$|^x2", {"Zeta", "x1", "x2"}),
         (r"orders", set()),
         (r"", set()),
         (r"(?:x)[12]", {"x1", "x2"}),
@@ -30,9 +34,13 @@ NAMES = [*(f"orders.{n}" for n in range(40)), "old-orders", "x1", "x2", "tinymq.
 )
 def test_whole_names(text: str, found: set[str]) -> None:
     """A pattern means a whole name, with either way of looking, and no internal one."""
-    pattern = Pattern(text)
-    pattern.came(NAMES)
+    pattern, single = Pattern(text), Pattern(text)
+    pattern.begin(NAMES)
+    while pattern.pending:
+        pattern.step()
     assert pattern.names == found
+    single.came(NAMES)
+    assert single.names == found
 
 
 @pytest.mark.parametrize(

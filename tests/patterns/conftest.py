@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
-from attrs import frozen
+from attrs import field, frozen
 
 from tests.fakes.postgres import Postgres, needs_postgres
 from tinymq.patterns.sql import POSTGRESQL, SQLITE, Connection, Dialect
@@ -21,13 +21,25 @@ class Base:
 
     Attributes:
         dialect: Its kind.
-        connect: Opens a connection.
+        opens: Opens a connection.
         dsn: Where it is.
     """
 
     dialect: Dialect
-    connect: Callable[[], Connection]
+    opens: Callable[[], Connection]
     dsn: str
+    _opened: list[Connection] = field(factory=list)
+
+    def connect(self) -> Connection:
+        """Open a connection."""
+        self._opened.append(self.opens())
+        return self._opened[-1]
+
+    def close(self) -> None:
+        """Close all that were left open, as by what was killed in memory."""
+        for connection in self._opened:
+            with suppress(Exception):
+                connection.close()
 
 
 def sqlite_base(path: Path) -> Base:
@@ -65,22 +77,27 @@ def _postgres_base(server: Postgres) -> Base:
         pytest.param("postgresql", marks=[pytest.mark.process, needs_postgres()]),
     ]
 )
-def base(request: pytest.FixtureRequest, tmp_path: Path) -> Base:
+def base(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Base]:
     """Return an empty database, of each kind."""
     if request.param == "sqlite":
-        return sqlite_base(tmp_path / "base.db")
-    server: Any = request.getfixturevalue("postgres")
-    return _postgres_base(server)
+        made = sqlite_base(tmp_path / "base.db")
+    else:
+        made = _postgres_base(request.getfixturevalue("postgres"))
+    yield made
+    made.close()
 
 
 @pytest.fixture
-def pg(request: pytest.FixtureRequest) -> Base:
+def pg(request: pytest.FixtureRequest) -> Iterator[Base]:
     """Return an empty database of PostgreSQL."""
-    server: Any = request.getfixturevalue("postgres")
-    return _postgres_base(server)
+    made = _postgres_base(request.getfixturevalue("postgres"))
+    yield made
+    made.close()
 
 
 @pytest.fixture
-def lite(tmp_path: Path) -> Base:
+def lite(tmp_path: Path) -> Iterator[Base]:
     """Return an empty database of SQLite."""
-    return sqlite_base(tmp_path / "base.db")
+    made = sqlite_base(tmp_path / "base.db")
+    yield made
+    made.close()

@@ -73,11 +73,33 @@ class Message:
         """Call when it is lost."""
         self._lost.append(call)
 
+    def again(self) -> Message:
+        """Make its next delivery."""
+        made = Message(self.offset, self.key, self.headers, self.attempt + 1)
+        made.partition = self.partition
+        return made
+
     def lose(self) -> None:
         """Lose it."""
         self.held, self.is_lost = False, True
         for call in self._lost:
             call()
+
+
+class GroupMessage:
+    """A message of a group."""
+
+    def __init__(self, inner: Message) -> None:
+        self.topic, self.partition, self.offset = inner.topic, inner.partition, inner.offset
+        self.key, self.headers, self.value = inner.key, inner.headers, inner.value
+        self.timestamp = inner.timestamp
+        self.is_done = False
+        self.is_lost = False
+
+    def done(self) -> None:
+        """Note it."""
+        assert not self.is_done
+        self.is_done = True
 
 
 def version(number: int, key: bytes = b"k") -> Message:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from twisted.internet.defer import Deferred
 
 from tests.patterns.conftest import Base
-from tests.patterns.messages import KINDS, Message, run
+from tests.patterns.messages import KINDS, GroupMessage, Message, run
 from tinymq.client.core.handling import Reject, Requeue
 from tinymq.errors import UsageError
 from tinymq.patterns.idempotence import (
@@ -78,6 +78,19 @@ def test_not_for_ever() -> None:
 
     assert end.value.reason == "k is new and cannot become shipped, after 3 deliveries"
     assert (guard.early, guard.given_up) == (2, 1)
+
+
+def test_a_group_counts() -> None:
+    """A group does not say how often a message came, so it is counted, message by message."""
+    guard = StateGuard(ORDER, "new", config=StateConfig(most=2))
+    handler = guard.step(lambda message: None)
+    message, other = GroupMessage(becomes("shipped")), GroupMessage(becomes("shipped"))
+    other.offset = 7
+    for each in (message, other):
+        with pytest.raises(Requeue):
+            handler(each)
+    with pytest.raises(Reject, match="after 2 deliveries"):
+        handler(message)
 
 
 def test_unknown_states() -> None:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes.postgres import needs_postgres
 from tests.patterns.conftest import Base
 from tests.patterns.outboxes import Stage
 from tinymq.errors import (
@@ -26,7 +27,16 @@ from tinymq.errors import (
     UsageError,
     ValueTooLarge,
 )
-from tinymq.patterns.outbox import MESSAGE_ID, SQLITE, Outbox, RelayConfig, Row, Step, statements
+from tinymq.patterns.outbox import (
+    MESSAGE_ID,
+    SQLITE,
+    Outbox,
+    Relay,
+    RelayConfig,
+    Row,
+    Step,
+    statements,
+)
 from tinymq.patterns.outbox.ids import Ids, made_ms
 from tinymq.patterns.outbox.table import lane_of
 from tinymq.patterns.outbox.way import chunks
@@ -152,6 +162,24 @@ def test_a_connection_without_transactions_is_refused(base: Base) -> None:
         connection.execute("COMMIT")
 
     assert stage.left == 1
+
+
+@pytest.mark.process
+@needs_postgres()
+def test_a_relay_wants_transactions(pg: Base) -> None:
+    """A connection of its own that commits every statement would hold no lease."""
+    stage = Stage(pg)
+
+    def connect() -> Any:
+        connection = pg.connect()
+        connection.autocommit = True
+        return connection
+
+    with (
+        Relay(stage.outbox, connect, stage.topics) as relay,
+        pytest.raises(UsageError, match="commits every"),
+    ):
+        relay.turn()
 
 
 def test_what_is_not_due_stays(stage: Stage) -> None:

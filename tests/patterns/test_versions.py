@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from twisted.internet.defer import Deferred
 
 from tests.patterns.conftest import Base
-from tests.patterns.messages import KINDS, Message, run, version
+from tests.patterns.messages import KINDS, GroupMessage, Message, run, version
 from tinymq.client.core.handling import Reject, Requeue
 from tinymq.errors import UsageError
 from tinymq.patterns.idempotence import (
@@ -271,9 +271,11 @@ def test_repeats_are_finished() -> None:
     line = Line()
     line.come(1)
     (again,) = line.come(1)
-    held, once_more = line.come(3, 3)
+    held, once_more = line.come(3), version(3)
+    once_more.offset = 33
+    line.handler(once_more)
 
-    assert (again.fate, held.fate, once_more.fate) == ("finished", "", "finished")
+    assert (again.fate, held[0].fate, once_more.fate) == ("finished", "", "finished")
     assert (line.done, line.handler.old) == ([1], 2)
 
 
@@ -477,6 +479,70 @@ def test_cancelled_at_work() -> None:
     assert done == [1, 2, 3]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_messages_of_a_group(kind: Callable[[Handler], Handler]) -> None:
+    """A group's messages are held and said to be done; what fails on its turn is an error of
+    the call, stays held, and is tried again with the next one.
+    """
+    line = Line(kind, gap="skip", wait_s=10)
+    line.errors = {2: ZeroDivisionError()}
+    one, two, three = [GroupMessage(version(number)) for number in (1, 2, 3)]
+    for message in (three, two):
+        run(line.handler, message)
+    with pytest.raises(ZeroDivisionError):
+        run(line.handler, one)
+    assert (line.done, one.is_done, two.is_done) == ([1], True, False)
+
+    again = GroupMessage(version(1))
+    run(line.handler, again)
+    assert line.done == [1, 2, 3]
+    assert all(message.is_done for message in (two, three, again))
+
+
+def test_a_group_has_no_dead_letters() -> None:
+    """What is given up there must be somebody's business, which is said at once."""
+    with pytest.raises(UsageError, match="gap="):
+        Line().handler(GroupMessage(version(2)))
+    line = Line(gap=lambda gap: "reject", wait_s=10)
+    held = GroupMessage(version(2))
+    line.handler(held)
+    line.time = 10
+    line.handler.expire()
+    assert held.is_done
+
+
+def test_delivered_again_while_it_is_held() -> None:
+    """The newer delivery takes the place of the older one, whose lease is lost."""
+    line = Line()
+    old, new = line.come(2, 2)
+    assert (old.fate, new.fate) == ("", "")
+    old.lose()
+    assert line.handler.held == 1
+    line.come(1)
+    assert (line.done, new.fate) == ([1, 2], "finished")
+
+
+def test_a_version_that_cannot_be_noted(lite: Base) -> None:
+    """When the database is away after the work, the message is not finished, but comes again."""
+    line = Line(versions=table(lite))
+    broken = [True]
+    note = line.versions.raise_to
+
+    def raise_to(*arguments: Any) -> bool:
+        if broken:
+            broken.clear()
+            raise OSError("away")
+        return note(*arguments)
+
+    line.versions.raise_to = raise_to  # type: ignore[method-assign, assignment]
+    message = version(1)
+    with pytest.raises(OSError, match="away"):
+        line.handler(message)
+    assert message.fate == ""
+    line.come(1)
+    assert line.done == [1, 1]
+
+
 @given(data=st.data())
 def test_random_order(data: st.DataObject) -> None:
     """In whatever order versions come, with repeats, failures and losses, each is handled
@@ -491,6 +557,8 @@ def test_random_order(data: st.DataObject) -> None:
     }
     sent: list[Message] = []
     queue = [version(number) for number in coming]
+    for place, message in enumerate(queue):
+        message.partition = place  # each is a message of its own
     for _ in range(20 * count):
         if not queue:
             break
@@ -505,7 +573,7 @@ def test_random_order(data: st.DataObject) -> None:
                 held.lose()
         again = [each for each in sent if each.fate == "requeued" or each.is_lost]
         sent = [each for each in sent if each not in again]
-        queue += [version(each.offset) for each in again]
+        queue += [each.again() for each in again]
 
     assert line.done == [*range(1, count + 1)]
     assert {each.fate for each in sent} == {"finished"}

@@ -17,7 +17,7 @@ from tests.storage.keyed import CONFIG, Keyed, batches, opened, visible
 from tinymq.storage.files import FileCache
 from tinymq.storage.keymap import KeyMap
 from tinymq.storage.log import Log
-from tinymq.wire.batch import CONTROL, TRANSACTIONAL, Codec
+from tinymq.wire.batch import CONTROL, TRANSACTIONAL, Codec, filler
 from tinymq.wire.records import RecordBatch
 
 
@@ -153,16 +153,16 @@ class TestRecords:
 
     def test_long_runs(self, keyed: Keyed) -> None:
         """Batches that stand for what is gone are no longer than a reader of damage looks."""
-        rows = [(b"k", None)] * 30_000
         for _ in range(4):
-            keyed.put(*rows)
+            base = keyed.log.end_offset
+            keyed.log.append(filler(base, base + 30_000, 0, 1000), base, base + 29_999, 1000)
+        keyed.put((b"k", b"1"))
         keyed.close_file()
 
         keyed.clean(segment_bytes=1 << 30)
-        keyed.clean(segment_bytes=1 << 30)
 
         found = [batch.header for _, batch in batches(keyed.log)]
-        assert [each.next_offset - each.base_offset for each in found] == [65536, 24464, 30000]
+        assert [each.next_offset - each.base_offset for each in found] == [65536, 54464, 1]
         assert [each.records for each in found] == [0, 0, 1]
         assert keyed.clean(segment_bytes=1 << 30).cleaned == []
 
@@ -291,6 +291,21 @@ class TestTransactions:
         assert not any(
             each.attributes & TRANSACTIONAL and not each.attributes & CONTROL for each in records
         )
+
+    def test_what_is_known_of_its_producer(self, keyed: Keyed) -> None:
+        """Both that a producer was there and that its transaction ended can still be read."""
+        keyed.put((b"a", b"2"), producer=(7, 0), transactional=True)
+        keyed.end((7, 0), commit=False)
+        keyed.put((b"a", b"3"))
+        keyed.close_file()
+
+        for _ in range(3):
+            keyed.clean()
+
+        found = [each for each in keyed.log.headers() if each.producer_id == 7]
+        assert [(each.base_offset, each.records) for each in found][:1] == [(0, 0)]
+        assert [bool(each.attributes & TRANSACTIONAL) for each in found] == [False, True]
+        assert found[1].attributes & CONTROL
 
     def test_end_in_the_open_file(self, keyed: Keyed) -> None:
         """How a transaction ended is looked for in the files behind, too."""

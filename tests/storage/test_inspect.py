@@ -9,6 +9,7 @@ import pytest
 
 from tests.fakes.disk import FaultyDisk
 from tests.storage.batches import SMALL, fill, flip, read_all, segment_files
+from tests.storage.keyed import Cleaning, opened
 from tinymq.errors import ConfigError
 from tinymq.storage import inspect
 from tinymq.storage.facts import Gap
@@ -172,3 +173,25 @@ def test_repair_needs_the_lock(data: Path, log_path: str, disk: FaultyDisk) -> N
         with pytest.raises(ConfigError, match="in use"):
             list(inspect.repair(path))
     folder.close()
+
+
+def test_cleaned_log(tmp_path: Path) -> None:
+    """A log that was compacted is sound, and has fewer records than offsets; in a swap too."""
+    keyed = opened(str(tmp_path / "log"))
+    for number in range(40):
+        keyed.put((b"k%d" % (number % 2), b"x" * 50))
+    keyed.close_file()
+    seen = []
+
+    def between() -> None:
+        seen.append(next(iter(inspect.verify(keyed.log.path))))
+
+    cleaning = Cleaning(keyed.log, keyed.task(), FaultyDisk())
+    cleaning.run(between)
+    (facts,) = inspect.verify(keyed.log.path)
+    for each in (*seen, facts):
+        assert each.sound
+        assert (each.start, each.end, each.records) == (0, 40, 2)
+    assert len(seen) == 1
+    found = [each.header for each in inspect.dump(keyed.log.path)]
+    assert [header.records for header in found if header] == [0, 1, 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from random import Random
 from uuid import uuid4
@@ -9,7 +10,6 @@ from uuid import uuid4
 import pytest
 
 from tinymq.client import ProducerConfig
-from tinymq.errors import TinyMQError
 from tinymq.testing import InProcessBroker
 
 
@@ -111,49 +111,45 @@ def life(seed: int, steps: int) -> None:
     with InProcessBroker() as broker:
         broker.create_topic("t", 2, dedup_ms=3_600_000, segment_bytes=4096, retention_ms=60_000)
         first: dict[str, tuple[int, int]] = {}
-        stored: dict[str, int] = {}
         for step in range(steps):
             act = random.random()
             if act < 0.06:
-                random.choice([broker.kill, partial(broker.power_cut, step), broker.stop])()
+                ends: list[Callable[[], None]] = [broker.kill, broker.stop]
+                ends.append(partial(broker.power_cut, step))
+                random.choice(ends)()
                 broker.restart()
             elif act < 0.1:
                 broker.jump(seconds=random.choice([1, 40]))
-            elif act < 0.13:
-                broker.run(broker.client().admin.purge("t"))
+            client = broker.client()
+            if 0.1 < act < 0.13:
+                broker.run(client.admin.purge("t"))
             if act < 0.16:
                 broker.advance(31)  # checkpoints and retention
             ids = [f"id {random.randrange(steps)}" for _ in range(random.randint(1, 30))]
-            config = ProducerConfig(idempotent=random.random() < 0.5)
-            with_ids = [(each, broker.client().producer(config)) for each in {*ids[:2]}]
-            for each, producer in with_ids:
-                try:
-                    told = broker.run(producer.send("t", b"v", id=each))
-                except TinyMQError:
-                    continue
-                stored[each] = stored.get(each, 0) + (not told.duplicate)
+            producer = client.producer(ProducerConfig(idempotent=random.random() < 0.5))
+            for each in {*ids[:2]}:
+                told = broker.run(producer.send("t", b"v", id=each))
+                assert told.duplicate == (each in first)
                 place = told.partition, told.offset
                 assert first.setdefault(each, place) == place
-            sent = broker.run(
-                broker.client().producer(config).send_batch("t", [b"w"] * len(ids), ids=ids)
-            )
+            sent = broker.run(producer.send_batch("t", [b"w"] * len(ids), ids=ids))
             new = {each for each in ids if each not in first}
             assert sum(count for *_, count in sent.positions) == len(new)
             for each in new:
-                told = broker.run(broker.client().producer().send("t", b"x", id=each))
+                told = broker.run(producer.send("t", b"x", id=each))
                 assert told.duplicate
                 first[each] = told.partition, told.offset
-        assert all(count <= 1 for count in stored.values())
+            broker.run(client.close())
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_random(seed: int) -> None:
     """Whatever happens in between, no id is stored twice, and its place stays the same."""
-    life(seed, 30)
+    life(seed, 20)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(100, 120))
+@pytest.mark.parametrize("seed", range(100, 110))
 def test_random_long(seed: int) -> None:
     """So it is for a long time."""
-    life(seed, 300)
+    life(seed, 100)

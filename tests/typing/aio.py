@@ -12,10 +12,14 @@ from tinymq.aio import (
     At,
     Client,
     ClientConfig,
+    CommittedPosition,
     Consumer,
     ConsumerBatch,
     ConsumerConfig,
     Delayed,
+    GroupBatch,
+    GroupConsumer,
+    GroupMessage,
     Mark,
     Position,
     Producer,
@@ -67,3 +71,21 @@ async def administrate(client: Client) -> None:
     task = asyncio.create_task(client.admin.create_topic("t", partitions=2))
     assert_type(await task, dict[str, Any])
     assert_type(await client.admin.broker_info(), dict[str, Any])
+
+
+async def share() -> None:
+    """A group consumer gives messages and batches; positions are looked at without one."""
+    async with Client() as client:
+        async with client.group("g", ["t"], start="latest", instance="one") as consumer:
+            assert_type(consumer, GroupConsumer)
+            assert_type(await consumer.next(1.0), GroupMessage | None)
+            assert_type(await consumer.next_batch(), GroupBatch | None)
+            async for message in consumer:
+                assert_type(message, GroupMessage)
+            async for batch in consumer.batches():
+                assert_type(batch.values, list[bytes | None])
+            assert_type(consumer.assigned, list[tuple[str, int]])
+            await consumer.commit({("t", 0): 5}, note="here")
+        positions = client.positions("g")
+        assert_type(await positions.committed("t"), dict[int, CommittedPosition])
+        await positions.commit("t", {0: Mark(5, 1)})

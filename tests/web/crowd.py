@@ -202,6 +202,8 @@ class FakeCrowd:
         for row in group.partitions:
             if topic not in (None, row["topic"]) or partition not in (None, row["partition"]):
                 continue
+            if row["end"] is None:  # its broker is silent
+                continue
             old, new = row["committed"], after(row)
             step = (row["end"] if new is None else new) - (row["end"] if old is None else old)
             plan.append(

@@ -576,6 +576,8 @@ class FakeConsole:
         self, name: str, arguments: Mapping[str, Any], caller: Caller
     ) -> dict[str, Any]:
         """Note an operation that the table allows; the answer is what was understood."""
+        if name not in PUBLIC:
+            raise errors.InvalidRequest(f"there is no operation {name}", field="name")
         operation = PUBLIC[name]
         operation.permit(caller.role)
         checked = operation.arguments(arguments)

@@ -39,14 +39,9 @@ PAGES: Final = {
     "pause": "/topics/orders.created/channels/billing/pause",
     "groups": "/groups?sort=lag&reverse=true",
     "group": "/groups/invoices",
-    "group-many": "/groups/sessionizer",
-    "group-partitions": "/groups/sessionizer/partitions?lagging=yes",
     "group-assignment": "/groups/sessionizer/assignment",
     "group-danger": "/groups/invoices/danger",
-    "group-seek": "/groups/invoices/seek?to=back&at=1000",
-    "group-evict": "/groups/invoices/evict?member=7f3a09c2-e81b-4b7e-9d10-000000000003",
     "transactions": "/transactions",
-    "transaction-abort": "/transactions/abort?id=checkout-7",
     "inflight": "/inflight",
     "inflight-one": "/inflight?topic=orders.created&channel=billing",
     "deadletters": "/dead-letters",
@@ -81,15 +76,22 @@ PAGES: Final = {
     "hex": "/topics/demo.formats/messages/0/3",
     "empty": "/topics/empty.topic/messages",
 }
+#: Pages that are looked at, and made of what the others are made of.
+MORE: Final = {
+    "group-many": "/groups/sessionizer",
+    "group-partitions": "/groups/sessionizer/partitions?lagging=yes",
+    "group-seek": "/groups/invoices/seek?to=back&at=1000",
+    "group-evict": "/groups/invoices/evict?member=7f3a09c2-e81b-4b7e-9d10-000000000003",
+    "transaction-abort": "/transactions/abort?id=checkout-7",
+}
 #: Pages of the work queue and of what waits or goes on: two looks at each, dark and light.
 QUEUE: Final = frozenset(
     {"channels", "topic-channels", "new-channel", "channel", "channel-peek", "channel-settings"}
     | {"channel-danger", "seek", "pause", "inflight", "inflight-one", "deadletters", "deadletter"}
     | {"delayed", "delayed-topic", "retries", "delayed-one", "schedules", "schedule"}
     | {"new-schedule", "exchanges", "exchange", "routed", "unroutable", "new-exchange"}
-    | {"endpoints", "endpoint", "new-endpoint", "groups", "group", "group-many"}
-    | {"group-partitions", "group-assignment", "group-danger", "group-seek", "group-evict"}
-    | {"transactions", "transaction-abort"}
+    | {"endpoints", "endpoint", "new-endpoint", "groups", "group", "group-assignment"}
+    | {"group-danger", "transactions"}
 )
 LOOKS: Final = (("light", 1440), ("dark", 1440), ("light", 390), ("dark", 390))
 
@@ -116,7 +118,7 @@ def main(folder: str, content: str = "lively", *only: str) -> None:
     with serving(content) as address, Chromium() as browser:
         tab = browser.tab()
         for theme, width in LOOKS:
-            for name, path in PAGES.items():
+            for name, path in {**PAGES, **MORE}.items():
                 if only and name not in only:
                     continue
                 tab.look(width, 900, theme)

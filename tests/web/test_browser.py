@@ -145,7 +145,9 @@ def test_hostile_content_runs_nowhere(browser: Chromium) -> None:
             paths += [f"/delayed/{name}/0~{index}", f"/delayed?topic={name}&channel={name}"]
             paths += [f"/schedules/{name}", f"/exchanges/{name}", f"/exchanges/{name}?ask=yes"]
             paths += [f"/topics/{name}/channels/{name}/push", f"/schedules/{name}/pause"]
-        paths += ["/delayed", "/schedules", "/exchanges", "/push"]
+            paths += [f"/groups/{name}", f"/groups/{name}/assignment", f"/groups/{name}/danger"]
+            paths += [f"/groups/{name}/evict?member={name}", f"/transactions/abort?id={name}"]
+        paths += ["/delayed", "/schedules", "/exchanges", "/push", "/groups", "/transactions"]
         paths += ["/channels", "/inflight", "/dead-letters"]
         paths += ["/brokers", "/clients", "/brokers/77", "/brokers/3/drain"]
         paths += [f"/brokers/{i + 1}" for i, _ in enumerate(HOSTILE)]
@@ -207,6 +209,39 @@ def test_everything_works_without_scripts(tab: Tab, address: str) -> None:
     tab.type("#f-typed", "made.without.scripts")
     tab.loading(lambda: tab.click("main .btn.dan"))
     assert "The topic was deleted" in tab.run("document.body.innerText")
+
+
+def test_group_is_moved_and_moved_back_without_scripts(tab: Tab, address: str) -> None:
+    """From the list to the plan, past the tick and the name, and back: links and forms alone."""
+    tab.look(1440, 900, "light", scripts=False)
+    tab.open(address + "/groups?name=archive")
+    tab.loading(lambda: tab.click("main tbody th a"))
+    assert "Nothing waits" in tab.run("document.querySelector('.why').innerText")
+    tab.loading(lambda: tab.click(".head .row > a.btn"))
+    tab.loading(lambda: tab.click("#seek .btn"))
+    tab.type("#f-typed", "archive")
+    tab.loading(lambda: tab.click("main .btn.dan"))
+    assert "1 members" in tab.run("document.querySelector('.flash.bad').innerText")
+    tab.click("[name=force]")
+    tab.type("#f-typed", "archive")
+    tab.loading(lambda: tab.click("main .btn.dan"))
+    assert "goes on at the place" in tab.run("document.body.innerText")
+    tab.loading(lambda: tab.click(".flash a.btn"))
+    tab.click("[name=force]")
+    tab.look(1440, 900, "dark")
+    assert faults(tab) == []
+    tab.loading(lambda: tab.click("main .btn.pri"))
+    assert "was taken back" in tab.run("document.body.innerText")
+
+
+def test_rebalances_are_marks_on_the_live_chart(tab: Tab, address: str) -> None:
+    """The canvas takes the place of the picture; the marks and their texts stay."""
+    tab.open(address + "/groups/invoices")
+    tab.wait("document.querySelector('.plot canvas')")
+    assert "billing-4 joined" in tab.run("document.querySelector('.evs').innerText")
+    height = "document.querySelector('.plot').getBoundingClientRect().height"
+    assert tab.run(f"{height} > 200")
+    assert_quiet(tab, address)
 
 
 def test_kick_and_drain_without_scripts(tab: Tab, address: str) -> None:

@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 
 from tests.web.client import Client, Reply
 from tests.web.content import HOSTILE, hostile, lively
+from tests.web.crowd import FakeCrowd
 from tests.web.queues import FakeChannel, work
 from tinymq.catalog import PUBLIC
 from tinymq.catalog.channels import CHANNEL_ROW
@@ -103,6 +104,7 @@ def test_unknown_figures_are_dashes() -> None:
 def test_worst_lag_is_that_of_the_channel_beside_it() -> None:
     """The channel whose message is oldest, which need not be the one with the most."""
     console = lively()
+    console.crowd = FakeCrowd()
     row = FakeChannel(topic="t", name="many", lag=[50], state="consuming").row
     console.queue.fixed = [
         {**row, "lag_ms": 5000},

@@ -96,6 +96,23 @@ def test_one_lists_members_and_partitions(client: Client) -> None:
     assert "the last 10 of 14" in many
 
 
+def test_reasons_name_members(client: Client) -> None:
+    """The ids in them are names; of members that are gone, the beginnings."""
+    group = client.console.crowd.find("archive")
+    here, gone = group.members[0]["id"], "0123456789abcdef" * 2
+    why = f"{here} joined, {gone} was silent"
+    group.rebalances = [{"at_ms": NOW - SECOND, "took_ms": 5, "moved": 1, "why": why}]
+    assert "archive-1 joined, 012345 was silent" in client.get("/groups/archive").shown
+
+
+def test_trouble_stands_beside_the_state(client: Client) -> None:
+    """A group whose members are well and whose lag is not says so at its name, on every tab."""
+    group = client.console.crowd.find("invoices")
+    group.stuck = ""
+    for tab in ("", "/partitions", "/assignment", "/danger"):
+        assert "invoices Stable Member silent" in words(client.get(f"/groups/invoices{tab}").shown)
+
+
 def test_one_without_members(client: Client) -> None:
     """It says how to start one, which position is outside its log, and who does not answer."""
     shown = words(client.get("/groups/mailer").shown)

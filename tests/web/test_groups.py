@@ -18,12 +18,13 @@ from tests.web.crowd import (
     transaction,
 )
 from tinymq.web.group_pages import letters
-from tinymq.web.group_why import Diagnosis, diagnose
+from tinymq.web.group_why import Diagnosis, diagnose, member_names
 from tinymq.web.groups import (
     GROUP_SORTS,
     GroupQuery,
     clears,
     group_problems,
+    latest_of,
     select_groups,
     shown,
     trend,
@@ -99,6 +100,14 @@ def test_overview() -> None:
         ("channel", "c"),
         ("group", "sessionizer"),
     ]
+    late = latest_of({"name": "c", "lag_ms": 200_000}, ROWS)
+    assert late is not None
+    assert (late[0], late[1]["name"]) == ("group", "fraud-check")
+    assert latest_of({"name": "c", "lag_ms": 300_000}, ROWS) == (
+        "channel",
+        {"name": "c", "lag_ms": 300_000},
+    )
+    assert latest_of(None, []) is None
     bad = [row for row in ROWS if row["name"] in {"invoices", "mailer"}]
     stuck, empty = group_problems(bad)
     assert (stuck.level, stuck.title) == ("bad", "Group invoices is stuck")
@@ -115,6 +124,17 @@ def test_letters() -> None:
     assert [letters(index) for index in (0, 25, 26, 51, 52, 701, 702)] == [
         "A", "Z", "AA", "AZ", "BA", "ZZ", "AAA",
     ]  # fmt: skip
+
+
+def test_members_are_told_apart() -> None:
+    """By instance, else by client; those that are alike have the beginning of their ids, too."""
+    members = [
+        member(0, client="cli", id="298ec031f4bf"),
+        member(1, client="cli", id="b7a59b29475a"),
+        member(2, client="cli", instance="blue"),
+        member(3, client="", id="0123456789"),
+    ]
+    assert [*member_names(members).values()] == ["cli 298ec0", "cli b7a59b", "blue", "012345"]
 
 
 # --- why -----------------------------------------------------------------------
@@ -148,6 +168,8 @@ def test_a_silent_member() -> None:
     held = found.about("late")
     assert held is not None
     assert held.member == group.members[0]["id"]
+    assert found.word == "Member silent"
+    assert why(healthy()).word == ""
 
 
 def test_a_member_that_does_not_let_go() -> None:

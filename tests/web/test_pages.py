@@ -57,6 +57,15 @@ def test_overview_names_problems_with_a_way_to_look() -> None:
     assert 'href="/topics/payments.capture/partitions"' in reply.text
 
 
+def test_overview_of_groups_alone() -> None:
+    """Where there are no channels, the group that is furthest behind has a figure all the same."""
+    console = lively()
+    console.queue = FakeQueue([])
+    reply = Client(console).get("/")
+    assert "Worst lag" in reply.shown
+    assert 'href="/groups/fraud-check" title="Group fraud-check"' in reply.text
+
+
 def test_overview_of_six_hours(client: Client) -> None:
     """The span is part of the address; another one is refused by name."""
     assert "Last 6 hours" in client.get("/?span=6h").shown

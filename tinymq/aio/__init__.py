@@ -15,6 +15,7 @@ from tinymq.aio.group import GroupConsumer
 from tinymq.aio.positions import Positions
 from tinymq.aio.producer import Producer
 from tinymq.aio.subscription import Message, MessageBatch, Subscription
+from tinymq.aio.transactional import Transaction, TransactionalProducer
 from tinymq.client.core.address import DEFAULT_URL
 from tinymq.client.core.config import (
     Backoff,
@@ -31,6 +32,7 @@ from tinymq.client.core.handling import Reject, Requeue
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.results import Account, Delayed, Failed, PartlySent, Position, Sent
 from tinymq.client.core.starts import EARLIEST, LATEST, At, Mark
+from tinymq.client.core.transactions.transforming import Out
 
 __all__ = [
     "DEFAULT_URL",
@@ -56,6 +58,7 @@ __all__ = [
     "Mark",
     "Message",
     "MessageBatch",
+    "Out",
     "PartlySent",
     "Position",
     "Positions",
@@ -68,4 +71,6 @@ __all__ = [
     "Subscription",
     "SubscriptionConfig",
     "TopicInfo",
+    "Transaction",
+    "TransactionalProducer",
 ]

@@ -17,6 +17,7 @@ from tinymq.aio.network import Connect, LoopNetwork, give, refuse
 from tinymq.aio.positions import Positions
 from tinymq.aio.producer import Producer
 from tinymq.aio.subscription import Subscription
+from tinymq.aio.transactional import TransactionalProducer
 from tinymq.client.core.address import parse_url, url_from
 from tinymq.client.core.admin import AdminCalls, operate
 from tinymq.client.core.cluster import Cluster
@@ -103,6 +104,7 @@ class Client:
         self._cluster = Cluster(addresses, self.config, self._network, chance)
         self._network.cluster = self._cluster
         self._producers: set[Producer] = set()
+        self._transactional: set[TransactionalProducer] = set()
         self._consumers: set[Consumer] = set()
         self._subscriptions: set[Subscription] = set()
         self._groups: set[GroupConsumer] = set()
@@ -136,6 +138,33 @@ class Client:
         self._check()
         producer = Producer(self._network, config or ProducerConfig(), self._producers.discard)
         self._producers.add(producer)
+        return producer
+
+    def transactional(
+        self, name: str, config: ProducerConfig | None = None, *, timeout_s: float = 60.0
+    ) -> TransactionalProducer:
+        """
+        Make a producer of transactions; close it when it is not needed any more.
+
+        Args:
+            name: Its transactional id: the name of one program at a time, the same at
+                each start.
+            config: Settings.
+            timeout_s: After how long the brokers abort a transaction that is not ended.
+
+        Raises:
+            ClosedError: The client was closed.
+            UsageError: The name or the time-out is none, or as `producer`.
+        """
+        self._check()
+        producer = TransactionalProducer(
+            self._network,
+            name,
+            config or ProducerConfig(),
+            timeout_s,
+            self._transactional.discard,
+        )
+        self._transactional.add(producer)
         return producer
 
     def consumer(self, config: ConsumerConfig | None = None) -> Consumer:
@@ -299,7 +328,10 @@ class Client:
             await asyncio.gather(*[one.close() for one in self._groups])
             await asyncio.gather(*[one.close() for one in self._subscriptions])
             # All at once: none of them takes more while others still send.
-            await asyncio.gather(*[producer.close() for producer in self._producers])
+            await asyncio.gather(
+                *[producer.close() for producer in self._producers],
+                *[producer.close() for producer in self._transactional],
+            )
         finally:  # also when the loop ends and cancels what is left
             self._cluster.close(self._network.seconds())
             self._network.stir()

@@ -13,9 +13,10 @@ from typing import Any, Generic, Self, TypeVar
 from tinymq.aio.group_handling import GroupRun, Handler
 from tinymq.aio.network import LoopNetwork, give, refuse
 from tinymq.aio.producer import Producer
-from tinymq.client.core.group.consumer import GroupCore, GroupFace
+from tinymq.client.core.group.consumer import GroupCore
 from tinymq.client.core.group.faces import GroupConsumerFace
 from tinymq.client.core.group.handed import GroupBatch, GroupMessage
+from tinymq.client.core.group.hands import GroupFace
 from tinymq.client.core.group.settings import GroupConfig, Share
 from tinymq.client.core.group.working import STOP, GroupPlan, Item
 from tinymq.client.core.starts import Start
@@ -219,7 +220,7 @@ class GroupConsumer(GroupConsumerFace):
                 ended.
             concurrency: How many handlers are at work at once at most.
             batches: Give it whole batches.
-            manual: Whether the handler says `done` by itself, perhaps later.
+            manual: Whether the handler says `done` by itself, perhaps later; not in threads.
             threads: Call it in so many threads, for it blocks.
             retries: How often it is called again with what it failed at, with growing
                 waits. A message whose partition is to be given up is not tried again:
@@ -367,7 +368,8 @@ class GroupConsumer(GroupConsumerFace):
 
         What `run` is handling may end within the time; then its handlers are cancelled.
         What is not done by then comes again, to another member. It returns when the
-        brokers know everything, or after `GroupConfig.leave_s` more.
+        brokers know everything, or after `GroupConfig.leave_s` more; at once from within
+        a handler, whose message may then end within the time like all others.
 
         Args:
             within_s: Seconds for what was handed out.
@@ -384,7 +386,8 @@ class GroupConsumer(GroupConsumerFace):
             self._core.close(lambda: give(left, None), within_s, self._network.seconds())
             self._network.stir()
             self._closing = self._network.loop.create_task(self._close(within_s, busy, left))
-        await asyncio.shield(self._closing)
+        if self._run is None or not self._run.is_mine:
+            await asyncio.shield(self._closing)
 
     async def _close(
         self, within_s: float, busy: list[asyncio.Task[None]], left: asyncio.Future[None]

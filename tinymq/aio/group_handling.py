@@ -90,6 +90,11 @@ class GroupRun:
                 self._core.give_back(job.item, now)
 
     @property
+    def is_mine(self) -> bool:
+        """Whether this is the task of one of its handlers."""
+        return asyncio.current_task() in self._busy
+
+    @property
     def tasks(self) -> list[asyncio.Task[None]]:
         """What is being handled, but for the task that asks."""
         return [task for task in self._busy if task is not asyncio.current_task()]

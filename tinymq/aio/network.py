@@ -267,7 +267,8 @@ class LoopNetwork:
 
     def _wake(self) -> None:
         self._timer = None
-        self.cluster.tick(self.seconds())
+        # The loop may be early by the resolution of its clock: what is due then is due now.
+        self.cluster.tick(max(self.seconds(), self._timer_at))
         self.stir()
 
     # --- Network ---------------------------------------------------------------

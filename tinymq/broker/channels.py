@@ -167,8 +167,7 @@ class Channels:
         gone = {each.mark for name, each in before.items() if after.get(name) != each}
         made = {name for name, each in after.items() if before.get(name) != each}
         for hosted in self._hosted.values():
-            known = hosted.positions.known
-            touched = {mark for mark in gone if mark in known}
+            touched = {mark for mark in gone if hosted.positions.knows(mark)}
             touched |= {each for each in hosted.strangers if each.rpartition("@")[0] in made}
             hosted.follow_groups(touched)
 

@@ -23,6 +23,7 @@ from tinymq.errors import TinyMQError
 from tinymq.storage import cleanliness
 from tinymq.storage import swap as swapping
 from tinymq.storage.cleanliness import Cleanliness
+from tinymq.storage.facts import DEFAULT_CONFIG
 from tinymq.storage.tasks import Cleaned, Damaged, Done, Event, Source, Task
 
 if TYPE_CHECKING:
@@ -217,6 +218,8 @@ class Cleaning:
         try:
             if partition.delays is not None:
                 partition.delays.secure()  # that they came is told by records that may go
+            if partition.dedup is not None:
+                partition.dedup.secure()  # so are their ids
         except (OSError, TinyMQError) as error:
             self._failed(partition, str(error))
             return
@@ -231,7 +234,7 @@ class Cleaning:
             memory=settings.compaction.memory_bytes,
             rate=settings.compaction.rate_bytes,
             segment_bytes=config.segment_bytes,
-            interval=storage.config.index_interval,
+            interval=DEFAULT_CONFIG.index_interval,
         )
         record.wanted = False
         self._job = _Job(self._broker, self, partition, task)
@@ -285,9 +288,7 @@ class Cleaning:
         stay = config.compact_tombstone_ms
         record.clean = found = record.clean.after(done, task.tombstones, start, now, stay)
         record.saved += saved
-        stuck = (
-            done.until <= task.dirty and bool(task.sources) and task.sources[-1].end > task.dirty
-        )
+        stuck = done.until <= task.dirty < task.sources[-1].end
         record.failures = record.failures + 1 if stuck else 0
         record.not_before = now + self._pause(record) if stuck else 0
         record.wanted = record.wanted or (not stuck and done.until < task.sources[-1].end)

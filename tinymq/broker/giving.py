@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 _ROUND_BYTES: Final = MIB
 #: How often consumers are served before others have their turn.
 _ROUNDS: Final = 8
-#: Batches without records that are passed over at a time.
-_MOST_PASSED: Final = 64
+#: Pieces without records that are passed over at a time.
+_MOST_PASSED: Final = 8
 #: Seconds until a partition is tried again that could not be read.
 _AGAIN_SECONDS: Final = 1.0
 
@@ -139,17 +139,19 @@ class Giving:
 
     def _pass_over(self, one: Subscribers, high: int, now: int) -> int:
         """Settle what compaction took away at the cursor, and say what comes behind it."""
-        places = one.channel.places
+        places, window = one.channel.places, self._hosted.window
         start, _ = next(places.ahead.missing(places.cursor, high), (high, high))
         end = start
         for _ in range(_MOST_PASSED):
-            stored = self._hosted.window.batch_at(end, high)
-            if stored is None or stored[0].records:
+            behind = min(high, window.end_of(end)) if end < high else end
+            stored = window.batch_at(end, behind)
+            if stored is not None or behind <= end:
+                end = end if stored is None else max(end, stored[0].base_offset)
                 break
-            end = stored[0].next_offset
+            end = behind
         if end > start:
-            one.steering.skip(start, min(end, high), now)
-        return min(end, high)
+            one.steering.skip(start, end, now)
+        return end
 
     def _fetch(self, offset: int) -> None:
         """Bring a piece of the log into memory, and go on then."""

@@ -102,6 +102,8 @@ class Hosted:
         storage = host.broker.config.storage
         history = History(storage.history_seconds * 1000, storage.history_bytes)
         self.ledger = Ledger(partition, log, self._records, self._snapshots, host.now, history)
+        # Where groups are tells nothing of single messages, and there may be very many commits.
+        self.ledger.has_lives = lambda: bool(self.queue.channels)
         self.window = Window(partition)
         self.aging = Aging(partition)
         self._host = host
@@ -196,7 +198,7 @@ class Hosted:
 
     def _recover_groups(self, end: int) -> bool:
         """Forget groups that were deleted, and say whether others were beyond the end."""
-        self.strangers = set(self.positions.known)
+        self.strangers = self.positions.marks()
         self.follow_groups(self.strangers)
         cut = self.positions.cut_back(end)
         for mark in cut:
@@ -223,7 +225,7 @@ class Hosted:
         """
         registry = self._host.broker.meta.registry
         for mark in [*marks]:
-            if mark not in self.positions.known:
+            if not self.positions.knows(mark):
                 self.strangers.discard(mark)
                 continue
             info = registry.groups.get(mark.rpartition("@")[0])
@@ -648,8 +650,8 @@ class Hosted:
         self.mark()
 
     def held(self) -> dict[tuple[int, int], int]:
-        """The transactions that hold messages of channels, each with the time since when."""
-        found: dict[tuple[int, int], int] = {}
+        """The transactions that hold messages or positions, each with the time since when."""
+        found = self.positions.held_since()
         for one in self.queue.channels.values():
             for identity, since in one.channel.places.held().items():
                 found[identity] = min(found.get(identity, since), since)
@@ -657,7 +659,7 @@ class Hosted:
 
     def decide(self, identity: tuple[int, int], *, commit: bool) -> bool:
         """
-        Settle what a transaction holds, or let it come again.
+        Settle what a transaction holds, or let it come again; move positions, or do not.
 
         Args:
             identity: Producer id and epoch of the transaction.
@@ -666,7 +668,7 @@ class Hosted:
         Returns:
             Whether it held anything.
         """
-        now, found = self._host.now(), False
+        now, found = self._host.now(), self.positions.decide(identity, commit)
         for one in self.queue.channels.values():
             if identity in one.channel.places.held():
                 found = True

@@ -94,6 +94,8 @@ class Ledger(SideLog):
         #: Likewise those who wait for the disk whatever the topic promises.
         self._asking_synced: list[Safe] = []
         self._waiting_synced: deque[tuple[int, list[Safe]]] = deque()
+        #: Says whether there are lives of messages to tell, for which history is kept.
+        self.has_lives: Callable[[], bool] = lambda: True
         #: Whether what channels did is not all in the log, so that only a snapshot helps.
         self.behind = False
         #: Bytes since the last snapshot, or since the start.
@@ -215,7 +217,7 @@ class Ledger(SideLog):
 
     def _fold(self, log: Log, first: int) -> None:
         """Begin at the last snapshot from the next start on."""
-        if self._history.ms and self._history.bytes:
+        if self._history.ms and self._history.bytes and self.has_lives():
             log.fold(first, self._now() + self._history.ms)
             log.let_go(self._history.bytes)
         else:

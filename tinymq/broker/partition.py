@@ -54,6 +54,7 @@ from tinymq.wire.batch import (
     check_produced,
     column_spans,
     read_header,
+    split,
     stamp,
 )
 from tinymq.wire.frames import Bytes
@@ -645,7 +646,11 @@ class Partition:
         """
         self.moved.add(self)
         self.counters.bytes_out += len(chunk.data)
-        self.counters.records_out += max(0, chunk.next_offset - offset)
+        count = max(0, chunk.next_offset - offset)
+        if count and self.topic.config.compacts:
+            # There are fewer records than offsets, and not one for each of a long empty batch.
+            count = min(count, sum(header.records for header, _ in split(chunk.data)))
+        self.counters.records_out += count
 
     def offset_at(self, time_ms: int) -> tuple[int, int, int]:
         """

@@ -351,7 +351,8 @@ class PartitionStore:
         """
         log = partition.log
         assert isinstance(log, Log), partition
-        if len(partition.producers) <= OFTEN or log.segment_count != self._stored.get(partition):
+        known = len(partition.producers) + len(partition.transactions.aborted)
+        if known <= OFTEN or log.segment_count != self._stored.get(partition):
             self._store_producers(partition, log)
         for each in _logs(partition):
             if each.offline is None:

@@ -137,7 +137,11 @@ GROUP_PARTITION: Final = shape(
     committed_ms=said(MAYBE_MILLISECONDS, "When; null if it never did."),
     start=said(MAYBE_WHOLE, "First offset that can be read; null while its broker is silent."),
     end=said(MAYBE_WHOLE, "The offset behind the last one that can be read; null likewise."),
-    lag=said(MAYBE_WHOLE, "Messages behind the position; null if there is none."),
+    lag=said(
+        MAYBE_WHOLE,
+        "Messages behind the position, all of them while a member has said nothing; null if "
+        "nobody reads and there is no position.",
+    ),
     lag_s=said(_MAYBE_NUMBER, "Age of the oldest of them, in seconds; null if there is none."),
     member=said(STRING, "Id of the member that has it; empty if nobody has."),
     generation=said(WHOLE, "What the member has it by; -1 if nobody ever had."),

@@ -55,6 +55,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "tinymq.cli.delayed:delayed",
         "List, cancel, release or move messages not due yet.",
     ),
+    "outbox": (
+        "tinymq.cli.outbox:outbox",
+        "Publish what stands in a program's outbox, and look after it.",
+    ),
     "pub": ("tinymq.cli.pub:pub", "Publish stdin, its lines, or a value."),
     "consume": (
         "tinymq.cli.read:consume",

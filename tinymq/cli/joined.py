@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Of the protocol: the end of a partition; not imported, for --help must be quick.
 _LATEST: Final = -1
+#: Seconds before the end of a topic is looked at.
+_BRIEF_S: Final = 0.05
 
 
 @frozen(kw_only=True)
@@ -169,7 +171,8 @@ def _read(
                 UNREACHABLE,
             )
         while not stop.asked and left != 0:
-            some = _some(consumer, most if left is None else min(most, left))
+            few = most if left is None else min(most, left)
+            some = _some(consumer, few, _BRIEF_S if joined.stop else LOOK_S)
             if not some:
                 if joined.stop and _at_end(session, joined, consumer):
                     return
@@ -180,10 +183,10 @@ def _read(
             consumer.commit_soon()
 
 
-def _some(consumer: GroupConsumer, most: int) -> list[GroupMessage]:
+def _some(consumer: GroupConsumer, most: int, wait_s: float) -> list[GroupMessage]:
     """Take what is there, and wait a moment if that is nothing."""
     found: list[GroupMessage] = []
-    while len(found) < most and (one := consumer.next(0 if found else LOOK_S)) is not None:
+    while len(found) < most and (one := consumer.next(0 if found else wait_s)) is not None:
         found.append(one)
     return found
 

@@ -30,9 +30,11 @@ from tinymq.cli.output import (
 )
 from tinymq.cli.values import human_size, iso
 from tinymq.errors import TinyMQError
+from tinymq.wire.batch import ABORTED, CONTROL, TRANSACTIONAL
 
 if TYPE_CHECKING:
     from tinymq.storage.inspect import DumpedBatch, LogFacts, Place, Repair
+    from tinymq.wire.batch import BatchHeader
 
 #: The MetaServer's store in a data folder; it knows the names of topics.
 _STORE: Final = "meta.sqlite"
@@ -55,6 +57,7 @@ BATCH_COLUMNS: Final = (
     Column("PRODUCER", key("producer"), right=True),
     Column("SEQUENCE", key("sequence"), right=True),
     Column("EPOCH", key("epoch"), right=True, wide=True),
+    Column("TRANSACTION", key("transaction"), wide=True),
     Column("PROBLEM", key("problem")),
 )
 
@@ -161,6 +164,7 @@ def _batch_row(batch: DumpedBatch, name: str) -> dict[str, Any]:
         "bytes": batch.size,
         "problem": batch.problem or None,
         "first": None,
+        "transaction": None,
     }
     header = batch.header
     if header is None:
@@ -175,7 +179,18 @@ def _batch_row(batch: DumpedBatch, name: str) -> dict[str, Any]:
         "producer": header.producer_id if header.producer_id >= 0 else None,
         "sequence": header.base_sequence if header.producer_id >= 0 else None,
         "epoch": header.leader_epoch,
+        "transaction": _transaction(header),
     }
+
+
+def _transaction(header: BatchHeader) -> str | None:
+    """Say which transaction a batch belongs to, or how it ends it."""
+    if not header.attributes & TRANSACTIONAL:
+        return None
+    identity = f"{header.producer_id}:{header.producer_epoch}"
+    if not header.attributes & CONTROL:
+        return identity
+    return f"{identity} {'aborted' if header.attributes & ABORTED else 'committed'}"
 
 
 @log.command("verify")

@@ -34,6 +34,7 @@ from tinymq.client.core.handling import Reject, Requeue
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.results import Account, Delayed, Failed, PartlySent, Position, Sent
 from tinymq.client.core.starts import EARLIEST, LATEST, At, Mark
+from tinymq.client.core.transactions.transforming import Out
 
 if TYPE_CHECKING:
     from tinymq.client.admin import Admin
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from tinymq.client.positions import Positions
     from tinymq.client.producer import Producer
     from tinymq.client.subscription import Message, MessageBatch, Subscription
+    from tinymq.client.transactional import Transaction, TransactionalProducer
 
 _LAZY: Final = {
     "Admin": "tinymq.client.admin",
@@ -63,6 +65,8 @@ _LAZY: Final = {
     "Producer": "tinymq.client.producer",
     "Stored": "tinymq.client.lookup_producer",
     "Subscription": "tinymq.client.subscription",
+    "Transaction": "tinymq.client.transactional",
+    "TransactionalProducer": "tinymq.client.transactional",
 }
 
 __all__ = [
@@ -95,6 +99,7 @@ __all__ = [
     "Message",
     "MessageBatch",
     "Node",
+    "Out",
     "PartlySent",
     "Position",
     "Positions",
@@ -108,6 +113,8 @@ __all__ = [
     "Subscription",
     "SubscriptionConfig",
     "TopicInfo",
+    "Transaction",
+    "TransactionalProducer",
 ]
 
 

@@ -39,6 +39,7 @@ from tinymq.client.network import EndpointFor, TwistedNetwork
 from tinymq.client.positions import Positions
 from tinymq.client.producer import Producer
 from tinymq.client.subscription import Subscription
+from tinymq.client.transactional import TransactionalProducer
 from tinymq.errors import ClosedError, TinyMQError
 
 
@@ -80,6 +81,7 @@ class Client:
         self._cluster = Cluster(addresses, self.config, self._network, chance)
         self._network.cluster = self._cluster
         self._producers: set[Producer] = set()
+        self._transactional: set[TransactionalProducer] = set()
         self._consumers: set[Consumer] = set()
         self._subscriptions: set[Subscription] = set()
         self._groups: set[GroupConsumer] = set()
@@ -103,6 +105,36 @@ class Client:
             self._cluster, core_config, self._network, self._home, self._producers.discard
         )
         self._producers.add(producer)
+        return producer
+
+    def transactional(
+        self, name: str, config: ProducerConfig | None = None, *, timeout_s: float = 60.0
+    ) -> TransactionalProducer:
+        """
+        Make a producer of transactions; close it when it is not needed any more.
+
+        Args:
+            name: Its transactional id: the name of one program at a time, the same at
+                each start.
+            config: Settings.
+            timeout_s: After how long the brokers abort a transaction that is not ended.
+
+        Raises:
+            ClosedError: The client was closed.
+            UsageError: The name or the time-out is none.
+            ForkedError: This is another process.
+        """
+        self._check()
+        producer = TransactionalProducer(
+            self._cluster,
+            name,
+            config or ProducerConfig(),
+            timeout_s,
+            self._network,
+            self._home,
+            self._transactional.discard,
+        )
+        self._transactional.add(producer)
         return producer
 
     def consumer(self, config: ConsumerConfig | None = None) -> Consumer:
@@ -296,6 +328,8 @@ class Client:
             await member.close()
         for subscription in tuple(self._subscriptions):
             await subscription.close()
+        for transactional in tuple(self._transactional):
+            await transactional.close()
         for producer in tuple(self._producers):
             await producer.close()
         self._cluster.close(self._network.seconds())

@@ -13,9 +13,10 @@ from twisted.python.failure import Failure
 
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.fork import Home
-from tinymq.client.core.group.consumer import GroupCore, GroupFace
+from tinymq.client.core.group.consumer import GroupCore
 from tinymq.client.core.group.faces import GroupConsumerFace
 from tinymq.client.core.group.handed import GroupBatch, GroupMessage
+from tinymq.client.core.group.hands import GroupFace
 from tinymq.client.core.group.settings import GroupConfig, Share
 from tinymq.client.core.group.working import STOP, GroupPlan
 from tinymq.client.core.starts import Start
@@ -223,7 +224,7 @@ class GroupConsumer(GroupConsumerFace):
                 handled until that has ended.
             concurrency: How many handlers are at work at once at most.
             batches: Give it whole batches.
-            manual: Whether the handler says `done` by itself, perhaps later.
+            manual: Whether the handler says `done` by itself, perhaps later; not in threads.
             threads: Call it in so many threads, for it blocks.
             retries: How often it is called again with what it failed at, with growing
                 waits. A message whose partition is to be given up is not tried again:
@@ -363,7 +364,8 @@ class GroupConsumer(GroupConsumerFace):
         What is not done by then comes again, to another member.
 
         Args:
-            within_s: Seconds for what was handed out.
+            within_s: Seconds for what was handed out; a handler that waits for the end
+                waits for itself so long.
 
         Returns:
             A Deferred that ends with None when the brokers know everything, or after

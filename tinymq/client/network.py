@@ -287,6 +287,18 @@ class TwistedNetwork:
         """
         self._reactor.callLater(0, call)
 
+    def pause(self, seconds: float) -> Deferred[None]:
+        """
+        Wait.
+
+        Args:
+            seconds: How long.
+        """
+        timer: list[IDelayedCall] = []
+        waiting: Deferred[None] = Deferred(lambda _: timer[0].cancel())
+        timer.append(self._reactor.callLater(seconds, waiting.callback, None))
+        return waiting
+
     # --- connections -----------------------------------------------------------
 
     def opened(self, peer: Peer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from twisted.internet.defer import TimeoutError as DeferredTimeout
@@ -54,6 +55,8 @@ class Base:
         )
         self.queues = Queues(self._registry, operations.channel_rows, broker.scheduler, broker.wall)
         self.crowd = Crowd(self._groups_behind, broker.scheduler, broker.wall)
+        #: The rows of groups as they were told last, and as lists have them.
+        self._listed: tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]] = ([], [])
         self._next = 0
 
     async def _groups_behind(self, name: str) -> Result:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from tinymq.groups.group import Group
 from tinymq.groups.membership import Membership
@@ -10,10 +10,13 @@ from tinymq.groups.values import Now
 
 Row = dict[str, Any]
 
+#: Members that are named before it is only said how many more there are.
+_NAMED: Final = 3
+
 
 def state_of(group: Group) -> str:
     """Name the state of a group."""
-    if not group.members:
+    if all(each.absent for each in group.members.values()):
         return "empty"
     return "moving" if group.moving else "stable"
 
@@ -23,13 +26,22 @@ def short_row(group: Group) -> Row:
     return {
         "name": group.name,
         "state": state_of(group),
-        "members": len(group.members),
+        "members": sum(not each.absent for each in group.members.values()),
         "topics": group.topic_names(),
         "partitions": sum(group.read.values()),
         "strategy": group.strategy.name,
         "generation": group.generation,
-        "stuck": group.stuck,
+        "stuck": group.stuck or _kept(group),
     }
+
+
+def _kept(group: Group) -> str:
+    """Name static members that went, and whose partitions are kept for them."""
+    gone = [each.order for each in group.members.values() if each.absent and each.shares]
+    if not gone:
+        return ""
+    more = f" and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
+    return f"partitions are kept for {', '.join(gone[:_NAMED])}{more}: restarted, or gone soon"
 
 
 def member_row(member: Membership, now: Now) -> Row:
@@ -49,7 +61,7 @@ def member_row(member: Membership, now: Now) -> Row:
 
 
 def _state(member: Membership, now: Now) -> str:
-    if member.absent or now.mono - member.heard.mono > 2 * member.interval:
+    if now.mono - member.heard.mono > 2 * member.interval:
         return "late"
     if member.leaving:
         return "draining"
@@ -61,7 +73,7 @@ def group_row(group: Group, now: Now) -> Row:
     return {
         **short_row(group),
         "coming": group.strategy.coming,
-        "members": [member_row(each, now) for each in group.members.values()],
+        "members": [member_row(each, now) for each in group.members.values() if not each.absent],
         "shares": [
             {
                 "topic": group.topic_name(topic),
@@ -80,6 +92,6 @@ def group_row(group: Group, now: Now) -> Row:
 def _share(group: Group, topic: bytes, index: int) -> list[Any]:
     """Say who has a partition: the member's id or "", the generation or -1, and if it leaves."""
     owner = group.owner.get((topic, index))
-    if owner is None:
+    if owner is None or owner.absent:
         return ["", -1, False]
     return [owner.id, owner.shares[topic, index], (topic, index) in owner.leaving]

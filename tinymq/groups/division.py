@@ -59,6 +59,8 @@ class Division(Moves):
         self._topics = topics
         self._collecting = collecting
         self._replan_at: int | None = None
+        #: Whether it has divided anything yet; until then it may not know all its members.
+        self._divided = False
         self._asked: _Asked | None = None
         self._passed_over: set[str] = set()
 
@@ -81,6 +83,22 @@ class Division(Moves):
             or self.emptying
             or bool(self.givers)
         )
+
+    @property
+    def soon(self) -> int | None:
+        """When partitions are to move, or be taken, on the monotonic clock; None if never."""
+        times = [
+            min(each.leaving.values()) + each.request.rebalance_ms
+            for each in self.givers
+            if each.leaving
+        ]
+        if self._collecting is not None:
+            times.append(self._collecting)
+        elif self._replan_at is not None:
+            times.append(self._replan_at)
+        if self._asked is not None:
+            times.append(self._asked.since + self._asked.member.request.rebalance_ms)
+        return min(times, default=None)
 
     def _replan(self, now: Now, why: str) -> None:
         """Divide anew before long, for what has changed."""
@@ -125,7 +143,7 @@ class Division(Moves):
         return read, ""
 
     def _divide(self, now: Now) -> None:
-        self._replan_at = None
+        self._replan_at, self._divided = None, True
         self.read, much = self._readable()
         if much or self.strategy.name != OWN:  # what is wrong with a plan stands until the next
             self.stuck = much
@@ -169,7 +187,7 @@ class Division(Moves):
         try:
             target = checked_plan(plan, self.read, wishes)
         except InvalidRequest as error:
-            self.stuck = f"{member.id}: {error.text}"
+            self.stuck = f"{member.label}: {error.text}"
             self._replan_at = now.mono + REFUSED_MS
             return error
         self.stuck = self._readable()[1]
@@ -195,10 +213,10 @@ class Division(Moves):
         for member in list(self.givers):
             for place, since in list(member.leaving.items()):
                 if now.mono - since >= member.request.rebalance_ms:
-                    self.stuck = f"{member.id} took too long to give up partitions"
+                    self.stuck = f"{member.label} took too long to give up partitions"
                     self.take(member, place)
         asked = self._asked
         if asked is not None and now.mono - asked.since >= asked.member.request.rebalance_ms:
-            self.stuck = f"{asked.member.id} was asked for a plan and sent none"
+            self.stuck = f"{asked.member.label} was asked for a plan and sent none"
             self._passed_over.add(asked.member.id)
             self._asked, self._replan_at = None, now.mono

@@ -37,8 +37,11 @@ from tinymq.groups.values import (
 from tinymq.limits import LATEST_MS
 from tinymq.wire.messages import Member, MemberReply
 
-#: Milliseconds that members have to come with what they have, after one did.
-CLAIM_MS: Final = 3000
+#: Milliseconds that members have to come with what they have, after one did: links of those that
+#: saw a broker die are dialled again after some seconds, and they read on meanwhile.
+CLAIM_MS: Final = 10_000
+#: Milliseconds for which they are waited for at the most.
+MOST_CLAIM_MS: Final = 30_000
 #: Milliseconds after which a member without a long poll asks again, while something moves.
 HURRY_MS: Final = 500
 #: Members that went, and are told so if they come back.
@@ -59,6 +62,7 @@ class Group(Division):
     def __init__(self, name: str, topics: Topics, now: Now, pause_ms: int = 0) -> None:
         super().__init__(topics, now.mono + pause_ms if pause_ms else None)
         self.name = name
+        self._born = now.mono
         #: Since when it has no members.
         self.empty_since: int | None = now.mono
         self._instances: dict[str, Membership] = {}
@@ -92,11 +96,12 @@ class Group(Division):
             return None
         if member is None:
             member = self._enter(request, client, now)
-        elif not member.says(request):
+        elif not (member.says(request) or _restarts(request)):
             self._change(member, request, now)
         member.heard, member.client, member.absent = now, client, False
         self.generation = max(self.generation, request.generation)
-        self._let_go(member, shares_of(request.owned), request.generation)
+        kept = member.due if _restarts(request) else {}
+        self._let_go(member, kept | shares_of(request.owned), request.generation)
         refused = None
         if request.plan is not None:
             refused = self._take_plan(member, request.plan, request.generation, now)
@@ -105,7 +110,8 @@ class Group(Division):
         if former is not None:
             former.answer(self._repeated(member))
         if refused is None:
-            member.poll = Poll(answer, now.mono + min(request.wait_ms, member.interval))
+            wait = min(request.wait_ms, member.interval)
+            member.poll = Poll(answer, now.mono + wait, wait > 0)
             heard = request.generation == member.told_generation
             if not (heard and request.wait_ms) or self._news(member):
                 self._answer(member)
@@ -123,11 +129,11 @@ class Group(Division):
     def _goes(self, member: Membership | None, now: Now) -> None:
         if member is None:
             return
-        left = UnknownMember(f"{member.id} left the group {self.name}")
+        left = UnknownMember(f"{member.label} left the group {self.name}")
         self._drop_poll(member, left)
         if member.request.instance is None:
             self._past_one(member, left)
-            self._remove(member, f"{member.id} left", now)
+            self._remove(member, f"{member.label} left", now)
             self._settle(now)
             return
         # Its instance may come back: what it has stays its own until its session is over.
@@ -155,13 +161,14 @@ class Group(Division):
             self._replace(former, member, now)
             self._claim(member, request)
             return member
-        if claims and (not self.members or self._collecting is not None):
-            self._collecting = max(self._collecting or 0, now.mono + CLAIM_MS)
+        if claims and (not self._divided or self._collecting is not None):
+            until = min(now.mono + CLAIM_MS, self._born + MOST_CLAIM_MS)
+            self._collecting = max(self._collecting or 0, until)
         self.members[member.id] = member
         if request.instance is not None:
             self._instances[request.instance] = member
         self._claim(member, request)
-        self._replan(now, f"{member.id} {'came back' if claims else 'joined'}")
+        self._replan(now, f"{member.label} {'came back' if claims else 'joined'}")
         return member
 
     def _claim(self, member: Membership, request: Member) -> None:
@@ -239,7 +246,8 @@ class Group(Division):
         member.request = _wishes(request)
         member.patterns = patterns
         member.topics = member.resolve(self._topics)
-        self._replan(now, f"{member.id} wants something else")
+        goes = not (request.topics or request.patterns)
+        self._replan(now, f"{member.label} {'is leaving' if goes else 'wants something else'}")
         self._change_strategy(now)
 
     def _change_strategy(self, now: Now) -> None:
@@ -269,7 +277,7 @@ class Group(Division):
         error = UnknownMember(f"{member.id} was sent away from {self.name}: {reason}")
         self._past_one(member, error)
         self._drop_poll(member, error)
-        self._remove(member, f"{member.id} was sent away: {reason}", now)
+        self._remove(member, f"{member.label} was sent away: {reason}", now)
         self._flush()
 
     def find(self, name: str) -> Membership:
@@ -332,22 +340,9 @@ class Group(Division):
     @property
     def due(self) -> int | None:
         """When `tick` is to be called, on the monotonic clock; None if never."""
-        times: list[int] = []
-        for member in self.members.values():
-            times.append(member.heard.mono + member.session)
-            if member.poll is not None:
-                times.append(member.poll.until)
-        times += [
-            min(each.leaving.values()) + each.request.rebalance_ms
-            for each in self.givers
-            if each.leaving
-        ]
-        if self._collecting is not None:
-            times.append(self._collecting)
-        elif self._replan_at is not None:
-            times.append(self._replan_at)
-        if self._asked is not None:
-            times.append(self._asked.since + self._asked.member.request.rebalance_ms)
+        times = [member.due_at for member in self.members.values()]
+        if (soon := self.soon) is not None:
+            times.append(soon)
         return min(times, default=None)
 
     def tick(self, now: Now, late: int = 0) -> None:
@@ -364,7 +359,7 @@ class Group(Division):
             silent = now.mono - member.heard.mono
             if silent >= member.session:
                 self._drop_poll(member, UnknownMember(f"{member.id} was silent for too long"))
-                self._remove(member, f"{member.id} was silent for {silent / 1000:.0f} s", now)
+                self._remove(member, f"{member.label} was silent for {silent / 1000:.0f} s", now)
         self._take_overdue(now)
         if self._collecting is not None and now.mono >= self._collecting:
             self._collecting = None
@@ -382,9 +377,14 @@ class Group(Division):
             changed: The names of those that came, went or changed.
             now: What time it is.
         """
-        if not self.members:
+        concerned = [
+            each
+            for each in self.members.values()
+            if each.patterns or not changed.isdisjoint(each.request.topics)
+        ]
+        if not concerned:
             return
-        for member in self.members.values():
+        for member in concerned:
             member.topics = member.resolve(self._topics)
         if self.drop_missing(self._topics.by_id):
             self.rise(now)
@@ -410,6 +410,7 @@ class Group(Division):
         if poll is None:
             return
         member.told, member.told_generation = member.due, self.generation
+        hurry = self.moving and not poll.waits
         rows = None
         if self._asked is not None and self._asked.member is member:
             rows, self._asked.told = self._plan_rows(), True
@@ -418,7 +419,7 @@ class Group(Division):
                 generation=self.generation,
                 assigned=rows_of(member.told),
                 state="moving" if self.moving else "stable",
-                interval_ms=min(member.interval, HURRY_MS) if self.moving else member.interval,
+                interval_ms=min(member.interval, HURRY_MS) if hurry else member.interval,
                 members=rows,
             )
         )
@@ -445,6 +446,11 @@ def _wishes(request: Member) -> Member:
     kept = copy(request)
     kept.owned, kept.plan = [], None
     return kept
+
+
+def _restarts(request: Member) -> bool:
+    """Whether a static member is about to go: it wants nothing more, and its place is kept."""
+    return request.instance is not None and not (request.topics or request.patterns)
 
 
 def _fenced(instance: str, newer: str) -> FencedGeneration:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from attrs import define, field
 
@@ -17,7 +17,12 @@ from tinymq.wire.messages import Member, MemberReply, Shares
 Answer: TypeAlias = Callable[[MemberReply | WireError], None]
 
 #: Milliseconds after which a member says something again at the latest.
-MOST_INTERVAL = 5000
+MOST_INTERVAL: Final = 5000
+#: About how many bytes a member takes, and each topic and share of it besides.
+_BYTES: Final = 2000
+_EACH: Final = 100
+#: Characters of an id that people are shown; it has 32 of chance.
+_SHOWN: Final = 8
 
 
 @define(eq=False)
@@ -28,10 +33,12 @@ class Poll:
     Attributes:
         answer: Told the answer.
         until: When it is answered at the latest, on the monotonic clock.
+        waits: Whether it waits at all.
     """
 
     answer: Answer
     until: int
+    waits: bool
 
 
 @define(eq=False)
@@ -77,6 +84,18 @@ class Membership:
         return self.request.instance or self.id
 
     @property
+    def label(self) -> str:
+        """What people call it: its instance, or its client and the beginning of its id."""
+        return self.request.instance or f"{self.client.name} {self.id[:_SHOWN]}".strip()
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes it takes here."""
+        said = self.request
+        names = sum(map(len, said.topics)) + sum(map(len, said.patterns))
+        return _BYTES + names + len(said.metadata) + _EACH * (len(said.topics) + len(self.shares))
+
+    @property
     def session(self) -> int:
         """Milliseconds of silence after which it is taken for dead."""
         return self.request.session_ms
@@ -85,6 +104,11 @@ class Membership:
     def interval(self) -> int:
         """Milliseconds after which it says something again at the latest."""
         return min(self.session // 3, MOST_INTERVAL)
+
+    @property
+    def due_at(self) -> int:
+        """When its request is to be answered, or else its session is over."""
+        return self.heard.mono + self.session if self.poll is None else self.poll.until
 
     @property
     def due(self) -> dict[Place, int]:

@@ -63,4 +63,19 @@ class Topics:
         Raises:
             InvalidRequest: It is none, or too large.
         """
-        return self._patterns.held(text, self.by_name)
+        found = self.begun(text)
+        while found.pending:
+            found.step()
+        return found
+
+    def begun(self, text: str) -> Pattern:
+        """
+        Return a pattern that may not have looked at all topics; `Pattern.step` goes on.
+
+        Args:
+            text: The regular expression.
+
+        Raises:
+            InvalidRequest: It is none, or too large.
+        """
+        return self._patterns.begun(text, self.by_name)

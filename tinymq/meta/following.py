@@ -24,6 +24,8 @@ from tinymq.meta.registry import Registry
 from tinymq.meta.store import Store
 
 ID_BYTES: Final = 16
+#: What the keys of histories begin with.
+HISTORY: Final = "history/"
 
 
 @define
@@ -124,7 +126,9 @@ class Following:
 
     def _load(self) -> Registry:
         revision = self._store.revision
-        entries = self._store.range(*prefix(""))
+        # Histories may be most of what is stored, and no snapshot is made of them.
+        (first, last), (begin, end) = prefix(""), prefix(HISTORY)
+        entries = (*self._store.range(first, begin), *self._store.range(end, last))
         draft = Draft(Registry())
         for entry in entries:
             try:

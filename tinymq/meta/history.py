@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 from attrs import asdict, frozen
 
 from tinymq.meta.entries import Delete, Entry, Put, Write, prefix
-from tinymq.meta.following import Following
+from tinymq.meta.following import HISTORY, Following
 from tinymq.meta.registry import Topic
 
 #: Changes that are kept of each topic.
@@ -115,7 +115,7 @@ class History(Following):
         Args:
             topic: Of which.
         """
-        entries = self._store.range(*prefix(f"history/{topic.id.hex()}/"))
+        entries = self._store.range(*prefix(f"{HISTORY}{topic.id.hex()}/"))
         return [Change.decode(entry) for entry in reversed(entries)]
 
     def note(self, topic: Topic, act: str, note: str) -> None:
@@ -134,7 +134,7 @@ class History(Following):
         self, topic_id: bytes, act: str, rows: tuple[SettingRow, ...] = (), note: str = ""
     ) -> list[Write]:
         """Return what notes a change, for the transaction that makes it."""
-        entries = self._store.range(*prefix(f"history/{topic_id.hex()}/"))
+        entries = self._store.range(*prefix(f"{HISTORY}{topic_id.hex()}/"))
         last = int(entries[-1].key.rpartition("/")[2], 16) if entries else -1
         change = Change(
             at_ms=self._now_ms(),
@@ -145,12 +145,12 @@ class History(Following):
             note=note,
         )
         old = entries[: max(0, len(entries) + 1 - MOST_CHANGES)]
-        key = f"history/{topic_id.hex()}/{last + 1:08x}"
+        key = f"{HISTORY}{topic_id.hex()}/{last + 1:08x}"
         return [*(Delete(each.key) for each in old), Put(key, change.encode())]
 
     def _history_deletes(self, topic_id: bytes) -> list[Delete]:
         """Return what takes the history of a topic out of the store."""
-        entries = self._store.range(*prefix(f"history/{topic_id.hex()}/"))
+        entries = self._store.range(*prefix(f"{HISTORY}{topic_id.hex()}/"))
         return [Delete(each.key) for each in entries]
 
 

@@ -62,7 +62,7 @@ _MOST_IDS: Final = 1_000_000
 #: Settings of the topic of transactions.
 _TRANSACTIONS: Final[Settings] = {
     "sync": "always",
-    "retention.ms": None,
+    "retention.mode": "compact",
     "segment.bytes": 16 * 1024 * 1024,
 }
 #: Settings of a topic for dead letters: nothing goes away by itself, or does not fit.

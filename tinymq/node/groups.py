@@ -242,7 +242,8 @@ def _failure(hosted: Hosted) -> str:
 
 def _step_row(one: Step, act: str) -> Result:
     partition = one.hosted.partition
-    until = one.hosted.now + partition.topic.config.undo_ms
+    window = partition.topic.config.undo_ms
+    until = one.hosted.now + window if window else None
     return {
         "topic": partition.topic.name,
         "partition": partition.index,

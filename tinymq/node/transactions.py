@@ -83,7 +83,7 @@ class Transactions:
 
     def _row(self, found: Row) -> Result:
         topics = self._broker.meta.registry.topics
-        known = [each for each in found.places if each[0] in topics][:_MOST_TOLD]
+        known = sorted(each for each in found.places if each[0] in topics)[:_MOST_TOLD]
         return {
             "transactional_id": found.name,
             "producer_id": found.identity[0],

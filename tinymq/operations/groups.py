@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import fnmatch
 from bisect import bisect_right
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from tinymq.catalog import PUBLIC
-from tinymq.errors import BrokerSilent, GroupBusy, InvalidRequest, NothingToUndo
+from tinymq.errors import (
+    BrokerSilent,
+    GroupBusy,
+    InvalidRequest,
+    NothingToUndo,
+    UnknownMember,
+)
 from tinymq.figures.channels import clear_ms, counted, number
 from tinymq.groups.places import coordinator_of
 from tinymq.meta.registry import GroupInfo
-from tinymq.node import NODE_OPERATIONS
 from tinymq.node.partitions import check_partition
 from tinymq.operation import NAME, Operation, Parameter, Result, table
 from tinymq.operations.base import SPREAD_SECONDS, Answers, only_one
@@ -22,6 +28,8 @@ from tinymq.wire.fields import I64, integer
 
 #: A group that has members and something to read, and commits nothing for so long, is stuck.
 _STUCK_MS: Final = 60_000
+#: Names of groups, or positions, in one question to a broker: names may be long.
+_MOST_ASKED: Final = 200
 #: What is told of a plan.
 _PLANNED: Final = ("topic", "partition", "before", "after", "skipped", "replayed")
 #: Nobody who knows of its members.
@@ -72,11 +80,13 @@ class Groups(Leaders):
         )
         first = bisect_right(wanted, after)
         page = wanted[first : first + limit]
-        answers = await self._ask(self._leading(), "node.group_totals", {"names": page})
         told: dict[str, list[Result]] = {}
-        for answer in answers.results.values():
-            for row in answer["groups"]:
-                told.setdefault(row["name"], []).append(row)
+        for some in _pieces(page):
+            answers = await self._ask(self._leading(), "node.group_totals", {"names": some})
+            quiet |= {*answers.silent}
+            for answer in answers.results.values():
+                for row in answer["groups"]:
+                    told.setdefault(row["name"], []).append(row)
         rows = [
             self._group_row(known[name], told.get(name, []), coordinated.get(name), quiet)
             for name in page
@@ -86,7 +96,7 @@ class Groups(Leaders):
             "groups": rows,
             "more": more,
             "after": page[-1] if more else None,
-            "silent": self._named_silence(answers, quiet),
+            "silent": self._named(quiet),
         }
 
     async def group_info(self, name: str) -> Result:
@@ -105,7 +115,7 @@ class Groups(Leaders):
                 (row["undo_until_ms"] for row in rows if row["undo_until_ms"] is not None),
                 default=None,
             ),
-            "silent": self._named_silence(answers, quiet),
+            "silent": self._named({*answers.silent} | quiet),
         }
 
     def _leading(self) -> set[int]:
@@ -130,8 +140,6 @@ class Groups(Leaders):
         broker_id = self._coordinator(name)
         if broker_id < 0:
             return None, set()
-        if "node.group" not in NODE_OPERATIONS:
-            return {**_NOBODY}, set()
         answers = await self._ask([broker_id], "node.group", {"name": name})
         answer = answers.results.get(broker_id)
         return answer and (answer["group"] or {**_NOBODY}), {*answers.silent}
@@ -140,8 +148,6 @@ class Groups(Leaders):
         """Ask all brokers for the groups whose members they look after."""
         found, quiet = dict[str, Result](), set[int]()
         asked: dict[str, set[int]] = {"": {*self._registry.brokers}}
-        if "node.groups" not in NODE_OPERATIONS:
-            asked = {}
         while asked:
             after, brokers = asked.popitem()
             answers = await self._ask(brokers, "node.groups", {"after": after})
@@ -155,8 +161,8 @@ class Groups(Leaders):
                     asked.setdefault(rows[-1]["name"], set()).add(broker_id)
         return found, quiet
 
-    def _named_silence(self, answers: Answers, more: set[int]) -> list[str]:
-        return [self._broker_name(each) for each in sorted({*answers.silent} | more)]
+    def _named(self, brokers: Collection[int]) -> list[str]:
+        return [self._broker_name(each) for each in sorted(brokers)]
 
     def _group_row(
         self,
@@ -257,6 +263,8 @@ class Groups(Leaders):
         if not dry_run:
             self._meta.delete_group(name)
             await self._spread_to_all()
+            if force:
+                await self._send_away(name)
         return {"group": told["group"], "dry_run": dry_run}
 
     async def _move(
@@ -279,13 +287,14 @@ class Groups(Leaders):
             brokers, arguments["id"] = {*owner.leaders}, owner.id.hex()
         elif where.get("partition") is not None:
             raise InvalidRequest("a partition is one of a topic: say which", field="topic")
-        answers = await self._ask(brokers, "node.group_move", {**arguments, "dry_run": True})
+        rows, silent = await self._ask_moves(brokers, arguments, dry_run=True)
         if not dry_run:
-            self._need_answers(answers)
+            self._need_answers(silent)
             if not force:
                 await self._check_free(name, "moved")
-            answers = await self._ask(brokers, "node.group_move", {**arguments, "dry_run": False})
-        rows = [row for each in answers.results.values() for row in each["rows"]]
+            rows, silent = await self._ask_moves(brokers, arguments, dry_run=False)
+            if force:
+                await self._send_away(name, {(row["topic"], row["partition"]) for row in rows})
         rows.sort(key=lambda row: (row["topic"], row["partition"]))
         untils = [row["undo_until_ms"] for row in rows if row["undo_until_ms"] is not None]
         return {
@@ -293,12 +302,27 @@ class Groups(Leaders):
             "done": not dry_run and bool(rows),
             "undo_until_ms": max(untils, default=None),
             "dry_run": dry_run,
-            "silent": self._silence(answers),
+            "silent": self._named(silent),
         }
 
-    def _need_answers(self, answers: Answers) -> None:
+    async def _ask_moves(
+        self, brokers: set[int], arguments: dict[str, Any], *, dry_run: bool
+    ) -> tuple[list[Result], dict[int, str]]:
+        """Have brokers move a group, or tell what that means; and who says nothing, and why."""
+        rows, silent = list[Result](), dict[int, str]()
+        for some in _pieces(arguments.get("positions") or [None]):
+            given = {**arguments, "dry_run": dry_run}
+            if some != [None]:
+                given["positions"] = some
+                brokers = {self.find(row["topic"]).leader(row["partition"]) for row in some}
+            answers = await self._ask(brokers, "node.group_move", given)
+            rows += (row for each in answers.results.values() for row in each["rows"])
+            silent |= answers.silent
+        return rows, silent
+
+    def _need_answers(self, silent: Mapping[int, str]) -> None:
         """Refuse to do half of something: every leader must answer."""
-        for broker_id, why in answers.silent.items():
+        for broker_id, why in silent.items():
             raise BrokerSilent(
                 f"{self._broker_name(broker_id)} leads partitions that the group may have read and "
                 f"does not answer ({why}); nothing was done, try again when it is back",
@@ -328,6 +352,29 @@ class Groups(Leaders):
                 members=members,
             )
 
+    async def _send_away(self, name: str, places: set[tuple[str, int]] | None = None) -> None:
+        """
+        Have members that read join anew, so that they go on from where the group is now.
+
+        What they commit is refused already; but one that has nothing to commit would not hear.
+
+        Args:
+            name: The group.
+            places: Topics and partitions that were moved; all if not given.
+        """
+        told, _ = await self._coordination(name)
+        shares = () if told is None else told["shares"]
+        members = {
+            member: None
+            for share in shares
+            for index, (member, *_) in enumerate(share["partitions"])
+            if member and (places is None or (share["topic"], index) in places)
+        }
+        for member in members:
+            wanted = {"name": name, "member": member, "reason": "the group was moved by hand"}
+            with suppress(UnknownMember):  # it has just gone
+                await self._ask([self._coordinator(name)], "node.evict", wanted)
+
     async def _spread_to_all(self) -> None:
         """Wait until all brokers have heard, so that the answer holds everywhere."""
         revision, live = self._revision, self._meta.registry.brokers
@@ -337,6 +384,12 @@ class Groups(Leaders):
             return all(self._followed.get(each, revision) >= revision for each in brokers)
 
         await until(self._follow, done, SPREAD_SECONDS, self._broker.scheduler)
+
+
+def _pieces(rows: list[Any]) -> Iterator[list[Any]]:
+    """Cut a list so that each piece fits into a question."""
+    for first in range(0, len(rows), _MOST_ASKED):
+        yield rows[first : first + _MOST_ASKED]
 
 
 def _seconds(ms: int | None) -> float | None:

@@ -124,12 +124,13 @@ class Statements:
         cursor = where if hasattr(where, "execute") and hasattr(where, "fetchone") else None
         if cursor is None:
             cursor = where.cursor()
+        if not values:
+            cursor.execute(statement)
+            return cursor
         text = self._known.get(statement)
         if text is None:
             text = self._known[statement] = self.rendered(statement)
-        if not values:
-            cursor.execute(text)
-        elif self.style in {"pyformat", "named"}:
+        if self.style in {"pyformat", "named"}:
             cursor.execute(text, {f"p{place}": value for place, value in enumerate(values, 1)})
         else:
             cursor.execute(text, tuple(values))
@@ -266,7 +267,13 @@ class Connections:
             idle = self._idle.get(threading.get_ident())
             if idle:
                 return idle.pop()
-        return self._connect()
+        connection = self._connect()
+        if getattr(connection, "autocommit", None) is True:
+            connection.close()
+            raise UsageError(
+                "the connection commits every statement by itself: open one that does not"
+            )
+        return connection
 
     def _give_back(self, connection: Connection) -> None:
         with self._lock:

@@ -111,10 +111,11 @@ def load(disk: Disk, folder: str) -> Cleanliness:
         content = disk.read_file(path)
         if content is None:
             return Cleanliness()
-        version, *numbers, rounds = unseal(_MAGIC, content, path)
+        version, until, start, at_ms, tombstones, gone, found = unseal(_MAGIC, content, path)
         if version != _VERSION:
             return Cleanliness()
-        return Cleanliness(*numbers, tuple((until, at_ms) for until, at_ms in rounds))
+        rounds = tuple((below, when) for below, when in found)
+        return Cleanliness(until, start, at_ms, tombstones, gone, rounds)
     except (OSError, Unreadable, TypeError, ValueError):
         return Cleanliness()
 

@@ -30,6 +30,7 @@ from tinymq.storage.tasks import Cleaned, Damaged, Done, Event, Source, Task
 from tinymq.wire.batch import (
     ABORTED,
     CONTROL,
+    HEADER_SIZE,
     TRANSACTIONAL,
     BatchHeader,
     decided,
@@ -92,13 +93,15 @@ class _Cleaner:
         self._most_ends = task.memory // _TRANSACTION_SHARE // _TRANSACTION_BYTES
         #: How transactions ended: whether they were committed; None until somebody looked.
         self._ends: dict[_Identity, bool] | None = None
-        #: The last batch of each producer in what was never cleaned.
-        self._last: dict[int, int] = {}
+        #: Of each producer in what was never cleaned its last batch of records, and its last.
+        self._last: dict[int, tuple[int, int]] = {}
         self._until = task.sources[-1].end if task.sources else task.dirty
         self._damaged: dict[int, int] = {}
         self._sources = Sources(disk, task.folder, pace)
         self._written = 0
         self._state = _State()
+        #: What goes at the end of the file at work.
+        self._run = Run()
         #: Whether all before the file at work was read.
         self._sound = True
 
@@ -134,9 +137,8 @@ class _Cleaner:
         return True
 
     def _note(self, header: BatchHeader, data: memoryview) -> bool:
-        producer = header.producer_id
-        if producer in self._last or (producer >= 0 and len(self._last) < _MOST_PRODUCERS):
-            self._last[producer] = header.base_offset
+        if header.producer_id >= 0:
+            self._note_producer(header)
         if not header.records or header.attributes & CONTROL:
             return True
         if header.attributes & TRANSACTIONAL:
@@ -151,6 +153,14 @@ class _Cleaner:
             return all(key is None or self._keys.put(key, offset) for offset, key in rows)
         except (CorruptBatch, ValueError):
             return True
+
+    def _note_producer(self, header: BatchHeader) -> None:
+        """Note its last batch; that a transaction ended says nothing of its sequences."""
+        producer, offset = header.producer_id, header.base_offset
+        records, last = self._last.get(producer, (-1, -1))
+        if last >= 0 or len(self._last) < _MOST_PRODUCERS:
+            control = header.attributes & CONTROL
+            self._last[producer] = (records if control else offset), offset
 
     def _ended(self, header: BatchHeader) -> bool | None:
         """Say whether the transaction of a batch was committed; None if that is not known."""
@@ -182,7 +192,7 @@ class _Cleaner:
         while at < len(sources):
             first = sources[at]
             output = Output(self._disk, self._task.folder, first.base, self._task.interval)
-            before = self._state.copy()
+            before, self._run = self._state.copy(), Run()
             try:
                 try:
                     self._copy(first, output)
@@ -193,13 +203,14 @@ class _Cleaner:
                     continue
                 taken, share = [first], output.size / max(1, first.size)
                 at += 1
-                while at < len(sources) and self._joins(output, sources[at], share):
+                while at < len(sources) and self._joins(output, taken[-1], sources[at], share):
                     size = output.size
                     if not self._join(sources[at], output, taken[-1]):
                         break
                     share = (output.size - size) / max(1, sources[at].size)
                     taken.append(sources[at])
                     at += 1
+                self._put_run(output)
                 records = self._state.records - before.records
                 if len(taken) > 1 and output.size == first.size:
                     # A start could not tell the one from the other. Another time.
@@ -209,24 +220,24 @@ class _Cleaner:
             finally:
                 output.close()
 
-    def _joins(self, output: Output, source: Source, share: float) -> bool:
+    def _joins(self, output: Output, before: Source, source: Source, share: float) -> bool:
         """Say whether it is worth trying to put another file behind what is there."""
         most = self._task.segment_bytes
-        if source.base != output.end or source.base in self._damaged:
+        if source.base != before.end or source.base in self._damaged:
             return False
         worth = output.changed or output.size <= most // 2
         return worth and output.size + int(source.size * share) <= most
 
     def _join(self, source: Source, output: Output, before: Source) -> bool:
         """Put another file behind; False if it turned out too long or damaged."""
-        state, mark = self._state.copy(), output.mark()
+        state, run, mark = self._state.copy(), self._run.copy(), output.mark()
         try:
             self._copy(source, output, before)
-            fits = output.size <= self._task.segment_bytes
+            fits = output.size + HEADER_SIZE <= self._task.segment_bytes
         except BadBatch:
             fits = False  # it is looked at again, alone
         if not fits:
-            self._state = state
+            self._state, self._run = state, run
             output.go_back(mark)
         return fits
 
@@ -244,20 +255,18 @@ class _Cleaner:
             output.begin(self._sources.whole(before))
         else:
             output.first = lambda: self._sources.whole(source)
-        run = Run()
         for _, header, data in self._sources.batches(source):
             kept = self._kept(header, data)
             if kept is None:
-                run.add(header, data)
+                self._run.add(header, data)
                 continue
-            self._put_run(output, run)
+            self._put_run(output)
             if kept is not data:
                 output.change()
             output.put(kept, self._pace)
-        self._put_run(output, run)
 
-    def _put_run(self, output: Output, run: Run) -> None:
-        batches, new = run.end()
+    def _put_run(self, output: Output) -> None:
+        batches, new = self._run.end()
         if new:
             output.change()
         for batch in batches:
@@ -294,7 +303,8 @@ class _Cleaner:
         """Whether a batch is what is known of its producer, if the table of them is lost."""
         if header.producer_id < 0 or header.max_timestamp < self._task.since:
             return False
-        return self._last.get(header.producer_id, -1) <= header.base_offset
+        records, last = self._last.get(header.producer_id, (-1, -1))
+        return (last if header.attributes & CONTROL else records) <= header.base_offset
 
     def _newest(
         self, header: BatchHeader, data: memoryview, *, ended: bool

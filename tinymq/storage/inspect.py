@@ -20,6 +20,7 @@ from attrs import frozen
 from tinymq.errors import ConfigError
 from tinymq.storage import index as index_file
 from tinymq.storage import start as start_file
+from tinymq.storage import swap
 from tinymq.storage.checkpoint import point_below
 from tinymq.storage.disk import TEMPORARY, Disk
 from tinymq.storage.facts import DEFAULT_CONFIG, Gap
@@ -82,7 +83,7 @@ class LogFacts:
         place: The log.
         start: First readable offset.
         end: The next offset to be given.
-        records: Offsets that can be read.
+        records: Records that can be read; compaction leaves fewer than offsets.
         batches: Batches that can be read.
         size: Bytes of all segments.
         segments: How many files.
@@ -126,7 +127,7 @@ class TopicFacts:
     Attributes:
         topic: Its id in hexadecimal.
         partitions: How many have a log.
-        records: Offsets that can be read.
+        records: Records that can be read; compaction leaves fewer than offsets.
         size: Bytes.
         missing: Offsets that cannot be shown.
     """
@@ -215,7 +216,13 @@ class _Scanned:
 def _scan(
     place: Place, on_batch: Callable[[Segment, BatchHeader], None] | None = None
 ) -> Iterator[_Scanned]:
-    entries = [each for each in Disk().scan(place.path) if base_of(each.name) is not None]
+    disk = Disk()
+    gone = swap.replaced(disk, place.path) or ()
+    entries = [
+        each
+        for each in disk.scan(place.path)
+        if (found := base_of(each.name)) is not None and found not in gone
+    ]
     for entry, following in zip_longest(entries, entries[1:]):
         base = int(entry.name[:20])
         ceiling = int(following.name[:20]) if following is not None else None
@@ -292,12 +299,12 @@ def _verify(place: Place) -> LogFacts:
     disk = Disk()
     start = start_file.load(disk, place.path)
     begin = start.offset if start is not None else 0
-    headers: list[tuple[int, int, int]] = []
+    headers: list[tuple[int, int, int, int]] = []
     scanned = list(
         _scan(
             place,
             lambda _, header: headers.append(
-                (header.base_offset, header.next_offset, header.max_timestamp)
+                (header.base_offset, header.next_offset, header.max_timestamp, header.records)
             ),
         )
     )
@@ -308,12 +315,12 @@ def _verify(place: Place) -> LogFacts:
         place=place,
         start=begin,
         end=max(begin, last.segment.end if last is not None else 0),
-        records=sum(end - max(base, begin) for base, end, _ in readable),
+        records=sum(min(count, end - max(base, begin)) for base, end, _, count in readable),
         batches=len(readable),
         size=sum(each.size for each in scanned),
         segments=len(scanned),
         oldest=readable[0][2] if readable else -1,
-        newest=max((time for _, _, time in headers), default=-1),
+        newest=max((time for _, _, time, _ in headers), default=-1),
         gaps=tuple(_gaps(scanned, begin)),
         torn=last.rest.stop - last.rest.position if last is not None and last.rest else 0,
         indexes=_indexes(disk, scanned),

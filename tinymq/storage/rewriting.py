@@ -44,6 +44,14 @@ class Run:
         #: The batches, if all of them were fillers before; else None.
         self._fillers: list[tuple[int, bytes]] | None = []
 
+    def copy(self) -> Run:
+        """The same once more, to go back to."""
+        other = Run()
+        other._base, other._end = self._base, self._end
+        other._epoch, other._time = self._epoch, self._time
+        other._fillers = None if self._fillers is None else list(self._fillers)
+        return other
+
     def add(self, header: BatchHeader, data: memoryview) -> None:
         """
         Take one more batch.
@@ -116,11 +124,6 @@ class Output:
     def size(self) -> int:
         """Bytes so far."""
         return self._segment.size
-
-    @property
-    def end(self) -> int:
-        """The offset behind the last batch."""
-        return self._segment.end
 
     @property
     def times(self) -> tuple[int, int]:

@@ -141,23 +141,40 @@ def recover(disk: Disk, folder: str) -> str:
         folder: The log's folder.
 
     Returns:
-        What was done, in a sentence; empty if there was nothing to do.
+        What was done, in a sentence.
+    """
+    others = replaced(disk, folder)
+    if others is None:
+        abandon(disk, folder)
+        return f"a cleaned file of {folder} had not taken its place; removed"
+    finish(disk, folder, others)
+    return f"a cleaned file of {folder} has taken its place"
+
+
+def replaced(disk: Disk, folder: str) -> list[int] | None:
+    """
+    Say which files count no more, for a cleaned one took their place.
+
+    Args:
+        disk: The disk.
+        folder: The log's folder.
+
+    Returns:
+        Their bases; None if nothing took a place.
     """
     path = os.path.join(folder, NAME)
     content = disk.read_file(path)
     if content is None:
-        return ""
+        return None
     try:
         version, base, end, size = unseal(_MAGIC, content, path)
-        known = version == _VERSION and all(isinstance(each, int) for each in (base, end, size))
+        entries = {each.name: each for each in disk.scan(folder)}
+        first = entries.get(segment_name(base))
+        if version != _VERSION or first is None or first.size != size:
+            return None
     except (Unreadable, TypeError, ValueError):
-        known, base, end, size = False, 0, 0, -1
-    entries = {each.name: each for each in disk.scan(folder)}
-    first = entries.get(segment_name(base))
-    done = known and first is not None and first.size == size
-    if not done or os.path.basename(cleaned_path(folder, base)) in entries:
-        abandon(disk, folder)
-        return f"a cleaned file of {folder} had not taken its place; removed"
-    others = [found for name in entries if (found := base_of(name)) is not None]
-    finish(disk, folder, [each for each in others if base < each < end])
-    return f"a cleaned file of {folder} has taken its place"
+        return None
+    if os.path.basename(cleaned_path(folder, base)) in entries:
+        return None
+    bases = [found for name in entries if (found := base_of(name)) is not None]
+    return [each for each in bases if base < each < end]

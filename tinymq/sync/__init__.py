@@ -26,12 +26,14 @@ from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.offsets import Survey
 from tinymq.client.core.results import Account, Delayed, Failed, PartlySent, Position, Sent
 from tinymq.client.core.starts import EARLIEST, LATEST, At, Mark
+from tinymq.client.core.transactions.transforming import Out
 from tinymq.sync.client import Admin, Client
 from tinymq.sync.consumer import Consumer
 from tinymq.sync.group import GroupConsumer
 from tinymq.sync.positions import Positions
 from tinymq.sync.producer import Producer
 from tinymq.sync.subscription import Message, MessageBatch, Subscription
+from tinymq.sync.transactional import Transaction, TransactionalProducer
 
 __all__ = [
     "DEFAULT_URL",
@@ -57,6 +59,7 @@ __all__ = [
     "Mark",
     "Message",
     "MessageBatch",
+    "Out",
     "PartlySent",
     "Position",
     "Positions",
@@ -70,4 +73,6 @@ __all__ = [
     "SubscriptionConfig",
     "Survey",
     "TopicInfo",
+    "Transaction",
+    "TransactionalProducer",
 ]

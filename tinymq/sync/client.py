@@ -35,6 +35,7 @@ from tinymq.sync.network import SocketNetwork
 from tinymq.sync.positions import Positions
 from tinymq.sync.producer import Producer
 from tinymq.sync.subscription import Subscription
+from tinymq.sync.transactional import TransactionalProducer
 
 
 class Admin(AdminCalls[Result]):
@@ -97,6 +98,7 @@ class Client:
         self._cluster = Cluster(addresses, self.config, network, chance)
         self._loop.cluster = self._cluster
         self._producers: set[Producer] = set()
+        self._transactional: set[TransactionalProducer] = set()
         self._consumers: set[Consumer] = set()
         self._subscriptions: set[Subscription] = set()
         self._groups: set[GroupConsumer] = set()
@@ -129,6 +131,35 @@ class Client:
             self._check()
             producer = Producer(self._loop, config or ProducerConfig(), self._producers.discard)
             self._producers.add(producer)
+            return producer
+
+    def transactional(
+        self, name: str, config: ProducerConfig | None = None, *, timeout_s: float = 60.0
+    ) -> TransactionalProducer:
+        """
+        Make a producer of transactions; close it when it is not needed any more.
+
+        Args:
+            name: Its transactional id: the name of one program at a time, the same at
+                each start.
+            config: Settings.
+            timeout_s: After how long the brokers abort a transaction that is not ended.
+
+        Raises:
+            ClosedError: The client was closed.
+            UsageError: The name or the time-out is none.
+            ForkedError: This is another process.
+        """
+        with self._loop.lock:
+            self._check()
+            producer = TransactionalProducer(
+                self._loop,
+                name,
+                config or ProducerConfig(),
+                timeout_s,
+                self._transactional.discard,
+            )
+            self._transactional.add(producer)
             return producer
 
     def consumer(self, config: ConsumerConfig | None = None) -> Consumer:
@@ -322,6 +353,8 @@ class Client:
             self._loop.check()
             for consumer in tuple(self._consumers):
                 consumer.close()
+            for transactional in tuple(self._transactional):
+                transactional.close()
             for producer in tuple(self._producers):
                 producer.close()
             self._cluster.close(self._loop.now())

@@ -12,9 +12,10 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 from typing_extensions import override
 
-from tinymq.client.core.group.consumer import GroupCore, GroupFace
+from tinymq.client.core.group.consumer import GroupCore
 from tinymq.client.core.group.faces import GroupConsumerFace
 from tinymq.client.core.group.handed import GroupBatch, GroupMessage
+from tinymq.client.core.group.hands import GroupFace
 from tinymq.client.core.group.settings import GroupConfig, Share
 from tinymq.client.core.group.tally import Slip
 from tinymq.client.core.group.working import STOP, GroupPlan, Item

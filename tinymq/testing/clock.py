@@ -111,6 +111,7 @@ class InsideClock:
     def __init__(self, time: Time) -> None:
         self._time = time
         self._calls: list[IDelayedCall] = []
+        self._stopped = False
         time.insiders.append(self)
 
     def seconds(self) -> float:
@@ -124,9 +125,12 @@ class InsideClock:
         *args: object,
         **kw: object,
     ) -> IDelayedCall:
-        """Call something after a delay."""
+        """Call something after a delay; nothing is called once the process ended."""
         call = self._time.callLater(delay, callable, *args, **kw)
-        self._calls = [*self.getDelayedCalls(), call]
+        if self._stopped:
+            call.cancel()  # of what hears later that its process has ended
+        else:
+            self._calls = [*self.getDelayedCalls(), call]
         return call
 
     def getDelayedCalls(self) -> Sequence[IDelayedCall]:  # noqa: N802 - Twisted's name
@@ -134,7 +138,8 @@ class InsideClock:
         return [call for call in self._calls if call.active()]
 
     def stop(self) -> None:
-        """Take back every call, as the end of a process does."""
+        """Take back every call, and those to come, as the end of a process does."""
+        self._stopped = True
         for call in self.getDelayedCalls():
             call.cancel()
         self._calls.clear()

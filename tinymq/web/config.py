@@ -15,6 +15,18 @@ from tinymq.limits import DEFAULT_LIMITS, Limits
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
+def peer_of(request: Request) -> str:
+    """
+    Write where a request came from, as HOST:PORT.
+
+    Args:
+        request: Of a page, or of the API.
+    """
+    address = request.getClientAddress()
+    host, port = getattr(address, "host", None), getattr(address, "port", None)
+    return str(address) if host is None else f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def anonymous(request: Request) -> Caller:
     """
     Take everybody for anybody, as long as nobody has to say who they are.
@@ -22,7 +34,7 @@ def anonymous(request: Request) -> Caller:
     Args:
         request: Of the API.
     """
-    return Caller(peer=str(request.getClientAddress()))
+    return Caller(peer=peer_of(request))
 
 
 @frozen(kw_only=True)

@@ -18,7 +18,7 @@ from tinymq.web.base import Answer, redirect
 from tinymq.web.flow import call_of, cli_of
 from tinymq.web.format import number, plural
 from tinymq.web.group_pages import ONE, GroupPages, Json
-from tinymq.web.group_why import member_name
+from tinymq.web.group_why import member_names
 from tinymq.web.input import (
     MOST_OFFSET,
     BadInput,
@@ -374,7 +374,7 @@ class GroupMoves(GroupPages):
         found = next((row for row in told["members"] if row["id"] == member), None)
         if found is None:
             raise UnknownMember(f"the group {name} has no member {member[:200]!r} any more")
-        title, base = member_name(found), self._home(name)
+        title, base = member_names(told["members"])[member], self._home(name)
         return evolve(
             self._begun(name, "Evict", ""),
             title=f"Evict {title}",

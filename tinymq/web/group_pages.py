@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ from twisted.web.http import Request
 from tinymq.web import charts
 from tinymq.web import format as write
 from tinymq.web.flow import Flow
-from tinymq.web.group_why import diagnose, member_name, out_of_range, place
+from tinymq.web.group_why import diagnose, member_names, out_of_range, place
 from tinymq.web.groups import GROUP_SORTS, GROUP_STATES, GroupQuery, shown
 from tinymq.web.input import choice, integer, query_of, text, truth
 from tinymq.web.lists import MAX_PAGE_SIZE, cut
@@ -28,6 +29,8 @@ _PAGE: Final = 100
 _REBALANCES: Final = 10
 #: Open transactions that are asked about.
 _OPEN: Final = 500
+#: The id of a member that is gone: its beginning says enough.
+_GONE: Final = re.compile(r"\b([0-9a-f]{6})[0-9a-f]{26}\b")
 
 
 def group_query(query: Mapping[str, Any], topic: str | None = None) -> GroupQuery:
@@ -105,7 +108,8 @@ def holders(told: Mapping[str, Any]) -> list[Holder]:
     for row in told["partitions"]:
         held.setdefault(row["member"], []).append(row)
     found = []
-    members = sorted(told["members"], key=lambda row: (member_name(row), row["id"]))
+    names = member_names(told["members"])
+    members = sorted(told["members"], key=lambda row: (names[row["id"]], row["id"]))
     for index, member in enumerate(members):
         rows = held.get(member["id"], [])
         topics: dict[str, list[int]] = {}
@@ -114,7 +118,7 @@ def holders(told: Mapping[str, Any]) -> list[Holder]:
         found.append(
             Holder(
                 member,
-                member_name(member),
+                names[member["id"]],
                 letters(index),
                 topics,
                 sum(row["lag"] or 0 for row in rows),
@@ -133,6 +137,19 @@ def _rebalance(row: Mapping[str, Any]) -> charts.Event:
     took = " so far" if row["took_ms"] is None else f" in {write.duration(row['took_ms'])}"
     why = f": {row['why']}" if row["why"] else ""
     return charts.Event(row["at_ms"], f"Rebalance, {moved}{took}{why}")
+
+
+def _readable(told: Json) -> Json:
+    """Write the reasons of rebalances with the names of members that are still there."""
+    names = member_names(told["members"])
+
+    def named(text: str) -> str:
+        for key, name in names.items():
+            text = text.replace(key, name) if key else text
+        return _GONE.sub(r"\1", text)
+
+    rows = [{**row, "why": named(row["why"])} for row in told["rebalances"]]
+    return {**told, "rebalances": rows}
 
 
 def _lag_chart(
@@ -172,6 +189,7 @@ class GroupPages(Flow):
 
     async def _group_page(self, request: Request, told: Json, tab: str, **values: Any) -> bytes:
         """Show a tab of a group."""
+        values.setdefault("why", diagnose(told, self._now(request).now_ms))
         return self._show(
             request,
             f"group_{tab}.html",
@@ -180,17 +198,16 @@ class GroupPages(Flow):
             tab=tab,
             told=told,
             group=shown(told["group"]),
-            names={row["id"]: member_name(row) for row in told["members"]},
+            names=member_names(told["members"]),
             place=place,
             out_of_range=out_of_range,
-            member_name=member_name,
             **values,
         )
 
     @Flow.app.route(ONE, methods=["GET"])
     async def group(self, request: Request, name: str) -> bytes:
         """One group: how far it is, why it stands where it does, who reads."""
-        told = await self._told(request, name)
+        told = _readable(await self._told(request, name))
         opened = await self._known(request, "transaction.list", state="open", limit=_OPEN)
         query, times = query_of(request), self._now(request)
         span = choice(query, "span", tuple(charts.SPANS), "10m")

@@ -6,6 +6,7 @@ All of it is made of what ``group.info`` tells, and of the transactions that are
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -28,6 +29,22 @@ OPEN_MS: Final = 10_000
 LONG_MS: Final = 60_000
 #: Objects of one kind that are named one by one.
 _NAMED: Final = 3
+#: Letters of an id that tell members apart.
+_SHORT: Final = 6
+
+
+#: What the worst cause is called beside a state that does not say it.
+_WORDS: Final = {
+    "silent": "Known in part",
+    "range": "Out of range",
+    "error": "Out of order",
+    "late": "Member silent",
+    "draining": "Held up",
+    "unassigned": "Not assigned",
+    "skew": "Skewed",
+    "transaction": "Held back",
+    "still": "No commits",
+}
 
 
 @frozen
@@ -63,6 +80,13 @@ class Diagnosis:
     causes: tuple[Cause, ...]
     ruled_out: tuple[str, ...]
 
+    @property
+    def word(self) -> str:
+        """What stands beside the state of a group that has trouble; empty if it has none."""
+        if not self.causes or self.causes[0].level != "bad":
+            return ""
+        return _WORDS.get(self.causes[0].kind, "")
+
     def about(self, kind: str) -> Cause | None:
         """Find the first cause of a kind."""
         return next((each for each in self.causes if each.kind == kind), None)
@@ -78,14 +102,22 @@ def place(row: Row) -> str:
     return f"{row['topic']}/{row['partition']}"
 
 
-def member_name(row: Row) -> str:
+def member_names(members: Iterable[Row]) -> dict[str, str]:
     """
-    Name a member as people know it.
+    Name members as people know them: by instance or client, with the id where two are alike.
 
     Args:
-        row: The member.
+        members: Of one group.
+
+    Returns:
+        By id.
     """
-    return str(row["instance"] or row["client"] or row["id"])
+    known = {row["id"]: str(row["instance"] or row["client"]) for row in members}
+    alike = Counter(known.values())
+    return {
+        key: name if name and alike[name] == 1 else f"{name} {key[:_SHORT]}".strip()
+        for key, name in known.items()
+    }
 
 
 def out_of_range(row: Row) -> bool:
@@ -144,8 +176,8 @@ def _members(told: Row, now_ms: int) -> Iterator[Cause]:
             yield Cause("empty", "bad", f"It has no members, and {count}.")
         return
     for row in members:
-        name = member_name(row)
         if row["state"] == "late":
+            name = _names(told)[row["id"]]
             silent = duration(now_ms - row["heard_ms"])
             many = row["partitions"] != 1
             stand = f"{row['partitions']:,} partitions stand" if many else "partition stands"
@@ -168,7 +200,7 @@ def _draining(told: Row, now_ms: int) -> Iterator[Cause]:
     for row in told["members"]:
         if row["state"] == "draining" and age >= DRAIN_MS:
             count = plural(kept.get(row["id"], 0), "partition")
-            since = f"{member_name(row)} has been draining for {duration(age)}"
+            since = f"{_names(told)[row['id']]} has been draining for {duration(age)}"
             text = f"{since} and holds up the move of {count}."
             yield Cause("draining", "bad", text, row["id"])
     if age < DRAIN_MS:
@@ -224,7 +256,7 @@ def _skew(told: Row) -> Iterator[Cause]:
 
 
 def _names(told: Row) -> dict[str, str]:
-    return {row["id"]: member_name(row) for row in told["members"]}
+    return member_names(told["members"])
 
 
 def _behind(told: Row, now_ms: int) -> Iterator[Cause]:

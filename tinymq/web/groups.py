@@ -256,6 +256,24 @@ def worst_of(
     return sorted(found, key=lambda one: -one[1]["lag"])[:most]
 
 
+def latest_of(
+    queue: Mapping[str, Any] | None, groups: Iterable[GroupRow]
+) -> tuple[str, Mapping[str, Any]] | None:
+    """
+    Find what is furthest behind in time.
+
+    Args:
+        queue: The channel that is.
+        groups: Rows of groups.
+
+    Returns:
+        What it is, and its row; None if nothing waits.
+    """
+    found = [("channel", queue)] if queue is not None else []
+    found += [("group", row) for row in groups if row["lag_ms"] is not None]
+    return max(found, key=lambda one: one[1]["lag_ms"], default=None)
+
+
 def group_problems(rows: Sequence[GroupRow]) -> list[Problem]:
     """
     Say which groups get no further.

@@ -12,9 +12,9 @@ Row = Mapping[str, Any]
 ACTS: Final = {
     "created": "made",
     "altered": "changed",
-    "partitions": "added partitions",
+    "partitions": "added",
     "purged": "purged",
-    "undone": "took back",
+    "undone": "undid",
 }
 
 

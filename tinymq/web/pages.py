@@ -19,7 +19,7 @@ from tinymq.web.brokers import Order, rows
 from tinymq.web.browsing import KINDS, MOST_BYTES, WHERES, coverage, neighbours, preview, wanted
 from tinymq.web.channels import WORDS
 from tinymq.web.flow_verdict import Flowing, flow_problems
-from tinymq.web.groups import GroupQuery, GroupRow, group_problems, worst_of
+from tinymq.web.groups import GroupQuery, GroupRow, group_problems, latest_of, worst_of
 from tinymq.web.input import (
     MOST_BROKER,
     MOST_OFFSET,
@@ -164,6 +164,7 @@ class Pages(Base):
             backlog=backlog,
             words=WORDS,
             lagging=worst_of(backlog.worst, groups),
+            latest=latest_of(backlog.latest, groups),
             draining=draining(cluster),
             tightest=tightest(cluster),
             rows=listed if len(listed) <= _FEW_BROKERS else Order().of(listed)[:_FEW_BROKERS],

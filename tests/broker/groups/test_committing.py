@@ -9,6 +9,8 @@ import pytest
 
 from tests.broker.groups.reading import Found, GroupReader, hosted_of, position
 from tests.fakes.broker import BEGIN_MS, BrokerFixture, HeldSyncer
+from tinymq.broker import ledger as ledgers
+from tinymq.broker.groups import committing
 from tinymq.errors import (
     FencedGeneration,
     InvalidName,
@@ -19,6 +21,7 @@ from tinymq.errors import (
     UnknownTopicId,
     UnstablePosition,
 )
+from tinymq.wire.messages import Committed, CommittedReply, error_from_meta
 
 DAY = 24 * 3_600_000
 
@@ -144,6 +147,26 @@ def test_several_at_once(reader: GroupReader, broker: BrokerFixture) -> None:
     assert isinstance(reader.committed(topic="nix").error, UnknownTopicId)
 
 
+def test_long_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not fit into one answer is told when it is asked for again, or without words."""
+    monkeypatch.setattr(committing, "MOST_TOLD", 1000)
+    broker = BrokerFixture(tmp_path)
+    broker.topic("t", partitions=20)
+    reader = GroupReader(broker)
+    for index in range(5):
+        reader.commit(0, partition=index, note="n" * 300)
+    topic = reader.topic_id("t")
+    request = Committed(group="g", topics=[(topic, [(index, -1) for index in range(5)])])
+    ((_, rows),) = CommittedReply.from_meta(reader.ask(request).split()[0]).topics
+    assert [row[1] for row in rows] == [0, 0, 0, -1, -1]
+    assert {error_from_meta(row[-1]).retriable for row in rows[3:]} == {True}
+    told = reader.commit_all({"t": [(index, -1, 9, -1, "") for index in range(20)]})["t"]
+    assert {type(each) for each in told} == {OffsetOutOfRange}
+    assert 0 < sum("can be read" in str(each) for each in told) < 20
+    assert told[-1] is not None
+    assert told[-1].data == {"start": 0, "end": 0}
+
+
 def test_a_position_outlives_the_idle(broker: BrokerFixture) -> None:
     """A group that nobody uses for months keeps its place over restarts, and its messages too."""
     broker.meta.alter_topic("t", {"retention.mode": "settled", "hold.max.ms": None})
@@ -252,6 +275,19 @@ def test_told_when_it_is_safe(tmp_path: Path) -> None:
     syncer.release()
     broker.clock.advance(0)
     assert len(reader.connection.frames()) == 3
+
+
+def test_commits_are_no_history(broker: BrokerFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies before a snapshot goes at once where there are no messages' lives to tell."""
+    monkeypatch.setattr(ledgers, "_GROWN_BYTES", 1000)
+    reader = GroupReader(broker)
+    for number in range(100):
+        reader.commit(number // 10, note="n" * 100)
+    log = hosted_of(broker).ledger.log
+    assert 0 < log.start_offset < log.end_offset
+    assert log.undo_window is None, "nothing is kept for a while"
+    broker.kill()
+    assert GroupReader(broker.again()).committed().offset == 9
 
 
 def test_a_failed_disk(tmp_path: Path) -> None:

@@ -202,6 +202,28 @@ def test_requests_that_wait_are_bounded(fixture: BrokerFixture) -> None:
     assert len(connection.frames()) == 1
 
 
+def test_members_of_all_groups_are_bounded(
+    fixture: BrokerFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When members take too much memory no more come; those that are here go on, and make room."""
+    monkeypatch.setattr("tinymq.broker.groups.coordinating.MOST_WEIGHT", 5000)
+    first, second = Reader(fixture, "a"), Reader(fixture, "b", group="h")
+    first.join(fixture)
+    second.join(fixture)
+    third = Reader(fixture, "c")
+    second.join(fixture)
+    for number in range(3):
+        Reader(fixture, f"d{number}", group="h").say()
+    third.say()
+    assert isinstance(third.error(), Overloaded)
+    second.say()
+    assert all(isinstance(each, MemberReply) for each in second.hear())
+    for number in range(3):
+        Reader(fixture, f"d{number}", group="h").post(leaves=True)
+    third.say()
+    assert all(isinstance(each, MemberReply) for each in third.hear())
+
+
 def test_groups_without_members_are_forgotten(fixture: BrokerFixture) -> None:
     """A group that nobody is in any more leaves the memory; its record stays."""
     reader = Reader(fixture, "a")
@@ -232,6 +254,28 @@ def test_topics_change_under_members(fixture: BrokerFixture) -> None:
     fixture.clock.advance(0.2)
     assert len(reader.hear()) == 1
     assert reader.partitions == [0, 1, 2]
+
+
+def test_many_topics_are_looked_at_in_turns(fixture: BrokerFixture) -> None:
+    """A member with a pattern is heard when all topics were looked at, some in each turn."""
+    for number in range(150):
+        fixture.topic(f"x{number}")
+    reader = Reader(fixture, "a", topics=[], patterns=["x[^9]*"])
+    reader.say()
+    turns = 0
+    while not reader.hear():
+        fixture.turn()
+        turns += 1
+    assert turns == 3
+    reader.say()
+    fixture.clock.advance(0.2)
+    reader.hear()
+    assert len(reader.partitions) == 126
+    gone = Reader(fixture, "b", topics=[], patterns=["x[^8]*"])
+    gone.say()
+    gone.connection.lose()
+    fixture.clock.pump([0] * 5)
+    assert [*fixture.broker.coordinating.groups()[0].members] == ["a"]
 
 
 def test_a_deleted_group_ends(fixture: BrokerFixture) -> None:
@@ -300,7 +344,7 @@ def test_a_group_is_described(fixture: BrokerFixture) -> None:
     assert shares["partitions"] == [["a", group["generation"], False]] * 4
     (rebalance,) = group.pop("rebalances")
     assert rebalance["moved"] == 4
-    assert rebalance["why"] == "a joined"
+    assert rebalance["why"] == "c-a a joined"
     assert rebalance["took_ms"] is not None
     short = outcome_of(ask(1, "node.groups", {}))
     (row,) = short["groups"]

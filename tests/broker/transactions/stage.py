@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import override
+
 from tests.fakes.broker import Answers, BrokerFixture, batch, only_of
 from tinymq.broker.transactions.opened import Identity
 from tinymq.errors import WireError
@@ -74,6 +76,7 @@ class Stage(BrokerFixture):
         for _ in range(20):
             self.clock.advance(0)
 
+    @override
     def again(self, **changes: Any) -> Stage:
         """Start once more on the same folder, after `kill` or `stop`."""
         given = {"config": self.config, "wall": self.wall, **changes}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,16 +20,16 @@ def stage(tmp_path: Path) -> Stage:
     return Stage(tmp_path / "data", 1)
 
 
-def taker(stage: Stage, **given: object) -> Taker:
+def taker(stage: Stage) -> Taker:
     """A consumer that has what there is."""
     found = Taker(stage)
-    found.subscribe(**given)
+    found.subscribe()
     return found
 
 
 def hold(one: Taker, identity: Identity, *messages: Taken) -> SettleReply:
     """Finish messages with a transaction."""
-    rows = [(each.partition, FINISH, [(each.lease, each.bit)], {}) for each in messages]
+    rows: list[Any] = [(each.partition, FINISH, [(each.lease, each.bit)], {}) for each in messages]
     number = one.connection.post(Settle(subscription=one.number, rows=rows, transaction=identity))
     one.run()
     return SettleReply.from_meta(one.reply(number).split()[0])
@@ -168,7 +169,7 @@ def test_only_what_is_finished(stage: Stage) -> None:
     stage.produce(b"a")
     one.run()
     (message,) = one.take()
-    rows = [(0, REQUEUE, [(message.lease, message.bit)], {})]
+    rows: list[Any] = [(0, REQUEUE, [(message.lease, message.bit)], {})]
     number = one.connection.post(
         Settle(subscription=one.number, rows=rows, transaction=stage.init())
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.broker.transactions.stage import Stage, transactional
-from tests.fakes.broker import Answers, refused
+from tests.fakes.broker import Answers, error_of, refused
 from tinymq.broker.peek import look
 from tinymq.broker.transactions.coordinator import FORGET_MS
 from tinymq.broker.transactions.places import place_of, place_of_producer
@@ -16,6 +16,7 @@ from tinymq.errors import (
     InvalidTransaction,
     NotCoordinator,
     OutOfOrderSequence,
+    Overloaded,
     ProducerFenced,
     TransactionAborted,
     UnknownProducer,
@@ -23,7 +24,16 @@ from tinymq.errors import (
     WireError,
 )
 from tinymq.names import TRANSACTIONS
-from tinymq.wire.messages import LATEST, EndTransaction, EndTransactionReply, Offsets
+from tinymq.protocol import MOST_ENDS
+from tinymq.wire.messages import (
+    LATEST,
+    EndTransaction,
+    EndTransactionReply,
+    InitProducer,
+    InitProducerReply,
+    Offsets,
+    Produce,
+)
 
 
 @pytest.fixture
@@ -160,7 +170,7 @@ class TestProducers:
         one = stage.init()
         assert place_of_producer(one[0]) == place_of("bank")
         assert stage.end(one, []) == (one[0], one[1] + 1)
-        assert stage.init() == (one[0], one[1] + 2)
+        assert stage.init() == (one[0], one[1] + 3)
         assert stage.init("other")[0] != one[0]
 
     def test_the_last_epoch(self, stage: Stage) -> None:
@@ -212,6 +222,16 @@ class TestProducers:
         first, second = stage.ending(one), stage.ending(one)
         stage.settle()
         assert first == second
+
+    def test_very_many_at_once(self, stage: Stage) -> None:
+        """However many wait for one name, each has its answer."""
+        one = stage.init()
+        found = [stage.ending((one[0], one[1] + 9)) for _ in range(3000)]
+        first = stage.ending(one, [])
+        found += [stage.ending((one[0], one[1] + 9)) for _ in range(3000)]
+        stage.settle()
+        assert isinstance(first[0], EndTransactionReply)
+        assert all(isinstance(each[0], InvalidTransaction) for each in found)
 
     def test_fencing(self, stage: Stage) -> None:
         """A second producer of the name ends the first, whose transaction is aborted."""
@@ -395,3 +415,42 @@ class TestOwnTopic:
         with pytest.raises(NotCoordinator) as caught:
             stage.init()
         assert caught.value.data == {"broker": 1}
+
+
+class TestWire:
+    """What a connection asks."""
+
+    def test_a_whole_transaction(self, stage: Stage) -> None:
+        """INIT_PRODUCER, PRODUCE and END_TRANSACTION, as they travel."""
+        connection = stage.connect(client_id="teller")
+        connection.post(InitProducer(transactional_id="bank"))
+        stage.settle()
+        (frame,) = connection.frames()
+        reply = InitProducerReply.from_meta(frame.split()[0])
+        identity = reply.producer_id, reply.epoch
+        topic_id = stage.meta.describe("t").id
+        data = transactional(b"a", identity=identity, sequence=0)
+        connection.post(Produce(topic_id=topic_id, partition=0), data)
+        stage.settle(2)
+        connection.frames()
+        (row,) = stage.operate("transaction.list")["transactions"]
+        assert row["client"] == "teller"
+        ending = EndTransaction(
+            transactional_id="bank", transaction=identity, commit=True, topics=[(topic_id, [0])]
+        )
+        connection.post(ending)
+        stage.settle()
+        (frame,) = connection.frames()
+        found = EndTransactionReply.from_meta(frame.split()[0])
+        assert found.identity == (identity[0], identity[1] + 1)
+        assert stage.seen() == [b"a"]
+
+    def test_too_many_at_once(self, stage: Stage) -> None:
+        """A connection that asks without waiting is told so."""
+        connection = stage.connect()
+        for _ in range(MOST_ENDS + 1):
+            connection.post(InitProducer(transactional_id="bank"))
+        (frame,) = connection.frames()
+        assert isinstance(error_of(frame), Overloaded)
+        stage.settle()
+        assert len(connection.frames()) == MOST_ENDS

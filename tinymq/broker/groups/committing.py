@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tinymq.broker.groups.positions import NONE, Identity, Move
 from tinymq.errors import (
     LogTruncated,
     OffsetOutOfRange,
+    Overloaded,
     UnknownGroup,
     UnstablePosition,
     WireError,
 )
+from tinymq.limits import KIB
 from tinymq.meta.registry import GroupInfo
 from tinymq.names import valid_name
 from tinymq.wire.messages import (
@@ -41,6 +43,10 @@ if TYPE_CHECKING:
 Done = Callable[["CommitReply | WireError"], None]
 Told = Callable[["CommittedReply | WireError"], None]
 
+#: Bytes of texts and notes in one answer, which must fit into a reply; what is over is told
+#: shorter, or when it is asked for again.
+MOST_TOLD: Final = 512 * KIB
+
 #: What is told of a partition where nothing was committed, or nobody knows.
 _NOTHING: Final = (NONE, NONE, "", NONE)
 
@@ -61,8 +67,8 @@ class _Together:
         """Wait for the ledger of a partition."""
         self._touched[hosted] = None
 
-    def when_safe(self, tell: Callable[[], None]) -> None:
-        """Call something once, maybe at once, when all is safe or has failed."""
+    def when_safe(self, tell: Callable[[], None], *, synced: bool = False) -> None:
+        """Call something once, maybe at once, when all is safe, or on the disk, or has failed."""
         waiting = [*self._touched]
         left = len(waiting)
 
@@ -77,7 +83,8 @@ class _Together:
         if not waiting:
             tell()
         for hosted in waiting:
-            hosted.settled(partial(safe, hosted))
+            ask = hosted.synced if synced else hosted.settled
+            ask(partial(safe, hosted))
 
 
 class Committing:
@@ -136,6 +143,7 @@ class Committing:
 
     def _commit(self, group: str, request: Commit, done: Done) -> None:
         together = _Together()
+        synced = request.transaction is not None
         told: list[tuple[bytes, list[tuple[int, Hosted | WireError]]]] = []
         for topic_id, rows in request.topics:
             answers: list[tuple[int, Hosted | WireError]] = []
@@ -150,17 +158,18 @@ class Committing:
             told.append((topic_id, answers))
 
         def answer() -> None:
-            failed = together.failed
+            failed, room = together.failed, _Room()
             done(
                 CommitReply(
                     topics=[
-                        (topic_id, [(index, _error(each, failed)) for index, each in answers])
+                        (topic_id, [(index, _error(each, failed, room)) for index, each in answers])
                         for topic_id, answers in told
                     ]
                 )
             )
 
-        together.when_safe(answer)
+        # It must not be lost when the transaction is committed, whatever the topic promises.
+        together.when_safe(answer, synced=synced)
 
     def _commit_one(self, group: str, topic_id: bytes, row: CommitRow, request: Commit) -> Hosted:
         index, generation, offset, epoch, note = row
@@ -187,6 +196,7 @@ class Committing:
             FencedGeneration: It is not for this one to commit.
         """
         hosted.positions.hold(transaction, [move])
+        self._broker.deciding.watch(hosted.partition)
 
     # --- COMMITTED -----------------------------------------------------------------------
 
@@ -223,8 +233,8 @@ class Committing:
             told.append((topic_id, rows))
 
         def answer() -> None:
-            failed = together.failed
-            done(CommittedReply(topics=[_told(each, failed) for each in told]))
+            failed, room = together.failed, _Room()
+            done(CommittedReply(topics=[_told(each, failed, room) for each in told]))
 
         together.when_safe(answer)
 
@@ -299,18 +309,45 @@ def _undecided(group: str) -> UnstablePosition:
     )
 
 
-def _error(found: Hosted | WireError, failed: dict[Hosted, WireError]) -> object:
+class _Room:
+    """What is left of the room of one answer."""
+
+    def __init__(self) -> None:
+        self._left = MOST_TOLD
+
+    def takes(self, size: int) -> bool:
+        """Say whether something has room, and take that."""
+        self._left -= size
+        return self._left >= 0
+
+    def shortened(self, error: dict[str, Any]) -> dict[str, Any]:
+        """Leave the text of an error out where there is no room; its code says enough."""
+        return error if self.takes(len(error.get("x", ""))) else {**error, "x": ""}
+
+
+def _error(
+    found: Hosted | WireError, failed: dict[Hosted, WireError], room: _Room
+) -> dict[str, Any] | None:
     error = found if isinstance(found, WireError) else failed.get(found)
-    return None if error is None else error_meta(error)
+    return None if error is None else room.shortened(error_meta(error))
 
 
 def _told(
-    rows: tuple[bytes, list[tuple[Hosted | None, CommittedRow]]], failed: dict[Hosted, WireError]
+    rows: tuple[bytes, list[tuple[Hosted | None, CommittedRow]]],
+    failed: dict[Hosted, WireError],
+    room: _Room,
 ) -> tuple[bytes, list[CommittedRow]]:
     topic_id, found = rows
-    told: list[CommittedRow] = []
-    for hosted, row in found:
-        error = None if hosted is None else failed.get(hosted)
-        nothing = row[0], *_NOTHING, NONE, NONE, error and error_meta(error)
-        told.append(row if error is None else nothing)
-    return topic_id, told
+    return topic_id, [
+        _row(None if hosted is None else failed.get(hosted), row, room) for hosted, row in found
+    ]
+
+
+def _row(failed: WireError | None, row: CommittedRow, room: _Room) -> CommittedRow:
+    index, offset, epoch, note, time, start, end, error = row
+    if failed is None and note and not room.takes(len(note.encode())):
+        failed = Overloaded("the notes of these partitions are too long for one answer; ask again")
+    if failed is not None:
+        return index, *_NOTHING, NONE, NONE, room.shortened(error_meta(failed))
+    told = error and room.shortened(error)
+    return index, offset, epoch, note, time, start, end, told

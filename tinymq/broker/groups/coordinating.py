@@ -7,19 +7,20 @@ they have, so nothing is lost but the history; see `tinymq.groups`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from attrs import define
 from twisted.logger import Logger
 
 from tinymq.broker.ports import Timer
-from tinymq.errors import NotCoordinator, ShuttingDown, UnknownGroup, WireError
+from tinymq.errors import NotCoordinator, Overloaded, ShuttingDown, UnknownGroup, WireError
 from tinymq.groups.group import Group
 from tinymq.groups.membership import Membership, Poll
+from tinymq.groups.patterns import Pattern
 from tinymq.groups.places import coordinator_of
 from tinymq.groups.topics import Topics
-from tinymq.groups.values import Client, Now
+from tinymq.groups.values import MOST_PATTERNS, Client, Now
 from tinymq.names import valid_name
 from tinymq.wire.messages import Member, MemberReply
 
@@ -34,8 +35,14 @@ RECENT_MS: Final = 10_000
 PAUSE_MS: Final = 1000
 #: Milliseconds for which a group without members is remembered.
 FORGET_MS: Final = 60_000
-#: Milliseconds between two looks at one group at least.
+#: Bytes that members of all groups take, about: some 30 000 of them.
+MOST_WEIGHT: Final = 64 * 1024 * 1024
+#: Names of topics that are looked at for patterns in one turn; there may be ten thousand.
+AT_ONCE: Final = 100
+#: Milliseconds between two looks at one group at least, and at one with many members.
 _GRAIN_MS: Final = 10
+_COARSE_MS: Final = 100
+_MANY: Final = 100
 #: So many milliseconds late, a look says nothing of members: the process stood still.
 _LATE_MS: Final = 1000
 
@@ -67,6 +74,8 @@ class _Kept:
 
     group: Group
     created_ms: int
+    members: int = 0
+    weight: int = 0
     timer: Timer | None = None
     at: int = 0
 
@@ -86,6 +95,9 @@ class Coordinating:
         self._groups: dict[str, _Kept] = {}
         self._topics = Topics({}, {})
         self._unwatch: Callable[[], None] | None = None
+        #: Looking through topics goes on with these.
+        self._turns: dict[Iterator[None], Timer] = {}
+        self._weight = 0
         self._moved_at = 0
         self._closed = False
 
@@ -104,6 +116,9 @@ class Coordinating:
         if self._unwatch is not None:
             self._unwatch()
             self._unwatch = None
+        for timer in self._turns.values():
+            timer.cancel()
+        self._turns.clear()
         for name in tuple(self._groups):
             self._drop(name, ShuttingDown("the coordinator stops; ask another broker"))
 
@@ -130,10 +145,11 @@ class Coordinating:
             if changed:
                 for kept in tuple(self._groups.values()):
                     kept.group.follow(changed, self.now())
-                    self._arm(kept)
+                    self._arm(kept, kept.group.soon)
 
     def _drop(self, name: str, error: WireError) -> None:
         kept = self._groups.pop(name)
+        self._weigh(kept, 0, 0)
         self._stop(kept)
         kept.group.close(error)
 
@@ -159,6 +175,46 @@ class Coordinating:
         """
         waiting = Waiting()
         self._check_place(valid_name(request.group))
+        patterns = [self._topics.begun(each) for each in request.patterns[:MOST_PATTERNS]]
+        if sum(len(each.pending) for each in patterns) > AT_ONCE:
+            self._turn(self._look_through(patterns, request, client, done, waiting))
+        else:
+            self._enter(request, client, done, waiting)
+        return waiting
+
+    def _turn(self, steps: Iterator[None]) -> None:
+        """Take one step now, and each other one in a turn of its own."""
+        self._turns.pop(steps, None)
+        if next(steps, steps) is not steps:
+            self._turns[steps] = self._broker.scheduler.callLater(0, self._turn, steps)
+
+    def _look_through(
+        self,
+        patterns: list[Pattern],
+        request: Member,
+        client: Client,
+        done: Callable[[MemberReply | WireError], None],
+        waiting: Waiting,
+    ) -> Iterator[None]:
+        """Look which topics patterns mean, and then hear the member."""
+        for pattern in patterns:
+            while pattern.pending:
+                pattern.step()
+                yield
+        if not waiting.gone:
+            try:
+                self._check_place(request.group)
+                self._enter(request, client, done, waiting)
+            except WireError as error:
+                done(error.with_traceback(None))
+
+    def _enter(
+        self,
+        request: Member,
+        client: Client,
+        done: Callable[[MemberReply | WireError], None],
+        waiting: Waiting,
+    ) -> None:
         kept = self._groups.get(request.group)
         if kept is not None:
             self._ask(kept, request, client, done, waiting)
@@ -180,7 +236,6 @@ class Coordinating:
                     done(error.with_traceback(None))
 
             self._broker.meta.ensure_group(request.group, there)
-        return waiting
 
     def _made(self, info: GroupInfo, *, known: bool) -> _Kept:
         """Begin to coordinate a group, unless another request did meanwhile."""
@@ -201,11 +256,16 @@ class Coordinating:
         done: Callable[[MemberReply | WireError], None],
         waiting: Waiting,
     ) -> None:
+        group = kept.group
+        if self._weight > MOST_WEIGHT and request.member not in group.members:
+            raise Overloaded(f"{self._broker.name} has as many members of groups as it can have")
         try:
-            poll = kept.group.ask(request, client, self.now(), done)
+            poll = group.ask(request, client, self.now(), done)
+            waiting.group, waiting.poll = group, poll
         finally:
-            self._arm(kept)
-        waiting.group, waiting.poll = kept.group, poll
+            # Of the others nothing is due earlier than before.
+            member = group.members.get(request.member)
+            self._arm(kept, group.soon, None if member is None else member.due_at)
 
     def _check_place(self, name: str) -> None:
         """
@@ -258,25 +318,27 @@ class Coordinating:
         """
         kept = self._groups[name]
         kept.group.evict(member, reason, self.now())
-        self._arm(kept)
+        self._arm(kept, kept.group.soon)
 
     # --- time -------------------------------------------------------------------------
 
-    def _arm(self, kept: _Kept) -> None:
-        """Look at a group when something is due."""
+    def _arm(self, kept: _Kept, *times: int | None) -> None:
+        """Look at a group when something is due, at one of some times at the latest."""
         group = kept.group
         if self._groups.get(group.name) is not kept:
             return
-        due = group.due
+        if len(group.members) != kept.members:
+            self._weigh(
+                kept, len(group.members), sum(each.weight for each in group.members.values())
+            )
+        dues = [each for each in times if each is not None]
         if group.empty_since is not None:
-            forget = group.empty_since + FORGET_MS
-            due = forget if due is None else min(due, forget)
-        if due is None:
-            self._stop(kept)
-        elif kept.timer is None or due < kept.at:
+            dues.append(group.empty_since + FORGET_MS)
+        if dues and (kept.timer is None or min(dues) < kept.at):
             self._stop(kept)
             now = self.now().mono
-            kept.at = max(due, now + _GRAIN_MS)
+            grain = _GRAIN_MS if len(group.members) <= _MANY else _COARSE_MS
+            kept.at = max(min(dues), now + grain)
             kept.timer = self._broker.scheduler.callLater((kept.at - now) / 1000, self._look, kept)
 
     def _look(self, kept: _Kept) -> None:
@@ -287,7 +349,11 @@ class Coordinating:
         if group.empty_since is not None and now.mono - group.empty_since >= FORGET_MS:
             self._drop(group.name, UnknownGroup(group=group.name))
         else:
-            self._arm(kept)
+            self._arm(kept, group.due)
+
+    def _weigh(self, kept: _Kept, members: int, weight: int) -> None:
+        self._weight += weight - kept.weight
+        kept.members, kept.weight = members, weight
 
     def _stop(self, kept: _Kept) -> None:
         timer, kept.timer = kept.timer, None

@@ -25,7 +25,8 @@ class Standing(NamedTuple):
         position: Where it is.
         start: First offset that can be read.
         end: The offset behind the last one that can be read.
-        lag: Messages behind its position that are there; None if it has none.
+        lag: Messages behind its position that are there, all of them while a member has the
+            partition and has said nothing; None if nobody has it, and it has no position.
         missed: Messages behind it that were removed before it read them.
         trend_s: By how many messages a second the lag grows; None if that is not known yet.
         unstable: Whether a transaction that is not decided would move it.
@@ -91,7 +92,7 @@ class GroupFigures:
         position = positions.of(group)
         offset = position.place.offset
         start, end = partition.log.start_offset, partition.stable_offset
-        nowhere = offset == NONE
+        nowhere = offset == NONE and not position.taken
         pace = self._paces.get(group)
         rates = None
         if pace is not None and not nowhere:
@@ -101,7 +102,7 @@ class GroupFigures:
             start,
             end,
             None if nowhere else max(0, end - max(start, offset)),
-            0 if nowhere else max(0, start - offset),
+            0 if offset == NONE else max(0, start - offset),
             None if rates is None else rates[0] - rates[1],
             positions.unstable(group),
         )

@@ -7,8 +7,8 @@ and what comes from a lower one is refused. What a transaction would commit is h
 until it is decided.
 
 Every change is an entry; a restarted broker applies the same entries by the same
-function. An entry says what is so afterwards, so that those of a snapshot may follow
-those that it stands for.
+function. Those of a snapshot stand in one record and begin with one that forgets all
+before, since the changes that a failed write lost are among what it stands for.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from tinymq.errors import CorruptBatch, FencedGeneration, UnstablePosition
 GROUPS_KEY: Final = b"tinymq.groups@0"
 
 #: Kinds of entries: a commit; somebody was given the partition; all of one position; a
-#: transaction would move positions; all that one would move; it is decided; a group is no more.
+#: transaction would move positions; all that one would move; it is decided; a group is no more;
+#: nothing of what was before holds.
 COMMIT: Final = 0
 TAKE: Final = 1
 PUT: Final = 2
@@ -32,11 +33,10 @@ HOLD: Final = 3
 HELD: Final = 4
 DECIDE: Final = 5
 FORGET: Final = 6
+ANEW: Final = 7
 
 #: Nothing was committed, or nobody was given the partition.
 NONE: Final = -1
-#: Entries of one record of a snapshot, of which some may have long notes.
-_CHUNK: Final = 100
 
 #: A transaction: producer id and epoch.
 Identity: TypeAlias = tuple[int, int]
@@ -147,6 +147,8 @@ class Positions:
         self._held: dict[Identity, list[Move]] = {}
         #: How many moves are held of each group.
         self._unstable: dict[str, int] = {}
+        #: Whether the ledger may say something.
+        self._used = False
         self._fresh: list[Entry] = []
         #: The commit of each group among them that a later one may take the place of.
         self._latest: dict[str, Entry] = {}
@@ -166,6 +168,25 @@ class Positions:
     def held(self) -> Collection[Identity]:
         """The transactions that would move positions and are not decided."""
         return self._held.keys()
+
+    def held_since(self) -> dict[Identity, int]:
+        """Return the transactions that would move positions, each with the time since when."""
+        return {
+            identity: min(move.time for move in moves) for identity, moves in self._held.items()
+        }
+
+    def marks(self) -> set[str]:
+        """Return the marks of all groups, those that only a transaction would move among them."""
+        return {*self.known, *self._unstable}
+
+    def knows(self, group: str) -> bool:
+        """
+        Say whether there is something of a group here.
+
+        Args:
+            group: Its mark.
+        """
+        return group in self.known or group in self._unstable
 
     def unstable(self, group: str) -> bool:
         """
@@ -337,7 +358,7 @@ class Positions:
         Args:
             group: Its mark.
         """
-        if group in self.known or group in self._unstable:
+        if self.knows(group):
             self._change([FORGET, group])
 
     def rename(self, old: str, new: str) -> None:
@@ -422,6 +443,7 @@ class Positions:
             entry: As it is stored.
         """
         kind, *facts = entry
+        self._used = True
         if kind == COMMIT:
             self._follow(Move(*facts))
         elif kind == TAKE:
@@ -445,6 +467,8 @@ class Positions:
                     self._follow(move)
         elif kind == FORGET:
             self._drop(facts[0])
+        elif kind == ANEW:
+            self.known, self._held, self._unstable = {}, {}, {}
         else:
             raise ValueError(f"{kind!r} is no kind of entry")
 
@@ -498,9 +522,10 @@ class Positions:
         """Return what stands for everything before."""
         self._fresh = []
         self._latest.clear()
-        return [msgpack.packb(entries) for entries in _chunks(self._whole())]
+        return [msgpack.packb([*self._whole()])] if self._used else []
 
     def _whole(self) -> Iterator[Entry]:
+        yield [ANEW]
         for group, position in self.known.items():
             yield [PUT, group, position.row()]
         for identity, moves in self._held.items():
@@ -539,14 +564,3 @@ def _fenced(fence: int) -> FencedGeneration:
 
 def _name(group: str) -> str:
     return group.rpartition("@")[0]
-
-
-def _chunks(entries: Iterator[Entry]) -> Iterator[list[Entry]]:
-    chunk: list[Entry] = []
-    for entry in entries:
-        chunk.append(entry)
-        if len(chunk) >= _CHUNK:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk

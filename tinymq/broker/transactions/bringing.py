@@ -45,11 +45,13 @@ class _Way:
 class _Line:
     """What goes to one broker, in order."""
 
-    __slots__ = ("again", "busy", "pause", "ways")
+    __slots__ = ("again", "busy", "pause", "resting", "ways")
 
     def __init__(self) -> None:
         self.ways: dict[tuple[Place, Identity], _Way] = {}
         self.busy = False
+        #: What failed, and is tried again after a pause; it keeps no other from going.
+        self.resting: list[_Way] = []
         self.pause = 0.0
         self.again: Timer | None = None
 
@@ -123,11 +125,12 @@ class Bringing:
 
     def _go_on(self, leader: int) -> None:
         line = self._lines.get(leader)
-        if line is None or line.busy or line.again is not None or self._closed:
+        if line is None or line.busy or self._closed:
             return
         ways = [*islice(line.ways.values(), MOST_TOGETHER)]
         if not ways:
-            del self._lines[leader]
+            if line.again is None:
+                del self._lines[leader]
             return
         line.busy = True
         told = partial(self._told, leader, line, ways)
@@ -158,28 +161,29 @@ class Bringing:
         if self._closed:
             return
         failed: WireError | None = None
-        moved: dict[int, None] = {}
         for way, error in zip(ways, found, strict=True):
             del line.ways[way.row.place, way.row.identity]
             if error is None:
                 way.done(way.row.place)
-                continue
-            failed = error
-            to = self._put(way)  # its leader may be another one by now
-            if to is not None and to != leader:
-                moved[to] = None
-        if failed is None:
-            line.pause = 0.0
-        else:
-            line.pause = min(MOST_SECONDS, 2 * line.pause or AGAIN_SECONDS)
-            line.again = self._broker.scheduler.callLater(line.pause, self._again, leader, line)
+            else:
+                failed = error
+                line.resting.append(way)
+        if failed is not None:
             self._log.debug("decisions wait for broker {id}: {error}", id=leader, error=failed)
-        for each in (*moved, leader):
-            self._go_on(each)
-
-    def _again(self, leader: int, line: _Line) -> None:
-        line.again = None
+            if line.again is None:
+                line.pause = min(MOST_SECONDS, 2 * line.pause or AGAIN_SECONDS)
+                line.again = self._broker.scheduler.callLater(line.pause, self._again, line)
+        elif not line.resting:
+            line.pause = 0.0
         self._go_on(leader)
+
+    def _again(self, line: _Line) -> None:
+        line.again = None
+        resting, line.resting = line.resting, []
+        # Their leaders may be others by now, or their topics gone.
+        for leader in dict.fromkeys(map(self._put, resting)):
+            if leader is not None:
+                self._go_on(leader)
 
 
 def written(row: Decided) -> list[object]:

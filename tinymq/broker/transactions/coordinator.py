@@ -14,14 +14,13 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from tinymq.broker.transactions.deciding import Place, Question
 from tinymq.broker.transactions.opened import Identity
 from tinymq.broker.transactions.producing import (
     LAST_EPOCH,
     By,
-    Ended,
     Producing,
     Undone,
     decoded,
@@ -118,7 +117,7 @@ class _Way:
 class _Entry:
     """A producer, what was decided for it, and what waits for its turn with it."""
 
-    __slots__ = ("busy", "heard", "name", "state", "waiting", "ways")
+    __slots__ = ("busy", "going_on", "heard", "name", "state", "waiting", "ways")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -127,7 +126,7 @@ class _Entry:
         self.heard: _Heard | None = None
         #: What not all partitions have heard of.
         self.ways: dict[Identity, _Way] = {}
-        self.busy = False
+        self.busy = self.going_on = False
         self.waiting: deque[Callable[[], None]] = deque()
 
     @property
@@ -244,15 +243,19 @@ class Coordinator:
             if isinstance(identity, WireError):
                 done(identity)
                 return
-            last = None if before is None else Ended(before.identity, commit=False, by="fence")
-            state = Producing(*identity, timeout_ms, now, client, last)
+            state = Producing(*identity, timeout_ms, now, client)
+            if before is not None:
+                over = before.after(identity, now, "fence", commit=False)
+                state = evolve(state, last=over.last, told=over.told)
             way = None if before is None else self._aborting(entry)
             self._write(entry, state, way, done)
 
         if before is None:
             self._new_identity(given)
         else:
-            self._next_identity(before, given)
+            # Whoever is fenced may have begun a transaction under the next identity, while
+            # its last one is being decided: that one stays nobody's.
+            self._next_identity(before, given, 2)
 
     def end(
         self, name: str, identity: Identity, places: list[Place], done: Identified, *, commit: bool
@@ -300,8 +303,10 @@ class Coordinator:
         name: str, state: Producing, identity: Identity, *, commit: bool
     ) -> Identity | WireError:
         """Answer what was decided before, or cannot be decided."""
-        last, which = state.last, f"transaction {identity[0]}:{identity[1]} of {name}"
-        if last is None or identity != last.identity:
+        which = f"transaction {identity[0]}:{identity[1]} of {name}"
+        known = (each for each in (state.last, state.told) if each is not None)
+        last = next((each for each in known if each.identity == identity), None)
+        if last is None:
             if identity[0] == state.producer_id and identity[1] > state.epoch:
                 return InvalidTransaction(f"{which} cannot have begun: that identity is nobody's")
             return ProducerFenced(f"{which} is over; another one is under way")
@@ -312,7 +317,7 @@ class Coordinator:
             return TransactionAborted(f"{which} was aborted{': ' if why else ''}{why}")
         if last.commit and not commit:
             return InvalidTransaction(f"{which} was committed before, and cannot be aborted")
-        return state.identity
+        return last.following
 
     def abort(self, name: str, by: By, done: Callable[[WireError | None], None]) -> None:
         """
@@ -376,10 +381,7 @@ class Coordinator:
         def ended(found: Identity | WireError) -> None:
             entry.busy = False
             done(found)
-            if entry.waiting and not entry.busy:
-                entry.waiting.popleft()()
-            if entry.state is None and not entry.busy:
-                self._entries.pop(entry.name, None)  # it came to nothing
+            self._go_on(entry)
 
         def start() -> None:
             entry.busy = True
@@ -393,9 +395,22 @@ class Coordinator:
         else:
             start()
 
-    def _next_identity(self, state: Producing, done: Identified) -> None:
-        if state.epoch < LAST_EPOCH:
-            done((state.producer_id, state.epoch + 1))
+    def _go_on(self, entry: _Entry) -> None:
+        """Do what waits, in a loop: many may wait, and have their answers at once."""
+        if entry.going_on:
+            return
+        entry.going_on = True
+        try:
+            while entry.waiting and not entry.busy:
+                entry.waiting.popleft()()
+        finally:
+            entry.going_on = False
+        if entry.state is None and not entry.busy:
+            self._entries.pop(entry.name, None)  # it came to nothing
+
+    def _next_identity(self, state: Producing, done: Identified, step: int = 1) -> None:
+        if state.epoch + step <= LAST_EPOCH:
+            done((state.producer_id, state.epoch + step))
         else:
             self._new_identity(done)
 
@@ -461,8 +476,12 @@ class Coordinator:
             # Where it is not known to have anything, nothing of it was acknowledged in time.
             return way.commit and place in way.left
         entry = self._by_producer.get(identity[0])
-        if entry is None or entry.state is None or identity != entry.state.identity:
+        if entry is None or entry.state is None:
             return False
+        if identity != entry.state.identity:
+            # The next one may have begun while this one is being decided.
+            following = identity[0], identity[1] - 1
+            return None if following == entry.state.identity else False
         since = self._world.now() - asked.age_ms
         heard = entry.heard
         if heard is None:

@@ -89,6 +89,8 @@ class Deciding:
         self._timer: Timer | None = None
         #: Places of which a coordinator is being asked.
         self._asking: set[int] = set()
+        #: Where the next question begins, so that all have their turn.
+        self._turns: dict[int, int] = {}
         self._closed = False
 
     def opened(self, partition: Partition) -> None:
@@ -165,8 +167,6 @@ class Deciding:
         (topic_id, index), identity, commit = row
         try:
             partition = self._broker.partition(topic_id, index)
-            if self._broker.channels.unopened(partition) is not None:
-                raise StateError(f"the channels of {partition.topic.name}/{index} are not open")
         except WireError as error:
             done(error.with_traceback(None))
             return
@@ -190,7 +190,9 @@ class Deciding:
         """Let positions and settles count, or not."""
         hosted = self._broker.channels.hosted(*partition.key)
         if hosted is None:
-            done(None)
+            # Its ledger may hold something, and cannot be read; its readers need not wait for that.
+            why = self._broker.channels.unopened(partition)
+            done(None if why is None else StateError(f"{partition}: {why}"))
             return
         hosted.decide(identity, commit=commit)
         # Though nothing was held: it may have been decided a moment ago.
@@ -254,7 +256,9 @@ class Deciding:
                     asked.setdefault(at, []).append(Question(place, identity, age))
         for at, rows in asked.items():
             if at not in self._asking:
-                self._ask(at, rows[:_MOST_ASKED])
+                first = self._turns.get(at, 0) % len(rows)
+                self._turns[at] = first + _MOST_ASKED
+                self._ask(at, [*rows[first:], *rows[:first]][:_MOST_ASKED])
         if self._watched and not self._closed:
             self._timer = self._broker.scheduler.callLater(ASK_SECONDS, self._look)
 

@@ -29,17 +29,19 @@ By: TypeAlias = Literal["producer", "timeout", "fence", "operator"]
 @frozen
 class Ended:
     """
-    The last transaction of a producer.
+    A transaction of a producer that is over.
 
     Attributes:
         identity: Its own.
         commit: Whether it counts.
         by: Who ended it.
+        following: The identity that was given for the one after it.
     """
 
     identity: Identity
     commit: bool
     by: By
+    following: Identity
 
 
 @frozen
@@ -54,6 +56,8 @@ class Producing:
         updated_ms: When this was written.
         client: What its client calls itself.
         last: The transaction before.
+        told: The last one that its producer ended, where that is another one: whoever did
+            not hear what became of it may ask again, though another producer came since.
     """
 
     producer_id: int
@@ -62,6 +66,7 @@ class Producing:
     updated_ms: int
     client: str = ""
     last: Ended | None = None
+    told: Ended | None = None
 
     @property
     def identity(self) -> Identity:
@@ -78,12 +83,18 @@ class Producing:
             by: Who ended it.
             commit: Whether it counts.
         """
+        last, told = self.last, self.told
+        if by == "producer":
+            told = None
+        elif last is not None and last.by == "producer":
+            told = last
         return evolve(
             self,
             producer_id=identity[0],
             epoch=identity[1],
             updated_ms=now_ms,
-            last=Ended(self.identity, commit, by),
+            last=Ended(self.identity, commit, by, identity),
+            told=told,
         )
 
 
@@ -99,7 +110,6 @@ def encoded(one: Producing, undone: Undone) -> bytes:
         one: The producer.
         undone: What not all partitions have heard of.
     """
-    last = one.last
     value: bytes = pack(
         [
             _VERSION,
@@ -108,7 +118,11 @@ def encoded(one: Producing, undone: Undone) -> bytes:
             one.timeout_ms,
             one.updated_ms,
             one.client,
-            None if last is None else [*last.identity, last.commit, last.by],
+            [
+                [*each.identity, each.commit, each.by, *each.following]
+                for each in (one.last, one.told)
+                if each is not None
+            ],
             [[*identity, _by_topic(places)] for identity, places in undone.items()],
         ]
     )
@@ -126,13 +140,13 @@ def decoded(value: bytes) -> tuple[Producing, Undone]:
         CorruptBatch: It is none, or of a newer version.
     """
     try:
-        version, producer_id, epoch, timeout_ms, updated_ms, client, last, undone, *_ = (
+        version, producer_id, epoch, timeout_ms, updated_ms, client, ended, undone, *_ = (
             msgpack.unpackb(value)
         )
         if version != _VERSION:
             raise ValueError(f"version {version}")  # noqa: TRY301 - as the rest of it
-        ended = None if last is None else Ended((last[0], last[1]), last[2], last[3])
-        one = Producing(producer_id, epoch, timeout_ms, updated_ms, client, ended)
+        over = [Ended((a, b), commit, by, (c, d)) for a, b, commit, by, c, d in ended]
+        one = Producing(producer_id, epoch, timeout_ms, updated_ms, client, *over)
         found: Undone = {
             (each[0], each[1]): [(topic, index) for topic, row in each[2] for index in row]
             for each in undone

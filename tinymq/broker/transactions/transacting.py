@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tinymq.meta.registry import Topic
 
 #: Bytes of a log that are read in one turn.
-_PIECE_BYTES: Final = MIB // 4
+_PIECE_BYTES: Final = MIB // 16
 #: Seconds until a log is tried again that cannot be read.
 _AGAIN_SECONDS: Final = 5.0
 #: Seconds after which it is written down that decisions were brought.
@@ -137,7 +137,7 @@ class _Seat:
 
         def answer(found: Appended | WireError) -> None:
             if isinstance(found, WireError):
-                if not isinstance(found, StorageFull):
+                if self.partition.failure is not None:
                     # It may be in the log all the same: only another start can tell.
                     self.coordinator.broken = found
                 done(found.with_traceback(None))
@@ -312,8 +312,11 @@ class Transacting:
                 answer(InitProducerReply(producer_id=found[0], epoch=found[1], window=window))
 
         def found(coordinator: Coordinator | WireError) -> None:
+            refusing = self._refusing
             if isinstance(coordinator, WireError):
                 answer(coordinator)
+            elif refusing is not None:
+                answer(refusing)
             else:
                 coordinator.init(name, timeout_ms, client, told)
 
@@ -338,8 +341,11 @@ class Transacting:
 
         def found(coordinator: Coordinator | WireError) -> None:
             try:
+                refusing = self._refusing
                 if isinstance(coordinator, WireError):
                     raise coordinator.with_traceback(None)
+                if refusing is not None:
+                    raise refusing.with_traceback(None)
                 places = self._places(request)
             except WireError as error:
                 answer(error)
@@ -348,6 +354,12 @@ class Transacting:
             coordinator.end(name, identity, places, told, commit=request.commit)
 
         self._at(place_of(request.transactional_id), found)
+
+    @property
+    def _refusing(self) -> WireError | None:
+        """Why nothing new is decided here; a full disk says so itself, at the write."""
+        refusing = self._broker.refusing
+        return None if type(refusing) is StorageFull else refusing
 
     def _places(self, request: EndTransaction) -> list[Place]:
         """Where a transaction has something; topics that were deleted have nothing."""

@@ -28,6 +28,7 @@ CODECS: Final = {"none": Codec.NONE, "gzip": Codec.GZIP, "zstd": Codec.ZSTD}
 PARTITIONERS: Final = ("sticky", "round_robin", "hash")
 OUT_OF_RANGE: Final = ("error", "earliest", "latest")
 ON_FULL: Final = ("error", "wait")
+ISOLATION: Final = ("committed", "uncommitted")
 
 
 def _number(low: float, high: float, *, whole: bool = False, optional: bool = False) -> Any:
@@ -245,6 +246,9 @@ class ConsumerConfig:
             this long. None waits for ever, says so in the log, and goes on when
             a broker is back.
         create_topics: Create a topic on its first use.
+        isolation: ``committed`` shows records of transactions once they count, and so
+            nothing behind the first one that is open; ``uncommitted`` shows all at once,
+            those of aborted ones too.
         on_gap: Called with topic, partition, expected and found offset when
             offsets are missing, because records were compacted or damaged; with
             the next offset to be read as found, when no record follows.
@@ -259,6 +263,7 @@ class ConsumerConfig:
     deadline_s: float = _seconds(30.0)
     give_up_s: float | None = field(default=None, validator=_number(0.001, 1e9, optional=True))
     create_topics: bool = _flag(False)
+    isolation: str = _word("committed", ISOLATION)
     on_gap: GapReport | None = field(default=None, validator=_function)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Container
 from enum import Enum
 from math import inf
 
@@ -11,9 +12,10 @@ from tinymq.client.core.delivered import ConsumerBatch
 from tinymq.client.core.starts import Mark, Place
 from tinymq.errors import CorruptBatch, TinyMQError
 from tinymq.limits import Limits
-from tinymq.wire.batch import CONTROL, checked_header, read_header
+from tinymq.wire.batch import CONTROL, TRANSACTIONAL, checked_header, read_header
 from tinymq.wire.batch import HEADER_SIZE as BATCH_HEADER_SIZE
 from tinymq.wire.frames import Bytes
+from tinymq.wire.messages import Identity
 from tinymq.wire.records import RecordBatch
 
 
@@ -168,7 +170,15 @@ class Cursor:
         self._settle()
         return batch
 
-    def take(self, data: Bytes, limits: Limits, gap: GapReport, *, check_crc: bool) -> None:
+    def take(
+        self,
+        data: Bytes,
+        limits: Limits,
+        gap: GapReport,
+        *,
+        check_crc: bool,
+        aborted: Container[Identity] = (),
+    ) -> None:
         """
         Take fetched batches; they are ready afterwards.
 
@@ -177,6 +187,7 @@ class Cursor:
             limits: Bound what a batch may inflate to.
             gap: Told of offsets that do not exist.
             check_crc: Whether checksums are checked.
+            aborted: The transactions among them that were aborted.
 
         Raises:
             CorruptBatch: At a batch that is damaged; those before it are ready.
@@ -198,6 +209,11 @@ class Cursor:
             self.fetch_offset = header.next_offset
             self.fetch_epoch = header.leader_epoch
             if header.attributes & CONTROL or not header.records:
+                continue
+            if (
+                header.attributes & TRANSACTIONAL
+                and (header.producer_id, header.producer_epoch) in aborted
+            ):
                 continue
             batch = RecordBatch(piece, header, limits.inflated)
             skip = 0

@@ -27,7 +27,7 @@ from tinymq.errors import (
     WireError,
 )
 from tinymq.wire.frames import Bytes
-from tinymq.wire.messages import PARTITIONS, Fetch, Offsets, error_from_meta
+from tinymq.wire.messages import PARTITIONS, Fetch, FetchReply, Offsets, error_from_meta
 
 #: Errors after which the topic must be looked up anew.
 MOVED = (UnknownTopicId, UnknownTopic, UnknownPartition)
@@ -225,6 +225,7 @@ class Fetching:
             max_wait_ms=config.max_wait_ms,
             min_bytes=config.min_bytes,
             max_bytes=config.max_bytes,
+            uncommitted=config.isolation == "uncommitted",
         )
 
         def told(reply: Any, payload: Bytes, error: TinyMQError | None, now: float) -> None:
@@ -234,7 +235,7 @@ class Fetching:
                 for cursor in live.values():
                     self._failed(cursor, error, now)
             else:
-                self._fetched(live, reply.topics, payload, now)
+                self._fetched(live, reply, payload, now)
             self.pump(now)  # read ahead, before anything is handed out
             self._changed(now)
 
@@ -250,13 +251,17 @@ class Fetching:
     def _fetched(
         self,
         live: dict[tuple[bytes, int], Cursor],
-        topics: list[tuple[bytes, list[Any]]],
+        reply: FetchReply,
         payload: Bytes,
         now: float,
     ) -> None:
         start = 0
         limits = self._cluster.limits
-        for topic_id, rows in topics:
+        aborted = {
+            (topic_id, partition): {*identities}
+            for topic_id, partition, identities in reply.aborted or ()
+        }
+        for topic_id, rows in reply.topics:
             for partition, high_watermark, low, following, size, fault in rows:
                 data, start = payload[start : start + size], start + size
                 cursor = live.get((topic_id, partition))
@@ -272,7 +277,13 @@ class Fetching:
                     continue
                 before = len(cursor.ready)
                 try:
-                    cursor.take(data, limits, self._gap, check_crc=self._config.check_crc)
+                    cursor.take(
+                        data,
+                        limits,
+                        self._gap,
+                        check_crc=self._config.check_crc,
+                        aborted=aborted.get((topic_id, partition), ()),
+                    )
                     cursor.go_on(following, self._gap)
                 except CorruptBatch as error:
                     self._line_up(cursor, before)

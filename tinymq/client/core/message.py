@@ -357,6 +357,12 @@ class QueueMessage:
             cast("HeldLease", self._keeper).release(self)
             self._take()
 
+    def gone(self) -> None:
+        """Note that it is not held any more, since its transaction had it and was aborted."""
+        if self.held:
+            cast("HeldLease", self._keeper).release(self)
+            self.lose()
+
     # --- told by its keeper ----------------------------------------------------
 
     def keep_by(self, wrap: Callable[[Keeper], Keeper]) -> None:

@@ -18,7 +18,7 @@ _MOST: Final = 150
 
 def message_id(message: Any) -> str:
     """
-    Tell the id that the message was published with, or its place if it has none.
+    Tell the id in the header `MESSAGE_ID`, as an outbox writes it, or else the place.
 
     An id tells a message that was *published* twice; the place only one that was *delivered*
     twice.
@@ -26,9 +26,6 @@ def message_id(message: Any) -> str:
     Args:
         message: The message.
     """
-    given = getattr(message, "id", None)
-    if isinstance(given, bytes):
-        return given.hex()
     found = _header(message, MESSAGE_ID)
     return place(message) if found is None else as_text(found)
 

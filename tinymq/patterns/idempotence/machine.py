@@ -31,6 +31,8 @@ from tinymq.patterns.sql import Connection, Dialect
 
 #: A message of an entity that is in hand comes again after so long.
 _AGAIN_S: Final = 0.2
+#: Messages of groups whose deliveries are counted at a time.
+_MOST_TRIES: Final = 10_000
 
 
 class States(Protocol):
@@ -207,6 +209,7 @@ class StateGuard:
         self.given_up = 0
         self._named = named
         self._in_hand: set[str] = set()
+        self._tries: dict[tuple[str, int, int], int] = {}
         self._lock = threading.Lock()
 
     def step(self, handler: Handler) -> Handler:
@@ -241,11 +244,25 @@ class StateGuard:
                 raise Requeue(self.config.delay_s, "somebody else changed its state", failure=False)
 
     def _put_off(self, message: Any, reason: str) -> None:
-        if message.attempt >= self.config.most:
+        attempt = self._attempt(message)
+        if attempt >= self.config.most:
             self.given_up += 1
-            raise Reject(f"{reason}, after {message.attempt} deliveries")
+            raise Reject(f"{reason}, after {attempt} deliveries")
         self.early += 1
         raise Requeue(self.config.delay_s, reason, failure=False)
+
+    def _attempt(self, message: Any) -> int:
+        """Tell how often a message came; a group does not know, so it is counted here."""
+        told: int | None = getattr(message, "attempt", None)
+        if told is not None:
+            return told
+        which = (message.topic, message.partition, message.offset)
+        with self._lock:
+            count = self._tries.pop(which, 0) + 1
+            self._tries[which] = count
+            if len(self._tries) > _MOST_TRIES:
+                del self._tries[next(iter(self._tries))]
+        return count
 
     @contextmanager
     def _hand(self, entity: str) -> Iterator[None]:

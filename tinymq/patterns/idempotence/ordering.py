@@ -163,6 +163,11 @@ class InOrder:
             UsageError: Held messages were settled by somebody else.
         """
         check_single(message)
+        if self.config.gap == "reject" and not hasattr(message, "reject"):
+            raise UsageError(
+                'a group cannot send a held message to a dead-letter topic: say gap="skip", or '
+                "give a function that does something with those that are given up"
+            )
         if iscoroutinefunction(self._handler):
             return self._wait(lambda: self._turns(message))
         return self._plain(self._turns(message))
@@ -217,8 +222,8 @@ class InOrder:
         last = self._versions.last(key)
         if last is not None and version <= last:
             self.old += 1
-            self._calls.append(message.finish)
-            return None
+            self._calls.append(partial(_finish, message))
+            return None if lane is None or lane.busy else self._waiting(key, lane, last + 1)
         busy = lane is not None and lane.busy
         if not busy and self._is_next(version, last):
             if lane is None:
@@ -227,6 +232,15 @@ class InOrder:
             return _Turn(key, version, message, callers=True)
         self._hold(key, version, message)
         return None
+
+    def _waiting(self, key: str, lane: _Lane, version: int) -> _Turn | None:
+        """Take one that is held although its turn has come, since it failed before."""
+        message = lane.held.pop(version, None)
+        if message is None or not _in_hand(message):
+            self._tidy(key, lane)
+            return None
+        lane.busy = True
+        return _Turn(key, version, message, callers=False)
 
     def _is_next(self, version: int, last: int | None) -> bool:
         if last is None:
@@ -240,14 +254,16 @@ class InOrder:
         elif not lane.held and not lane.busy:
             lane.since = self.config.clock()
         before = lane.held.get(version)
-        if before is not None and before.held:
-            # The same message once more, or another one with its version: one is enough.
+        if before is not None and _in_hand(before) and _place(before) != _place(message):
+            # Another message with its version: one is enough. The same one once more tells
+            # that the one before was lost, so it takes its place.
             self.old += 1
-            self._calls.append(message.finish)
+            self._calls.append(partial(_finish, message))
             return
         lane.held[version] = message
-        lost = partial(self._lost, key, version, message)
-        self._calls.append(partial(message.when_lost, lost))
+        if hasattr(message, "when_lost"):
+            lost = partial(self._lost, key, version, message)
+            self._calls.append(partial(message.when_lost, lost))
 
     def _lost(self, key: str, version: int, message: Any) -> None:
         """Forget a message that is not held any more; it comes again."""
@@ -308,7 +324,7 @@ class InOrder:
     @staticmethod
     def _check(lane: _Lane) -> None:
         for message in lane.held.values():
-            if not message.held and not message.is_lost:
+            if not _in_hand(message) and not message.is_lost:
                 raise UsageError("held messages were settled: run this handler with manual=True")
 
     # --- handling --------------------------------------------------------------------------
@@ -327,7 +343,7 @@ class InOrder:
             else:
                 if waits(result):
                     return continued(result, self._rest(turns, result, failure))
-                self._ended(turns, None)
+                failure = self._ended(turns, None) or failure
         if failure is not None:
             raise failure
         return None
@@ -346,7 +362,7 @@ class InOrder:
                 except Exception as error:  # noqa: BLE001 - anything may come out of it
                     failure = self._ended(turns, error) or failure
                 else:
-                    self._ended(turns, None)
+                    failure = self._ended(turns, None) or failure
                 result = None
         finally:
             self._abandon(turns)  # what was cancelled comes again
@@ -361,17 +377,21 @@ class InOrder:
                 self._versions.raise_to(turn.key, turn.version)
             except Exception as wrong:  # noqa: BLE001 - drivers have errors of their own
                 error = wrong
+        going_on = error is None or isinstance(error, Reject)
+        # A group's message cannot be sent back by itself: its error is that of the call.
+        callers = turn.callers or not hasattr(turn.message, "requeue")
         with self._lock:
             turns.popleft()
-            follows = self._next(turn, going_on=error is None or isinstance(error, Reject))
+            if callers and not turn.callers and not going_on:
+                self._lanes[turn.key].held[turn.version] = turn.message
+            follows = self._next(turn, going_on=going_on)
             if follows is not None:
                 turns.appendleft(follows)
         self._call()
         if error is None:
-            if turn.message.held:
-                turn.message.finish()
+            _finish(turn.message)
             return None
-        if turn.callers:
+        if callers:
             return error
         _settle(turn.message, error)
         return None
@@ -382,7 +402,7 @@ class InOrder:
             for version in [version for version in lane.held if version <= turn.version]:
                 self._calls.append(partial(_finish, lane.held.pop(version)))
         message = lane.held.pop(turn.version + 1, None) if going_on else None
-        if message is not None and message.held:
+        if message is not None and _in_hand(message):
             return _Turn(turn.key, turn.version + 1, message, callers=False)
         # Nothing follows, or it was lost on the way, and comes again.
         lane.busy = False
@@ -393,27 +413,50 @@ class InOrder:
     def _abandon(self, turns: Iterable[_Turn]) -> None:
         with self._lock:
             for turn in turns:
-                lane = self._lanes.get(turn.key)
-                if lane is not None:
-                    lane.busy = False
-                    self._tidy(turn.key, lane)
+                lane = self._lanes[turn.key]
+                lane.busy = False
                 if not turn.callers:
-                    self._calls.append(partial(_give_back, turn.message))
+                    if hasattr(turn.message, "give_back"):
+                        self._calls.append(partial(_give_back, turn.message))
+                    else:
+                        lane.held[turn.version] = turn.message
+                self._tidy(turn.key, lane)
         self._call()
 
 
+# --- messages of channels, and of groups ---------------------------------------------------
+
+
+def _place(message: Any) -> tuple[str, int, int]:
+    return message.topic, message.partition, message.offset
+
+
+def _in_hand(message: Any) -> bool:
+    held: bool | None = getattr(message, "held", None)
+    return not (message.is_done or message.is_lost) if held is None else held
+
+
 def _finish(message: Any) -> None:
-    if message.held:
+    if not _in_hand(message):
+        return
+    if hasattr(message, "finish"):
         message.finish()
+    else:
+        message.done()
 
 
 def _reject(message: Any, reason: str) -> None:
-    if message.held:
+    if not _in_hand(message):
+        return
+    if hasattr(message, "reject"):
         message.reject(reason)
+    else:
+        _log.error("%r is given up: %s", message, reason)
+        message.done()
 
 
 def _give_back(message: Any) -> None:
-    if message.held:
+    if _in_hand(message):
         message.give_back()
 
 

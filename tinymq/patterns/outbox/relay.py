@@ -316,7 +316,6 @@ class Relay:
             if lost is not None or self._clock() >= taken.until:
                 break
             several = list(group)
-            self._ask(topic)
             self._step(Step.SENDING)
             try:
                 found = self._way.send(topic, several)
@@ -331,6 +330,8 @@ class Relay:
         self._step(Step.DONE)
         if lost is not None:
             raise lost
+        for topic in {row.topic for row, outcome in outcomes if outcome is None} - self._asked:
+            self._ask(topic)  # now that it is there for certain
 
     def _note(self, taken: Taken, outcomes: Sequence[tuple[Row, Outcome]]) -> None:
         """Delete what the broker has, write down what it refused, and let go of the lane."""
@@ -383,8 +384,6 @@ class Relay:
 
     def _ask(self, topic: str) -> None:
         """Warn once of a topic that would store a repeat."""
-        if topic in self._asked:
-            return
         self._asked.add(topic)
         if self._way.dedup_ms(topic) == 0:
             _log.warning(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.group.asking import Asking, Commit, Found, Spot
 from tinymq.client.core.group.share import HeldShare, Stage
-from tinymq.errors import ClosedError, TinyMQError
+from tinymq.errors import ClosedError, TinyMQError, UsageError
+from tinymq.wire.messages import NOTE_BYTES
 
 #: Told that all is committed, or why not.
 Committed = Callable[[TinyMQError | None], None]
@@ -141,3 +142,23 @@ class Committing:
                 waiter.told(error)
 
         self.commit([share], member, again, now)
+
+
+def put_notes(shares: list[HeldShare], note: str | Mapping[tuple[str, int], str] | None) -> None:
+    """
+    Give shares notes that go with their commits.
+
+    Args:
+        shares: The shares.
+        note: The note of all, or of some by topic and partition; None changes nothing.
+
+    Raises:
+        UsageError: One is too long.
+    """
+    for share in shares:
+        text = note if note is None or isinstance(note, str) else note.get(share.where)
+        if text is None:
+            continue
+        if len(text.encode()) > NOTE_BYTES:
+            raise UsageError(f"a note has at most {NOTE_BYTES} bytes")
+        share.note = text

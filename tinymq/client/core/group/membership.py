@@ -29,7 +29,6 @@ from tinymq.client.core.lookups import may_repeat
 from tinymq.errors import (
     ClientError,
     ClosedError,
-    FencedGeneration,
     NotCoordinator,
     TinyMQError,
     UnknownMember,
@@ -37,12 +36,18 @@ from tinymq.errors import (
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import Member, MemberReply, PlanRow, Shares
 
-#: Seconds between two answers that came at once and said the same.
+#: What a coordinator says when nothing is to be done.
+STABLE: Final = "stable"
+#: Seconds between two questions, when answers come at once and say the same.
 _CALM_S: Final = 0.1
+#: So many in a row may come at once, whatever they say.
+_QUICK: Final = 10
 #: Brokers that may name one another before there is a pause.
 _HOPS: Final = 3
 #: Longest wait of a broker, in seconds.
 _LONGEST_S: Final = 20.0
+#: So many seconds late, a look at the time says nothing of the coordinator.
+_LATE_S: Final = 1.0
 
 
 class Phase(Enum):
@@ -125,8 +130,11 @@ class Membership:
         self._next_at = inf
         self._attempt = 0
         self._hops = 0
+        #: Answers in a row that came at once, and until when no more are asked for.
+        self._quick = 0
+        self._calm_until = -inf
         self._wait_s = min(5.0, config.session_s / 3)
-        self._last: tuple[float, MemberReply] | None = None
+        self._last: MemberReply | None = None
         self._plan: tuple[int, list[PlanRow]] | None = None
         self._left: Callable[[float], None] | None = None
         self._leave_by = inf
@@ -149,7 +157,11 @@ class Membership:
             now: The time.
         """
         if self.phase is Phase.MEMBER:
-            self._next_at = min(self._next_at, now)
+            self._next_at = min(self._next_at, max(now, self._calm_until))
+
+    def want_nothing(self) -> None:
+        """Ask for no topic any more: what it still has it only gives up."""
+        self._topics, self._patterns = [], []
 
     def fenced(self, generation: int, now: float) -> None:
         """
@@ -212,11 +224,17 @@ class Membership:
             if now >= self._leave_by:
                 self._gone(now)
                 return
-        elif now >= self.heard_at + self._config.session_s:
-            # Nobody answers: the group may have gone on without this member by now.
+        elif now - self.wake_at > _LATE_S:
+            # The program stood still, and has still to read what it was answered.
+            session = self._config.session_s
+            self.heard_at = max(self.heard_at, now - session * 2 / 3)
+        if self.phase is not Phase.LEAVING and now >= self.heard_at + self._config.session_s:
+            # Nobody answers: the group may have gone on without this member by now. It asks as
+            # who it was: if it is known, nobody waits until its former self is taken for dead.
             self.heard_at = now
             if self.phase is Phase.MEMBER:
-                self._rejoin(now)
+                self._owner.expelled(now)
+                self._next_at = now
         if now >= self._next_at:
             self._ask(now)
 
@@ -304,9 +322,11 @@ class Membership:
         self.generation = max(self.generation, reply.generation)
         self.state = reply.state
         self._wait_s = min(reply.interval_ms / 1000, self._config.session_s / 3, _LONGEST_S)
-        same = self._last is not None and self._last[1] == reply and now - asked < _CALM_S
-        self._next_at = now + _CALM_S if same else now
-        self._last = now, reply
+        self._quick = self._quick + 1 if now - asked < _CALM_S else 0
+        if reply == self._last or self._quick > _QUICK:
+            self._calm_until = asked + _CALM_S
+        self._last = reply
+        self._next_at = max(now, self._calm_until)
         if reply.members is not None:
             self._divide(reply, now)
         self._owner.given(reply, now)
@@ -330,8 +350,6 @@ class Membership:
                 self._gone(now)
             else:
                 self._rejoin(now)
-        elif isinstance(error, FencedGeneration):
-            self._rejoin(now)
         elif isinstance(error, ClientError) or may_repeat(error):
             if isinstance(error, ClosedError):
                 self.stop()

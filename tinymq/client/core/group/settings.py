@@ -84,7 +84,8 @@ class GroupConfig(ConsumerConfig):
 
     Attributes:
         start: Where a partition begins of which the group has committed nothing:
-            ``earliest``, ``latest``, an offset, or `At` a time.
+            ``earliest``, ``latest``, an offset, or `At` a time; ``@`` and milliseconds
+            since the epoch do as well.
         out_of_range: As for every consumer: when a committed position does not exist any
             more, or the topic was made anew under the group, ``error`` tells, with the
             valid range; ``earliest`` and ``latest`` jump there.
@@ -133,7 +134,10 @@ class GroupConfig(ConsumerConfig):
     @property
     def place(self) -> Place:
         """Where a partition begins of which nothing was committed."""
-        return WORDS[self.start] if isinstance(self.start, str) else self.start
+        start = self.start
+        if not isinstance(start, str):
+            return start
+        return WORDS[start] if start in WORDS else At(int(start.removeprefix("@")))
 
 
 def group_config(config: GroupConfig | None, changes: Mapping[str, Any]) -> GroupConfig:

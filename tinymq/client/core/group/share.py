@@ -17,7 +17,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from tinymq.client.core.cursor import Cursor
-from tinymq.client.core.group.asking import Spot
+from tinymq.client.core.group.asking import Asking, Spot
 from tinymq.client.core.group.settings import Share
 from tinymq.client.core.group.tally import Tally
 from tinymq.client.core.metadata import TopicInfo
@@ -56,7 +56,7 @@ class HeldShare:
     Attributes:
         stage: Where it stands.
         info: The topic, once it is known.
-        asked: Whether its leader is being asked where to go on.
+        asked: Asks its leader where to go on, or None.
         cursor: Reads it, or None.
         tally: What was handed out of it.
         place: Where reading is to begin, or None as long as nobody said it.
@@ -98,7 +98,7 @@ class HeldShare:
         self.generation = generation
         self.stage = Stage.TAKING
         self.info: TopicInfo | None = None
-        self.asked = False
+        self.asked: Asking | None = None
         self.cursor: Cursor | None = None
         self.tally = Tally()
         self.place: Place | None = None
@@ -132,9 +132,12 @@ class HeldShare:
         """Where all before is done, or None while nothing is known."""
         tally, cursor = self.tally, self.cursor
         floor = tally.floor
-        if not len(tally) and cursor is not None and cursor.position >= 0:
-            return cursor.mark  # also passes what nobody will ever see
-        return floor
+        if len(tally):
+            return floor
+        # What nobody will ever see is passed as well.
+        if self.stage in (Stage.DRAINING, Stage.CLOSING):
+            return self.place if isinstance(self.place, Mark) else floor
+        return cursor.mark if cursor is not None and cursor.position >= 0 else floor
 
     @property
     def dirty(self) -> bool:
@@ -155,3 +158,5 @@ class HeldShare:
         """It is not ours any more."""
         self.stage = Stage.GONE
         self.tally.end_here()
+        if self.asked is not None:
+            self.asked.cancel([self.spot])

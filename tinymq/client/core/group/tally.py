@@ -33,14 +33,26 @@ class Slip:
         handed: How many of its records were handed out, from its start.
         place: So many of them are done, without a gap, from its start.
         count: How many records it has.
+        end: The position behind it.
     """
 
-    __slots__ = ("_ahead", "_let_go", "_offsets", "batch", "count", "handed", "place", "tally")
+    __slots__ = (
+        "_ahead",
+        "_let_go",
+        "_offsets",
+        "batch",
+        "count",
+        "end",
+        "handed",
+        "place",
+        "tally",
+    )
 
     def __init__(self, tally: Tally, batch: ConsumerBatch) -> None:
         self.tally = tally
         self.batch = batch
         self.count = len(batch)
+        self.end = Mark(batch.next_offset, batch.leader_epoch)
         self.handed = 0
         self.place = 0
         self._ahead: set[int] = set()
@@ -53,6 +65,14 @@ class Slip:
         if self._offsets is None:
             self._offsets = self.batch.offsets
         return self._offsets
+
+    def cut(self) -> Mark:
+        """Keep only what was handed out, and say where to read on."""
+        if self.handed < self.count:
+            epoch = self.batch.leader_epoch if self.handed else -1
+            self.end = Mark(self.offsets[self.handed], epoch)
+            self.count = self.handed
+        return self.end
 
     @property
     def open(self) -> int:
@@ -177,8 +197,10 @@ class Tally:
 
     @property
     def end(self) -> int:
-        """The offset behind what is in hand; -1 if nothing is."""
-        return self._slips[-1].batch.next_offset if self._slips else -1
+        """The offset behind what was handed out; -1 if that is not known."""
+        if self._slips:
+            return self._slips[-1].end.offset
+        return -1 if self.base is None else self.base.offset
 
     @property
     def floor(self) -> Mark | None:
@@ -203,7 +225,7 @@ class Tally:
             offset: The offset.
         """
         for slip in tuple(self._slips):
-            if slip.handed == slip.count and slip.batch.next_offset <= offset:
+            if slip.handed == slip.count and slip.end.offset <= offset:
                 slip.all_done()
             else:
                 for index in range(slip.place, min(slip.handed, bisect(slip.offsets, offset - 1))):
@@ -217,5 +239,4 @@ class Tally:
     def _fold(self) -> None:
         slips = self._slips
         while slips and slips[0].place == slips[0].count:
-            batch = slips.popleft().batch
-            self.base = Mark(batch.next_offset, batch.leader_epoch)
+            self.base = slips.popleft().end

@@ -58,6 +58,8 @@ class GroupPlan:
             raise UsageError(
                 "threads say how many handlers are at work at once: leave out concurrency"
             )
+        if self.threads and self.manual:
+            raise UsageError("messages are not said to be done in threads: leave out manual")
         if self.on_error not in (STOP, SKIP):
             try:
                 valid_name(self.on_error)

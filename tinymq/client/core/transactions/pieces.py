@@ -249,6 +249,8 @@ class Settles:
 
     def __init__(self, messages: Sequence[QueueMessage]) -> None:
         self._left = [*messages]
+        #: What a broker may have been told: the transaction has it, and not its consumer.
+        self.told: dict[QueueMessage, None] = {}
 
     def attempt_for(self, identity: Identity, places: Places) -> Attempt:
         """
@@ -296,6 +298,7 @@ class Settles:
         if topic_id is None or not branch.joined:
             answered(ConnectionLost("the channel's broker is away"), now)
             return
+        self.told.update(dict.fromkeys(messages))
         for message in messages:
             places.add((topic_id, message.partition))
             leases.setdefault(message.partition, {}).setdefault(message.lease, []).append(message)

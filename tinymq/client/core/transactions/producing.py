@@ -43,7 +43,8 @@ from tinymq.wire.messages import (
 
 #: Epochs are 15 bits; what comes behind the last one has another producer id.
 _LAST_EPOCH: Final = 32_767
-#: Longest time-out of a transaction, in seconds.
+#: Shortest and longest time-out of a transaction, in seconds.
+_LEAST_S: Final = 0.001
 _LONGEST_S: Final = 24 * 3600
 
 
@@ -80,10 +81,10 @@ class TransactionsCore:
         deliver: Deliver,
         seconds: Callable[[], float],
     ) -> None:
-        if type(name) is not str or not 0 < len(name.encode()) <= NAME_BYTES:
+        if not name or len(str(name).encode()) > NAME_BYTES:
             raise UsageError(f"a transactional id has 1 to {NAME_BYTES} bytes, not {name!r:.100}")
-        if not isinstance(timeout_s, (int, float)) or not 0.001 <= timeout_s <= _LONGEST_S:
-            raise UsageError(f"timeout_s is from 0.001 to {_LONGEST_S}, not {timeout_s!r:.100}")
+        if not _LEAST_S <= timeout_s <= _LONGEST_S:
+            raise UsageError(f"timeout_s is from {_LEAST_S} to {_LONGEST_S}, not {timeout_s!r:.60}")
         if config.acks == "none" or not config.idempotent:
             raise UsageError("a producer of transactions is idempotent, and asks for acks")
         self.name = name

@@ -13,6 +13,7 @@ Nothing of it counts before COMMITTED. What fails in between makes it fail as a 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tinymq.client.core.transactions.desk import Desk
 from tinymq.client.core.transactions.errands import Errand
 from tinymq.client.core.transactions.pieces import Piece, Positions, Rows, Settles
-from tinymq.errors import ProducerFenced, TinyMQError, TransactionAborted, UsageError
+from tinymq.errors import ClosedError, ProducerFenced, TinyMQError, TransactionAborted, UsageError
 from tinymq.wire.messages import Identity
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class TransactionCore:
         identity: Its own, once it is known.
         orphan: Its identity is nobody's any more, so that it need not be ended.
         wrong: Why it cannot count.
+        producer: Whose it is.
         began_at: When it began.
     """
 
@@ -92,16 +94,19 @@ class TransactionCore:
         self.began_at = now
         self.desk = desk
         self.before = before
-        self._producer = producer
+        self.producer = producer
         self._ended: Ended | None = None
         self._until = inf
         self._flushed = False
+        #: Records are being given up, of which others hear.
+        self._giving_up = False
         self._pieces: list[Piece] = []
         self._errands: list[Errand] = []
         self._open_pieces = 0
         self._positions: dict[tuple[str, str], dict[tuple[str, int], Rows]] = {}
         self._shares: list[Shares] = []
         self._settles: list[QueueMessage] = []
+        self._told: Settles | None = None
         desk.sending.failed = self.failed
 
     # --- what belongs to it --------------------------------------------------------
@@ -201,14 +206,15 @@ class TransactionCore:
             self._abort(now)
             return
         self._pieces = [
-            Positions(self._producer.cluster, group, member, [*rows.values()])
+            Positions(self.producer.cluster, group, member, [*rows.values()])
             for (group, member), rows in self._positions.items()
         ]
         if self._settles:
-            self._pieces.append(Settles(self._settles))
+            self._told = Settles(self._settles)
+            self._pieces.append(self._told)
         self._open_pieces = len(self._pieces)
         self.desk.flush(self._gathered, now)
-        self._producer.wanted(now)
+        self.producer.wanted(now)
         self.go_on(now)
 
     def abort(self, ended: Ended, now: float, why: TinyMQError | None = None) -> None:
@@ -240,7 +246,7 @@ class TransactionCore:
         if self.wrong is None:
             self.wrong = error
         if self.stage in (Stage.GATHERING, Stage.READY):
-            self._producer.later(self)
+            self.producer.later(self)
 
     def fail(self, error: TinyMQError, now: float) -> None:
         """
@@ -277,7 +283,7 @@ class TransactionCore:
         Args:
             now: The time.
         """
-        if self.stage not in (Stage.GATHERING, Stage.READY, Stage.ABORTING):
+        if self._giving_up or self.stage not in (Stage.GATHERING, Stage.READY, Stage.ABORTING):
             return
         if self.stage is Stage.ABORTING:
             self._say_aborted(now)
@@ -287,7 +293,7 @@ class TransactionCore:
             pieces, self._pieces = self._pieces, []
             for piece in pieces:
                 self._errands.append(
-                    self._producer.errands.run(
+                    self.producer.errands.run(
                         piece.attempt_for(self.identity, self.desk.sending.places),
                         self._brought,
                         self._until,
@@ -305,7 +311,7 @@ class TransactionCore:
 
     def _gathered(self) -> None:
         self._flushed = True
-        self.go_on(self._producer.seconds())
+        self.go_on(self.producer.seconds())
 
     def _brought(self, _reply: Any, error: TinyMQError | None, now: float) -> None:
         self._open_pieces -= 1
@@ -320,28 +326,31 @@ class TransactionCore:
             self._over(Stage.COMMITTED, None, now)
             return
         self.stage = Stage.ENDING
-        self._producer.end(self, now, commit=True)
+        self.producer.end(self, now, commit=True)
 
     def _abort(self, now: float) -> None:
         self.stage = Stage.ABORTING
         error = self.wrong
         assert error is not None, "that is why it is aborted"
-        if not isinstance(error, (TransactionAborted, ProducerFenced)):
+        if error is not self.producer.fatal and not isinstance(error, TransactionAborted):
+            # Also what a partition takes for fenced: the coordinator knows whether it is.
             self.wrong = TransactionAborted(f"the transaction was aborted: {error}")
             self.wrong.__cause__ = error
         for errand in self._errands:
-            self._producer.errands.drop(errand)
+            self.producer.errands.drop(errand)
+        self._giving_up = True
         self.desk.give_up(self.wrong, now)  # type: ignore[arg-type]
+        self._giving_up = False
         self._say_aborted(now)
 
     def _say_aborted(self, now: float) -> None:
         if self.before is not None:
             return
-        if self.empty or self.orphan or isinstance(self.wrong, ProducerFenced):
+        if self.empty or self.orphan or self.producer.fatal is not None:
             self._over(Stage.ABORTED, self.wrong, now)
             return
         self.stage = Stage.ENDING
-        self._producer.end(self, now, commit=False)
+        self.producer.end(self, now, commit=False)
 
     def ended(self, error: TinyMQError | None, now: float, *, commit: bool) -> None:
         """
@@ -366,8 +375,9 @@ class TransactionCore:
                 shares.done()
         else:
             self.wrong = error
+            self._back()
         self.desk.give_up(error or TransactionAborted(), now)
-        self._producer.over(self, now)
+        self.producer.over(self, now)
         self.tell(error)
 
     def tell(self, error: TinyMQError | None) -> None:
@@ -381,11 +391,14 @@ class TransactionCore:
         if told is not None:
             told(error)
 
-    def back(self) -> None:
-        """Let what a group consumer handed out for it come again, since it was aborted."""
+    def _back(self) -> None:
+        """Let what was handed out for it come again, since it was aborted."""
         for shares in self._shares:
-            shares.back()
-        self._shares = []
+            with suppress(ClosedError):
+                shares.back()
+        # These come again from their broker, and the others are held as before.
+        for message in () if self._told is None else self._told.told:
+            message.gone()
 
     # --- time ------------------------------------------------------------------------
 

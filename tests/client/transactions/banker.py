@@ -1,0 +1,81 @@
+"""A puppet that looks after transactions, as far as a client sees it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typing_extensions import override
+
+from tests.client.puppet import Puppet
+from tinymq.errors import NotCoordinator, ProducerFenced, TransactionAborted
+from tinymq.wire.frames import Bytes
+from tinymq.wire.messages import (
+    Commit,
+    CommitReply,
+    EndTransaction,
+    EndTransactionReply,
+    Identity,
+    InitProducer,
+    InitProducerReply,
+    Message,
+)
+
+
+class Banker(Puppet):
+    """
+    A broker that is a coordinator, unless it says that another one is.
+
+    Attributes:
+        coordinator: Who is the coordinator.
+        ended: Each transaction that was decided, and whether it counts.
+        current: The identity that may end next, by name.
+        commits: Every COMMIT.
+        aborts: Transactions that were aborted before their producers ended them.
+    """
+
+    def __init__(self, number: int = 1) -> None:
+        super().__init__(number)
+        self.coordinator = number
+        self.current: dict[str, Identity] = {}
+        self.ended: list[tuple[Identity, bool]] = []
+        self.commits: list[Commit] = []
+        self.aborts: set[Identity] = set()
+
+    @override
+    def _message(self, request: Message, payload: Bytes) -> Message | None:
+        match request:
+            case InitProducer(transactional_id=str(name)):
+                self._mine()
+                producer, epoch = self.current.get(name, (16, -2))
+                self.current[name] = producer, epoch + 2
+                return InitProducerReply(producer_id=producer, epoch=epoch + 2, window=self.window)
+            case EndTransaction():
+                self._mine()
+                return self._end(request)
+            case Commit():
+                self.commits.append(request)
+                rows: list[Any] = [
+                    (topic_id, [(row[0], None) for row in rows])
+                    for topic_id, rows in request.topics
+                ]
+                return CommitReply(topics=rows)
+        return super()._message(request, payload)
+
+    def _mine(self) -> None:
+        if self.coordinator != self.number:
+            raise NotCoordinator("another broker", broker=self.coordinator)
+
+    def _end(self, request: EndTransaction) -> EndTransactionReply:
+        identity = request.transaction
+        producer, epoch = self.current[request.transactional_id]
+        if identity in self.aborts:
+            self.current[request.transactional_id] = producer, identity[1] + 1
+            if request.commit:
+                raise TransactionAborted
+        if (identity, request.commit) in self.ended and identity[1] == epoch - 1:
+            return EndTransactionReply(identity=(producer, epoch))
+        if identity != (producer, epoch):
+            raise ProducerFenced("another one is under way")
+        self.ended.append((identity, request.commit))
+        self.current[request.transactional_id] = producer, epoch + 1
+        return EndTransactionReply(identity=(producer, epoch + 1))
