@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tinymq.errors import TinyMQError, UsageError
+from tinymq.errors import ProducerFenced, TinyMQError, TransactionAborted, UsageError
 from tinymq.sync import (
     Client,
     ClientConfig,
@@ -70,13 +70,15 @@ class Part(NamedTuple):
     What an actor has.
 
     Attributes:
-        name: Its name, and which start of it this is.
+        role: Its name.
+        name: The same, and which start of it this is.
         client: Its client.
         diary: What it writes down.
         chance: Decides.
         stopping: Set when it is to end.
     """
 
+    role: str
     name: str
     client: Client
     diary: Diary
@@ -198,6 +200,51 @@ def _commit(part: Part, consumer: GroupConsumer) -> bool:
     return True
 
 
+class _Changed(Exception):
+    """It was all for nothing: the transaction is to be aborted."""
+
+
+def move(part: Part) -> None:
+    """Bring each record to two topics, in transactions, some of which are aborted."""
+    consumer = part.client.group(MOVERS, [ORDERS], commit="manual", session_s=4.0, rebalance_s=8.0)
+    producer = part.client.transactional(part.role, timeout_s=8.0)
+    while not part.stopping.is_set():
+        try:
+            messages = _some(part, consumer)
+            if not messages:
+                continue
+            with producer.transaction() as tx:
+                for message in messages:
+                    for topic in COPIES:
+                        tx.send(topic, message.value, key=message.key)
+                tx.commit_positions(consumer)
+                if not part.chance.randrange(6):
+                    tx.flush()
+                    raise _Changed  # noqa: TRY301 - it is the block that must raise
+            part.diary.note("moved", n=len(messages))
+        except (_Changed, TransactionAborted):
+            part.diary.note("abort")
+        except ProducerFenced:
+            # Of this name by a start that came late, or after a time-out.
+            producer = part.client.transactional(part.role, timeout_s=8.0)
+        except UsageError:
+            raise
+        except TinyMQError:
+            continue  # nobody knows yet
+    consumer.close()
+
+
+def _some(part: Part, consumer: GroupConsumer) -> list[GroupMessage]:
+    """Take the next few messages."""
+    found: list[GroupMessage] = []
+    while len(found) < part.chance.randint(1, 40):
+        message = consumer.next(0.0 if found else GLANCE)
+        if message is None:
+            break
+        found.append(message)
+    return found
+
+
 def watch(part: Part) -> None:
     """Look where groups stand, and read what is committed."""
     consumer = part.client.consumer()
@@ -236,6 +283,7 @@ ROLES: Final[dict[str, Callable[[Part], None]]] = {
     "producer": publish,
     "member": read,
     "worker": work,
+    "mover": move,
     "watcher": watch,
 }
 
@@ -256,7 +304,7 @@ def main(arguments: list[str]) -> None:
     with Client(url, config) as client:
         name = Path(path).name
         chance = random.Random(f"{seed}/{name}")  # noqa: S311 - nothing secret
-        ROLES[role.partition("-")[0]](Part(name, client, diary, chance, stopping))
+        ROLES[role.partition("-")[0]](Part(role, name, client, diary, chance, stopping))
     diary.close()
 
 
