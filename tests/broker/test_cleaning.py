@@ -455,3 +455,32 @@ class TestOthers:
         assert [record.offset for record, _ in found.records] == [1, 2]
         topic = broker.operate("topic.info", name="t")["topic"]
         assert (topic["messages"], topic["partitions"][0]["end"]) == (3, 3)
+
+    def test_producers(self, broker: BrokerFixture) -> None:
+        """A producer is known after a kill, though none of its records and no table is left."""
+        told = broker.new_producer()
+        only(publish(broker, b"1", keys=[b"a"], producer=(told.producer_id, 0, 0)))
+        only(publish(broker, b"1", b"1", keys=[b"a", b"b"], producer=(told.producer_id, 0, 1)))
+        put(broker, a=b"2", b=b"2")
+        clean(broker)
+        broker.housekeeping.checkpoint()
+        home = Path(broker.partition().log.path).parent
+        broker.kill()
+        (home / "producers").unlink(missing_ok=True)
+        again = broker.again()
+        answer = publish(again, b"3", keys=[b"a"], producer=(told.producer_id, 0, 3))
+        assert only(answer).duplicate is False
+        repeated = publish(again, b"3", keys=[b"a"], producer=(told.producer_id, 0, 3))
+        assert only(repeated).duplicate is True
+
+    def test_message_ids(self, broker: BrokerFixture) -> None:
+        """An id is known as long as its window is open, though its record went."""
+        config = {"dedup.ms": HOUR, "dedup.by": "id"}
+        broker.operate("topic.alter", name="t", config=config)
+        only(publish(broker, b"1", keys=[b"a"], ids=[b"1" * 16]))
+        put(broker, a=b"2")
+        clean(broker)
+        broker.kill()
+        again = broker.again()
+        only(publish(again, b"1", keys=[b"a"], ids=[b"1" * 16]))
+        assert held(again) == {b"a": b"2"}

@@ -12,7 +12,7 @@ import pytest
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
-from tinymq.client import ConsumerConfig
+from tinymq.client import ConsumerConfig, SubscriptionConfig
 from tinymq.client.core.transactions.transforming import Out
 from tinymq.errors import (
     ClosedError,
@@ -283,7 +283,7 @@ class TestTransform:
         """What comes from a channel is handled, and what is made of it is sent, once."""
         broker.run(broker.client().producer().send_batch("t", [b"%d" % n for n in range(50)]))
         client = broker.client()
-        subscription = client.subscription("t", "c")
+        subscription = client.subscription("t", "c", SubscriptionConfig(max_in_flight=10))
         producer = client.transactional("one")
 
         async def double(message: Any) -> list[tuple[Any, ...]] | None:

@@ -25,6 +25,7 @@ from tinymq.errors import ClosedError, ProducerFenced, TinyMQError, TransactionA
 from tinymq.wire.messages import Identity
 
 if TYPE_CHECKING:
+    from tinymq.client.core.branch import Branch
     from tinymq.client.core.message import QueueMessage
     from tinymq.client.core.transactions.producing import TransactionsCore
 
@@ -106,6 +107,7 @@ class TransactionCore:
         self._positions: dict[tuple[str, str], dict[tuple[str, int], Rows]] = {}
         self._shares: list[Shares] = []
         self._settles: list[QueueMessage] = []
+        self._branches: dict[Branch, None] = {}
         self._told: Settles | None = None
         desk.sending.failed = self.failed
 
@@ -181,6 +183,7 @@ class TransactionCore:
         message.check_held()
         if not message.lease:
             raise UsageError("the channel delivers at most once: the message was settled before")
+        self._branches[message.branch] = None
         self._settles.append(message)
 
     # --- ending ----------------------------------------------------------------------
@@ -377,6 +380,9 @@ class TransactionCore:
             self.wrong = error
             self._back()
         self.desk.give_up(error or TransactionAborted(), now)
+        # There is room for more messages of their channels.
+        for branch in self._branches:
+            branch.pump(now)
         self.producer.over(self, now)
         self.tell(error)
 
