@@ -16,7 +16,6 @@ pytestmark = pytest.mark.process
 def test_history(tmp_path: Path) -> None:
     """While clients, brokers and links are struck, groups, channels and transactions keep all."""
     seed = random.SystemRandom().randrange(1 << 31)
-    print(f"seed {seed}")
     told: list[str] = []
     plan = Plan(seconds=60.0 if LONG else 6.0, seed=seed)
 

@@ -204,34 +204,67 @@ class _Changed(Exception):
     """It was all for nothing: the transaction is to be aborted."""
 
 
+class Mover:
+    """
+    Brings records to two topics, in transactions, some of which are aborted.
+
+    Args:
+        part: What it has.
+
+    Attributes:
+        joined: Whether what was taken last is part of its transaction, whatever came of that.
+    """
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+        self.consumer = part.client.group(
+            MOVERS, [ORDERS], commit="manual", session_s=4.0, rebalance_s=8.0
+        )
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Take the name from whoever has it, itself before a start that came late, for one."""
+        self._producer = self._part.client.transactional(self._part.role, timeout_s=8.0)
+
+    def bring(self) -> int:
+        """Bring some records, and say how many."""
+        self.joined = False
+        messages = _some(self._part, self.consumer)
+        if not messages:
+            return 0
+        with self._producer.transaction() as tx:
+            for message in messages:
+                for topic in COPIES:
+                    tx.send(topic, message.value, key=message.key)
+            tx.commit_positions(self.consumer)
+            self.joined = True
+            if not self._part.chance.randrange(6):
+                tx.flush()
+                raise _Changed
+        return len(messages)
+
+
 def move(part: Part) -> None:
-    """Bring each record to two topics, in transactions, some of which are aborted."""
-    consumer = part.client.group(MOVERS, [ORDERS], commit="manual", session_s=4.0, rebalance_s=8.0)
-    producer = part.client.transactional(part.role, timeout_s=8.0)
+    """Bring each record to two topics, exactly once."""
+    mover = Mover(part)
     while not part.stopping.is_set():
         try:
-            messages = _some(part, consumer)
-            if not messages:
-                continue
-            with producer.transaction() as tx:
-                for message in messages:
-                    for topic in COPIES:
-                        tx.send(topic, message.value, key=message.key)
-                tx.commit_positions(consumer)
-                if not part.chance.randrange(6):
-                    tx.flush()
-                    raise _Changed  # noqa: TRY301 - it is the block that must raise
-            part.diary.note("moved", n=len(messages))
+            moved = mover.bring()
         except (_Changed, TransactionAborted):
             part.diary.note("abort")
         except ProducerFenced:
-            # Of this name by a start that came late, or after a time-out.
-            producer = part.client.transactional(part.role, timeout_s=8.0)
+            mover.begin_anew()
         except UsageError:
             raise
         except TinyMQError:
-            continue  # nobody knows yet
-    consumer.close()
+            pass  # nobody knows yet, or nothing was begun
+        else:
+            if moved:
+                part.diary.note("moved", n=moved)
+            continue
+        if not mover.joined:
+            mover.consumer.shares().back()
+    mover.consumer.close()
 
 
 def _some(part: Part, consumer: GroupConsumer) -> list[GroupMessage]:

@@ -25,12 +25,20 @@ class Door:
         self.port = port
         self._behind = behind
         self._open: set[asyncio.Transport | Any] = set()
+        self._server: asyncio.Server | None = None
         self._flowing = asyncio.Event()
         self._flowing.set()
 
     async def listen(self) -> None:
         """Begin."""
-        await asyncio.start_server(self._enter, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._enter, "127.0.0.1", self.port)
+
+    def close(self) -> None:
+        """Listen no more, and break all connections."""
+        if self._server is not None:
+            self._server.close()
+        self.let()
+        self.cut()
 
     async def _enter(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -113,5 +121,13 @@ class Doors:
 
     def close(self) -> None:
         """Close all doors."""
+        self._run(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(5)
+        self._loop.close()
+
+    async def _end(self) -> None:
+        for door in self._doors.values():
+            door.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.wait_for(asyncio.gather(*others, return_exceptions=True), 5)

@@ -162,6 +162,8 @@ def _left(admin: Client) -> str:
     try:
         for group in (READERS, MOVERS):
             rows = admin.admin.operate("group.info", name=group)["partitions"]
+            if silent := [row["error"] for row in rows if row["end"] is None]:
+                return str(silent[0])
             lags[group] = sum(row["end"] - (row["committed"] or 0) for row in rows)
         channel = admin.admin.operate("channel.info", topic=ORDERS, name=CHANNEL)["channel"]
         lags[CHANNEL] = channel["lag"] + channel["in_flight"]
