@@ -61,6 +61,8 @@ def test_what_is_held_comes_later(echo: Echo) -> None:
 
 def test_links_are_cut(echo: Echo) -> None:
     """Both ends hear that their connection is gone."""
+    echo.near.sendall(b"x")
+    assert echo.far.recv(1) == b"x"
     echo.doors.cut(echo.port)
     for end in (echo.near, echo.far):
         with suppress(ConnectionResetError):

@@ -137,18 +137,37 @@ def work(part: Part) -> None:
             part.diary.note("confirmed", **place)
 
 
+def _join(part: Part, group: str) -> GroupConsumer:
+    """Become a member, and write down what is read from now on."""
+
+    def noted(kind: str) -> Callable[[list[Share]], None]:
+        def note(shares: list[Share]) -> None:
+            part.diary.note_all(
+                kind,
+                (
+                    {"group": group, "p": each.partition, "o": max(0, each.offset)}
+                    for each in shares
+                ),
+            )
+
+        return note
+
+    return part.client.group(
+        group,
+        [ORDERS],
+        commit="manual",
+        session_s=4.0,
+        rebalance_s=8.0,
+        on_assigned=noted("begin"),
+        on_revoked=noted("end"),
+        on_lost=noted("end"),
+    )
+
+
 def read(part: Part) -> None:
     """Handle records as a member of the group, a few at a time, and commit now and then."""
 
-    def assigned(shares: list[Share]) -> None:
-        part.diary.note_all(
-            "begin",
-            ({"group": READERS, "p": each.partition, "o": max(0, each.offset)} for each in shares),
-        )
-
-    consumer = part.client.group(
-        READERS, [ORDERS], commit="manual", session_s=4.0, rebalance_s=8.0, on_assigned=assigned
-    )
+    consumer = _join(part, READERS)
     hands: list[GroupMessage] = []
     behind = False
     while not part.stopping.is_set():
@@ -217,9 +236,7 @@ class Mover:
 
     def __init__(self, part: Part) -> None:
         self._part = part
-        self.consumer = part.client.group(
-            MOVERS, [ORDERS], commit="manual", session_s=4.0, rebalance_s=8.0
-        )
+        self.consumer = _join(part, MOVERS)
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -250,14 +267,16 @@ def move(part: Part) -> None:
     while not part.stopping.is_set():
         try:
             moved = mover.bring()
-        except (_Changed, TransactionAborted):
-            part.diary.note("abort")
-        except ProducerFenced:
+        except (_Changed, TransactionAborted) as error:
+            part.diary.note("abort", why=repr(error))
+        except ProducerFenced as error:
+            part.diary.note("doubt", why=repr(error))
             mover.begin_anew()
         except UsageError:
             raise
-        except TinyMQError:
-            pass  # nobody knows yet, or nothing was begun
+        except TinyMQError as error:
+            # Nobody knows yet, or nothing was begun.
+            part.diary.note("doubt", why=repr(error), joined=mover.joined)
         else:
             if moved:
                 part.diary.note("moved", n=moved)

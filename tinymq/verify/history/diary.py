@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 #: What a process may write down.
 KINDS: Final = frozenset(
     (
-        *("try", "ack", "begin", "got", "done", "commit"),
-        *("finish", "confirmed", "seen", "moved", "abort"),
+        *("try", "ack", "begin", "got", "done", "commit", "end"),
+        *("finish", "confirmed", "seen", "moved", "abort", "doubt"),
     )
 )
 

@@ -161,12 +161,14 @@ def _left(admin: Client) -> str:
     lags: dict[str, int] = {}
     try:
         for group in (READERS, MOVERS):
-            rows = admin.admin.operate("group.info", name=group)["partitions"]
-            if silent := [row["error"] for row in rows if row["end"] is None]:
-                return str(silent[0])
+            found = admin.admin.operate("group.info", name=group)
+            rows = found["partitions"]
+            unknown = any(row["end"] is None for row in rows)
+            if found["silent"] or unknown or len(rows) < PARTITIONS[ORDERS]:
+                return f"{group}: {found['silent']} are silent"
             lags[group] = sum(row["end"] - (row["committed"] or 0) for row in rows)
-        channel = admin.admin.operate("channel.info", topic=ORDERS, name=CHANNEL)["channel"]
-        lags[CHANNEL] = channel["lag"] + channel["in_flight"]
+        found = admin.admin.operate("channel.info", topic=ORDERS, name=CHANNEL)
+        lags[CHANNEL] = found["channel"]["lag"] + found["channel"]["in_flight"]
     except TinyMQError as error:
         return str(error)
     return ", ".join(f"{name}: {lag}" for name, lag in lags.items() if lag != 0)
