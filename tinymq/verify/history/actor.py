@@ -166,7 +166,6 @@ def _join(part: Part, group: str) -> GroupConsumer:
 
 def read(part: Part) -> None:
     """Handle records as a member of the group, a few at a time, and commit now and then."""
-
     consumer = _join(part, READERS)
     hands: list[GroupMessage] = []
     behind = False
