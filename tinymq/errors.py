@@ -270,7 +270,7 @@ class UnknownProducer(RequestError):
 
 
 class NothingToUndo(RequestError):
-    """There is no purge left that could be undone."""
+    """There is nothing left that could be undone."""
 
     code = 36
 

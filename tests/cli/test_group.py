@@ -10,7 +10,8 @@ import pytest
 from tests.cli.conftest import Run
 from tests.cli.test_lag import group
 from tests.fakes.memory_broker import MemoryBroker
-from tinymq.errors import GroupBusy
+from tinymq.cli.values import now_ms
+from tinymq.errors import GroupBusy, UnknownGroup
 
 NOW = 1_750_000_000_000
 ROW = group(
@@ -150,12 +151,14 @@ def test_seek(
     planned = run("group", "seek", "g", *words).stdout.splitlines()
     assert planned[1].split() == ["a", "0", "4", "9", "5", "0"]
     assert planned[2].split() == ["a", "1", "-", "2", "0", "0"]
+    unless = "" if "--force" in words else ", if no member reads"
     assert planned[-1] == (
-        "would move g in 2 partitions: 5 messages skipped, 0 to come again; --execute does it"
+        "would move g in 2 partitions: 5 messages skipped, 0 to come again; "
+        f"--execute does it{unless}"
     )
     done = run("group", "seek", "g", *words, "--execute").stdout.splitlines()
     assert done[-1].startswith("moved g in 2 partitions: 5 messages skipped")
-    assert done[-1].endswith("; `tinymq group undo g` until 2025-06-15T15:06:40.000Z")
+    assert done[-1].endswith("; `tinymq group undo g --execute` until 2025-06-15T15:06:40.000Z")
     given = {"name": "g", "force": False, **asked}
     assert broker.calls == [
         ("group.seek", {**given, "dry_run": True}),
@@ -164,7 +167,16 @@ def test_seek(
 
 
 @pytest.mark.parametrize(
-    "words", [("--to", "soon"), ("--to", "@soon"), ("--position", "a:0"), ("--partition", "x")]
+    "words",
+    [
+        ("--to", "soon"),
+        ("--to", "@soon"),
+        ("--position", "a:0"),
+        ("--partition", "x"),
+        (),
+        ("--to", "3", "--from-group", "h"),
+        ("--to", "3", "--partition", "0"),
+    ],
 )
 def test_nowhere(broker: MemoryBroker, run: Run, words: tuple[str, ...]) -> None:
     """What is no place is refused before anybody is asked."""
@@ -180,17 +192,44 @@ def test_members_refuse(broker: MemoryBroker, run: Run) -> None:
     assert "2 members reading" in result.stderr
 
 
-@pytest.mark.parametrize(("verb", "act"), [("undo", "undo_seek"), ("reset", "reset")])
-def test_undo_and_reset(broker: MemoryBroker, run: Run, verb: str, act: str) -> None:
+@pytest.mark.parametrize(
+    ("verb", "act", "told"),
+    [
+        ("undo", "undo_seek", "moved g in 2 partitions: 5 messages skipped, 0 to come again"),
+        ("reset", "reset", "forgot the place of g in 2 partitions"),
+    ],
+)
+def test_undo_and_reset(broker: MemoryBroker, run: Run, verb: str, act: str, told: str) -> None:
     """They are planned like a seek; where there is nothing to move that is told."""
     done = {**PLAN, "done": True, "dry_run": False, "undo_until_ms": None}
     broker.answers[f"group.{act}"] = [PLAN, done, {**PLAN, "plan": []}]
-    assert run("group", verb, "g").stdout.splitlines()[-1].endswith("--execute does it")
-    assert run("group", verb, "g", "--execute").stdout.splitlines()[-1] == (
-        "moved g in 2 partitions: 5 messages skipped, 0 to come again"
-    )
+    planned = run("group", verb, "g").stdout.splitlines()[-1]
+    assert planned.endswith("; --execute does it, if no member reads")
+    assert run("group", verb, "g", "--execute").stdout.splitlines()[-1] == told
     assert "nothing of g is to be moved" in run("group", verb, "g").stdout
     assert [arguments["dry_run"] for _, arguments in broker.calls] == [True, False, True]
+
+
+def test_time_ago(broker: MemoryBroker, run: Run) -> None:
+    """A time may be so long ago, as everywhere on the command line."""
+    broker.answers["group.seek"] = [PLAN]
+    assert run("group", "seek", "g", "--to", "@10m").exit_code == 0
+    ((_, arguments),) = broker.calls
+    ago_ms = now_ms() - int(arguments["to"].removeprefix("@"))
+    assert 10 * 60_000 <= ago_ms < 20 * 60_000
+
+
+def test_unknown(broker: MemoryBroker, run: Run) -> None:
+    """Who misspells a group is told where to look."""
+    broker.answers["group.info"] = [UnknownGroup("there is no group 'h'")]
+    assert "`tinymq group ls`" in run("group", "info", "h").stderr
+
+
+def test_member_without_client_name(broker: MemoryBroker, run: Run) -> None:
+    """A program that has given itself no name leaves no hole."""
+    member = {**INFO["members"][0], "client": ""}
+    broker.answers["group.info"] = [{**INFO, "members": [member]}]
+    assert "m1 (one): 192.0.2.1:5, 1 partition" in run("group", "info", "g").stdout
 
 
 def test_rm(broker: MemoryBroker, run: Run) -> None:

@@ -28,8 +28,8 @@ def consume(puppet: Grouping) -> Iterator[Consume]:
     """Return what runs the command."""
     with Server(puppet) as server:
 
-        def run(*arguments: str) -> Result:
-            words = ["consume", "t", "--url", server.url, "--group", "g", *arguments]
+        def run(*arguments: str, topics: tuple[str, ...] = ("t",)) -> Result:
+            words = ["consume", *topics, "--url", server.url, "--group", "g", *arguments]
             return CliRunner().invoke(root, words, prog_name="tinymq")
 
         yield run
@@ -78,3 +78,22 @@ def test_words_that_do_not_fit(consume: Consume, words: list[str], why: str) -> 
     result = consume(*words)
     assert result.exit_code == 2
     assert why in result.output
+
+
+def test_no_such_topic(consume: Consume, puppet: Grouping) -> None:
+    """A name with a slip in it is told of, instead of nothing being read without a word."""
+    refused = consume("--exit", topics=("t", "typo"))
+    assert refused.exit_code == 1
+    assert "typo" in refused.stderr
+    assert puppet.live == []
+    waits = consume("-n", "1", topics=("t", "typo"))
+    assert (waits.exit_code, waits.stdout) == (0, "a\n")
+    assert "there is no topic typo yet" in waits.stderr
+
+
+def test_nothing_left_for_this_member(consume: Consume, puppet: Grouping) -> None:
+    """Who is given no partition is told why it reads nothing."""
+    puppet.deal = False
+    result = consume("--exit")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "other members of group g have all partitions" in result.stderr

@@ -333,3 +333,10 @@ def test_patience(
     monkeypatch.setattr(MemoryClient, "producer", producer)
     assert run("pub", "audit", *options, stdin=b"1\n").exit_code == 0
     assert seen == [patience]
+
+
+def test_empty_id(run: Run) -> None:
+    """An id that is empty, as of a variable that is not set, would make all but one a repeat."""
+    refused = run("pub", "orders", "--id", "", "tea")
+    assert refused.exit_code == 2
+    assert "--id is empty" in refused.stderr

@@ -26,7 +26,7 @@ from tinymq.cli.pace import span, trend
 from tinymq.cli.paging import pages
 from tinymq.cli.reply import carry_out, show_done, show_whole
 from tinymq.cli.session import Session, remote
-from tinymq.cli.values import Parsed, human_span, iso, parse_moment
+from tinymq.cli.values import Parsed, human_span, iso, now_ms, parse_time
 
 #: Lists of members and topics are cut behind so many.
 _NAMED: Final = 3
@@ -97,8 +97,12 @@ PLAN_COLUMNS: Final = (
 def _parse_place(text: str) -> str | int:
     """Read where a group is moved; a time may be written as people do."""
     if text.startswith("@") and not text[1:].isdigit():
-        return f"@{parse_moment(text[1:])}"
-    found: str | int = group_place(text)
+        return f"@{parse_time(text[1:], now_ms())}"
+    try:
+        found: str | int = group_place(text)
+    except ValueError:
+        known = "earliest, latest, an offset, @TIME, +N or -N"
+        raise ValueError(f"{text!r} is no place; write {known}") from None
     return found
 
 
@@ -182,7 +186,8 @@ def _series(title: str, lines: Any) -> list[tuple[str, str]]:
 def _member(row: Row) -> str:
     instance = f" ({row['instance']})" if row["instance"] else ""
     has = counted(row["partitions"], "partition")
-    return f"{row['id']}{instance}: {row['client']} at {row['address']}, {has}, {row['state']}"
+    client = f"{row['client']} at " if row["client"] else ""
+    return f"{row['id']}{instance}: {client}{row['address']}, {has}, {row['state']}"
 
 
 def _rebalance(row: Row) -> str:
@@ -228,6 +233,11 @@ def seek(
     must be stopped, or --force given: then they go on from the new place. It can be taken
     back by `tinymq group undo` for a while.
     """
+    ways = (where, arguments.get("from_group"), given or None)
+    if sum(way is not None for way in ways) != 1:
+        raise click.UsageError("give one of --to, --from-group and --position")
+    if arguments.get("partition") is not None and arguments.get("topic") is None:
+        raise click.UsageError("--partition goes with --topic")
     if where is not None:
         arguments["to"] = where
     if given:
@@ -259,22 +269,27 @@ def _plan(session: Session, act: str, arguments: Arguments, output: str, *, exec
     reply = session.operate(f"group.{act}", **arguments, dry_run=not execute)
     show(Listing(reply["plan"], PLAN_COLUMNS, reply, "partition"), output)
     if output in {"table", "wide"}:
-        click.echo(_sentence(arguments["name"], reply))
+        forced = bool(arguments.get("force"))
+        click.echo(_sentence(arguments["name"], act, reply, forced=forced))
     tell_silent(reply)
 
 
-def _sentence(name: str, reply: Row) -> str:
+def _sentence(name: str, act: str, reply: Row, *, forced: bool) -> str:
     rows = reply["plan"]
     if not rows:
         return f"nothing of {name} is to be moved; name a topic to give it a first place there"
     skipped, replayed = (sum(row[each] for row in rows) for each in ("skipped", "replayed"))
     told = f"{name} in {counted(len(rows), 'partition')}"
-    what = f"{counted(skipped, 'message')} skipped, {replayed} to come again"
+    what = f": {counted(skipped, 'message')} skipped, {replayed} to come again"
+    verbs = ("would move", "moved")
+    if act == "reset":  # where its members begin is for them to say
+        verbs, what = ("would forget the place of", "forgot the place of"), ""
     if not reply["done"]:
-        return f"would move {told}: {what}; --execute does it"
+        unless = "" if forced else ", if no member reads"
+        return f"{verbs[0]} {told}{what}; --execute does it{unless}"
     until = reply["undo_until_ms"]
-    undoing = "" if until is None else f"; `tinymq group undo {name}` until {iso(until)}"
-    return f"moved {told}: {what}{undoing}"
+    undoing = "" if until is None else f"; `tinymq group undo {name} --execute` until {iso(until)}"
+    return f"{verbs[1]} {told}{what}{undoing}"
 
 
 @group.command("rm")

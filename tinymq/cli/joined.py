@@ -17,6 +17,7 @@ from tinymq.cli.render import Placed
 from tinymq.cli.session import Session
 from tinymq.cli.values import Position
 from tinymq.cli.work import BATCH, LOOK_S, Stop, stopping
+from tinymq.errors import UnknownTopic
 
 if TYPE_CHECKING:
     from tinymq.sync import GroupConsumer, GroupMessage
@@ -163,6 +164,7 @@ def _read(
 ) -> None:
     """Hand out messages until that is enough; what is done is committed at once."""
     left = joined.most
+    _check_topics(session, joined)
     with session.client.group(joined.group, joined.topics, start=joined.begin) as consumer:
         if not consumer.ready(session.timeout):
             raise Failed(
@@ -175,12 +177,31 @@ def _read(
             some = _some(consumer, few, _BRIEF_S if joined.stop else LOOK_S)
             if not some:
                 if joined.stop and _at_end(session, joined, consumer):
+                    if not consumer.assigned:
+                        others = f"other members of group {joined.group} have all partitions"
+                        note(f"{others}; nothing was read")
                     return
                 continue
             left = None if left is None else left - len(some)
             if not handle(some):
                 return
             consumer.commit_soon()
+
+
+def _check_topics(session: Session, joined: Joined) -> None:
+    """
+    Ask for topics that are not there: a group waits until they are made, which may be a slip.
+
+    Raises:
+        UnknownTopic: One is not there, and nothing is waited for.
+    """
+    for topic in joined.topics:
+        try:
+            session.client.metadata([topic])
+        except UnknownTopic:
+            if joined.stop:
+                raise
+            note(f"there is no topic {topic} yet; it is read when it is made")
 
 
 def _some(consumer: GroupConsumer, most: int, wait_s: float) -> list[GroupMessage]:

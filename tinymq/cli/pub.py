@@ -234,6 +234,8 @@ def pub(session: Session, topic: str, value: str | None, **options: Any) -> int:
         raise click.UsageError("give VALUE or -l, not both")
     if options["key_separator"] and not options["by_line"]:
         raise click.UsageError("--key-separator goes with -l")
+    if options["id"] == "":
+        raise click.UsageError("--id is empty")
     if options["id"] is not None and options["by_line"]:
         raise click.UsageError("--id is of one message; with -l use a header or a key")
     if options["delay"] is not None and options["at"] is not None:

@@ -160,7 +160,8 @@ def _position(text: str) -> Position:
     "--exit",
     "stop",
     is_flag=True,
-    help="Stop at the end of the topic; with -c when nothing is left to be given out.",
+    help="Stop at the end of the topic; with -c when nothing is left to be given out; with -g at "
+    "the end of the partitions that this member is given.",
 )
 @channel_options
 @_form_options

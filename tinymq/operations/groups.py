@@ -263,7 +263,7 @@ class Groups(Leaders):
         self._check_running()
         told = await self.group_info(name)
         if not force:
-            await self._check_free(name, "removed")
+            await self._check_free(name, "removed", "make it anew")
         if not dry_run:
             self._meta.delete_group(name)
             await self._spread_to_all()
@@ -290,12 +290,12 @@ class Groups(Leaders):
             check_partition(topic, owner.partitions, where.get("partition"))
             brokers, arguments["id"] = {*owner.leaders}, owner.id.hex()
         elif where.get("partition") is not None:
-            raise InvalidRequest("a partition is one of a topic: say which", field="topic")
+            raise InvalidRequest("a partition is one of a topic: say which topic", field="topic")
         rows, silent = await self._ask_moves(brokers, arguments, dry_run=True)
         if not dry_run:
             self._need_answers(silent)
             if not force:
-                await self._check_free(name, "moved")
+                await self._check_free(name, "moved", "go on from where it puts them")
             rows, silent = await self._ask_moves(brokers, arguments, dry_run=False)
             if force:
                 await self._send_away(name, {(row["topic"], row["partition"]) for row in rows})
@@ -333,7 +333,7 @@ class Groups(Leaders):
                 broker=broker_id,
             )
 
-    async def _check_free(self, name: str, done: str) -> None:
+    async def _check_free(self, name: str, done: str, then: str) -> None:
         """
         Refuse to move a group under its members.
 
@@ -351,7 +351,7 @@ class Groups(Leaders):
         if members:
             raise GroupBusy(
                 f"group {name} has {counted(members, 'member')} reading; nothing was {done}: stop "
-                "them first, or use force, and they go on from where it puts them",
+                f"them first, or use force, and they {then}",
                 group=name,
                 members=members,
             )
