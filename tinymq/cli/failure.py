@@ -44,7 +44,7 @@ _HINTS: tuple[tuple[type[Exception], str], ...] = (
     ),
     (errors.UnknownChannel, "`tinymq channel ls` lists the channels"),
     (errors.UnknownGroup, "`tinymq group ls` lists the groups"),
-    (errors.GroupBusy, "`tinymq group info` shows the members; --force moves it all the same"),
+    (errors.GroupBusy, "`tinymq group info` shows the members; --force does it all the same"),
     (errors.UnknownPartition, "`tinymq topic info -p` lists the partitions"),
     (errors.NotLeader, "`tinymq node ls` shows who is silent; try again when it is back"),
     (errors.UnknownBroker, "`tinymq node ls` lists the brokers"),
