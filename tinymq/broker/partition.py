@@ -198,6 +198,10 @@ class Partition(Readable):
             if header.attributes & HAS_EXPIRY:
                 check_ttls(batch, header, now_ms)
             known = self.producers.duplicate_of(header)
+            if header.attributes & TRANSACTIONAL and not self.producers.remembers(
+                header.producer_id
+            ):
+                self.transactions.check_new(identity_of(header))
             failure = self.failure
             if known is not None and known + header.records <= self.high_watermark:
                 answer(self._again(batch, header, known))

@@ -11,10 +11,12 @@ from tests.broker.groups.reading import Found, GroupReader, hosted_of, position
 from tests.fakes.broker import BEGIN_MS, BrokerFixture, HeldSyncer
 from tinymq.broker import ledger as ledgers
 from tinymq.broker.groups import committing
+from tinymq.broker.groups.committing import MOST_GENERATION
 from tinymq.broker.groups.positions import Move
 from tinymq.errors import (
     FencedGeneration,
     InvalidName,
+    InvalidRequest,
     LogTruncated,
     OffsetOutOfRange,
     StorageError,
@@ -403,3 +405,14 @@ def test_of_an_aborted_transaction(reader: GroupReader, broker: BrokerFixture) -
     reader.commit(2, transaction=(7, 0))
     hosted_of(broker).positions.decide((7, 0), commit=False)
     assert reader.committed().offset == -1
+
+
+def test_no_generation_bars_a_partition_for_ever(broker: BrokerFixture) -> None:
+    """A fence that no coordinator could ever pass is not raised, by a commit or by who takes it."""
+    broker.meta.ensure_group("g")
+    reader = GroupReader(broker)
+    for generation in (MOST_GENERATION + 1, (1 << 63) - 1):
+        assert isinstance(reader.commit(3, generation), InvalidRequest)
+        assert isinstance(reader.committed(generation).error, InvalidRequest)
+    assert reader.commit(3, 7) is None
+    assert reader.committed(8).error is None

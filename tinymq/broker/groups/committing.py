@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tinymq.broker.groups.positions import NONE, Identity, Move
 from tinymq.errors import (
+    InvalidRequest,
     LogTruncated,
     OffsetOutOfRange,
     Overloaded,
@@ -21,7 +22,7 @@ from tinymq.errors import (
     UnstablePosition,
     WireError,
 )
-from tinymq.limits import KIB
+from tinymq.limits import KIB, LATEST_MS
 from tinymq.meta.registry import GroupInfo
 from tinymq.names import valid_name
 from tinymq.wire.messages import (
@@ -47,6 +48,10 @@ Told = Callable[["CommittedReply | WireError"], None]
 #: Bytes of texts and notes in one answer, which must fit into a reply; what is over is told
 #: shorter, or when it is asked for again.
 MOST_TOLD: Final = 512 * KIB
+
+#: The last generation that a partition is given in. They are times in milliseconds, and rise by
+#: one with each division where one was named that is ahead of the clock.
+MOST_GENERATION: Final = 2 * LATEST_MS
 
 #: What is told of a partition where nothing was committed, or nobody knows.
 _NOTHING: Final = (NONE, NONE, "", NONE)
@@ -174,6 +179,7 @@ class Committing:
 
     def _commit_one(self, group: str, topic_id: bytes, row: CommitRow, request: Commit) -> Hosted:
         index, generation, offset, epoch, note = row
+        _check_generation(generation)
         partition = self._broker.partition(topic_id, index)
         check_offset(partition, offset, epoch)
         hosted = self._broker.channels.hosting(partition)
@@ -250,6 +256,7 @@ class Committing:
             partition = self._broker.partition(topic_id, index)
             start, end = partition.log.start_offset, partition.stable_offset
             if generation != NONE:
+                _check_generation(generation)
                 hosted = self._broker.channels.hosting(partition)
                 hosted.positions.take(group, generation, request.member)
                 if request.start is not None:
@@ -320,6 +327,20 @@ def _begin(hosted: Hosted, start: str | int, group: str, generation: int, member
     else:
         offset, epoch, _ = partition.offset_at(start_time(start))
     positions.commit(Move(group, generation, offset, epoch, "", member, hosted.now))
+
+
+def _check_generation(generation: int) -> None:
+    """
+    Refuse a generation that no coordinator gives, for none could ever give a later one.
+
+    Args:
+        generation: What is named.
+
+    Raises:
+        InvalidRequest: It is far in the future.
+    """
+    if generation > MOST_GENERATION:
+        raise InvalidRequest("no group is in such a generation", field="q")
 
 
 def _undecided(group: str) -> UnstablePosition:
