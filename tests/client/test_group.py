@@ -515,6 +515,18 @@ def test_where_it_began_is_kept(play: Play, commit: str) -> None:
     play.end()
 
 
+@pytest.mark.parametrize("commit", ["periodic", "batch"])
+def test_transactions_have_positions_for_themselves(play: Play, commit: str) -> None:
+    """A consumer that commits by itself is refused by transactions, and told what to do."""
+    consumer = play.join(commit=commit)
+    producer = play.stage.client.transactional("t1")
+    with pytest.raises(UsageError, match='commit="manual"'):
+        consumer.shares()
+    with pytest.raises(UsageError, match='commit="manual"'):
+        play.stage.done(producer.transform(consumer, print))
+    play.end()
+
+
 def test_topic_made_anew_begins_by_its_own_rule(play: Play) -> None:
     """In a topic with a successor the start that is committed is where `out_of_range` jumps."""
     play.put(b"a")

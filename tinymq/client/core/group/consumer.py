@@ -286,8 +286,19 @@ class GroupCore:
         self.membership.fenced(fence if type(fence) is int else 0, now)
 
     def shares(self) -> GroupShares:
-        """Say what a transaction commits for the group: all that was handed out."""
+        """
+        Say what a transaction commits for the group: all that was handed out.
+
+        Raises:
+            ClosedError: It was closed.
+            UsageError: The consumer commits by itself, also what a transaction takes back.
+        """
         self._check_closed()
+        if self.config.commit != "manual":
+            raise UsageError(
+                f"group {self.group} commits by itself, whatever becomes of the transaction: make "
+                'its consumer with commit="manual"'
+            )
         rows = []
         for share in self.hands.by_where.values():
             mark = self.hands.position(*share.where)

@@ -66,6 +66,9 @@ class GroupConsumerFace:
         Say what a transaction commits: all that was handed out and is not committed.
 
         Call its `done` when the transaction was committed, and `back` when it was not.
+
+        Raises:
+            UsageError: It commits by itself: make it with ``commit="manual"``.
         """
         with self._lock:
             return self._core.shares()
