@@ -289,16 +289,16 @@ class GroupCore:
         """
         Say what a transaction commits for the group: all that was handed out.
 
+        What was handed out of a partition that is lost by now may be in the transaction,
+        too, and somebody else has it as well: this one must not count.
+
         Raises:
             ClosedError: It was closed.
             UsageError: The consumer commits by itself, also what a transaction takes back.
         """
         self._check_closed()
-        if self.config.commit != "manual":
-            raise UsageError(
-                f"group {self.group} commits by itself, whatever becomes of the transaction: make "
-                'its consumer with commit="manual"'
-            )
+        self.config.check_transactional(self.group)
+        lost, self._giving.taken_out_of_hands = self._giving.taken_out_of_hands, False
         rows = []
         for share in self.hands.by_where.values():
             mark = self.hands.position(*share.where)
@@ -306,7 +306,7 @@ class GroupCore:
             new = mark.offset >= 0 and (known is None or known.offset != mark.offset)
             if new and share.stage is not Stage.OPENING:
                 rows.append(ShareRow(*share.spot, share.generation, *mark, share.note))
-        return GroupShares(self.group, self.membership.id, tuple(rows), self)
+        return GroupShares(self.group, self.membership.id, tuple(rows), lost, self)
 
     def settled(self, shares: GroupShares) -> None:
         """

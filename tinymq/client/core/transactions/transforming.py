@@ -103,8 +103,7 @@ class Taking:
         if not self.grouped and not hasattr(source, "channel"):
             raise UsageError("transform reads a group consumer or a subscription")
         if self.grouped:
-            with suppress(ClosedError):
-                source.shares()  # refuses one that commits by itself
+            source.config.check_transactional(source.group)
         #: Of the present transaction.
         self.count = 0
         self._messages: list[Any] = []
