@@ -283,6 +283,20 @@ def test_shares_for_a_transaction(broker: InProcessBroker) -> None:
     assert member.shares().rows == ()
 
 
+def test_where_latest_was_is_kept_from_the_first_moment(broker: InProcessBroker) -> None:
+    """The next owner begins where `latest` was for the first, though that one committed nothing."""
+    crew = Crew(broker, t=1)
+    crew.put("t", b"before")
+    one = crew.join(start="latest", commit="manual")
+    assert crew.committed() == [1]
+    crew.put("t", b"a", b"b")
+    assert crew.take(one).value == b"a"
+    broker.run(one.close())
+    crew.put("t", b"c")
+    other = crew.join(start="latest", commit="manual")
+    assert [crew.take(other).value for _ in range(3)] == [b"a", b"b", b"c"]
+
+
 def test_handlers_end_before_the_end(broker: InProcessBroker) -> None:
     """A consumer that closes waits for its handlers, commits and leaves."""
     crew = Crew(broker, t=1)

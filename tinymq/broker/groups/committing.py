@@ -33,6 +33,7 @@ from tinymq.wire.messages import (
     CommittedReply,
     CommittedRow,
     error_meta,
+    start_time,
 )
 
 if TYPE_CHECKING:
@@ -233,9 +234,7 @@ class Committing:
         together = _Together()
         told: list[tuple[bytes, list[tuple[Hosted | None, CommittedRow]]]] = []
         for topic_id, shares in request.topics:
-            rows = [
-                self._look(group, topic_id, share, request.member, together) for share in shares
-            ]
+            rows = [self._look(group, topic_id, share, request, together) for share in shares]
             told.append((topic_id, rows))
 
         def answer() -> None:
@@ -249,7 +248,7 @@ class Committing:
         group: str,
         topic_id: bytes,
         share: tuple[int, int],
-        member: str,
+        request: Committed,
         together: _Together,
     ) -> tuple[Hosted | None, CommittedRow]:
         index, generation = share
@@ -259,7 +258,9 @@ class Committing:
             if generation != NONE:
                 _check_generation(generation)
                 hosted = self._broker.channels.hosting(partition)
-                hosted.positions.take(group, generation, member)
+                hosted.positions.take(group, generation, request.member)
+                if request.start is not None:
+                    _begin(hosted, request.start, group, generation, request.member)
             else:
                 known = self._broker.channels.hosted(topic_id, index)
                 if known is None or not group:
@@ -308,6 +309,24 @@ def check_offset(partition: Partition, offset: int, epoch: int) -> None:
             start=start,
             end=end,
         )
+
+
+def _begin(hosted: Hosted, start: str | int, group: str, generation: int, member: str) -> None:
+    """
+    Commit where a group begins, if it has committed nothing: no later owner begins elsewhere.
+
+    A start that cannot be read is not committed: whoever reads there is told.
+    """
+    positions, partition = hosted.positions, hosted.partition
+    if positions.of(group).place.offset != NONE or positions.unstable(group):
+        return
+    if isinstance(start, int):
+        if not partition.log.start_offset <= start <= partition.stable_offset:
+            return
+        offset, epoch = start, partition.epoch_before(start)
+    else:
+        offset, epoch, _ = partition.offset_at(start_time(start))
+    positions.commit(Move(group, generation, offset, epoch, "", member, hosted.now))
 
 
 def _check_generation(generation: int) -> None:

@@ -286,8 +286,14 @@ class GroupCore:
         self.membership.fenced(fence if type(fence) is int else 0, now)
 
     def shares(self) -> GroupShares:
-        """Say what a transaction commits for the group: all that was handed out."""
+        """
+        Say what a transaction commits for the group: all that was handed out.
+
+        What was handed out of a partition that is lost by now may be in the transaction,
+        too, and somebody else has it as well: this one must not count.
+        """
         self._check_closed()
+        lost, self._giving.taken_out_of_hands = self._giving.taken_out_of_hands, False
         rows = []
         for share in self.hands.by_where.values():
             mark = self.hands.position(*share.where)
@@ -295,7 +301,7 @@ class GroupCore:
             new = mark.offset >= 0 and (known is None or known.offset != mark.offset)
             if new and share.stage is not Stage.OPENING:
                 rows.append(ShareRow(*share.spot, share.generation, *mark, share.note))
-        return GroupShares(self.group, self.membership.id, tuple(rows), self)
+        return GroupShares(self.group, self.membership.id, tuple(rows), lost, self)
 
     def settled(self, shares: GroupShares) -> None:
         """

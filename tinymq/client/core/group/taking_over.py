@@ -15,7 +15,7 @@ from tinymq.client.core.group.names import TopicNames
 from tinymq.client.core.group.settings import GroupConfig
 from tinymq.client.core.group.share import HeldShare, Stage
 from tinymq.client.core.group.tally import Tally
-from tinymq.client.core.starts import EARLIEST, WORDS, Mark
+from tinymq.client.core.starts import EARLIEST, WORDS, Mark, Place
 from tinymq.errors import ClosedError, FencedGeneration, UnknownTopicId
 
 #: Seconds after which taking over is tried again, when a leader refused it.
@@ -97,7 +97,7 @@ class TakingOver:
         self._again_at = inf
         if self._look_at == inf:
             self._look_at = now + LOOK_S
-        asked: list[HeldShare] = []
+        asked: dict[Place, list[HeldShare]] = {}
         unknown: set[bytes] = set()
         for share in self._hands.shares.values():
             if share.stage is not Stage.TAKING or share.asked is not None:
@@ -106,11 +106,19 @@ class TakingOver:
             if share.info is None:
                 unknown.add(share.topic_id)
             else:
-                asked.append(share)
+                share.place = self._start_of(share)
+                asked.setdefault(share.place, []).append(share)
         self.names.want(unknown, now)
-        asking = self._ask(asked, self._taken, now)
-        for share in asked:
-            share.asked = asking if share.stage is Stage.TAKING else None
+        for place, shares in asked.items():
+            asking = self._ask(shares, self._taken, now, start=place)
+            for share in shares:
+                share.asked = asking if share.stage is Stage.TAKING else None
+
+    def _start_of(self, share: HeldShare) -> Place:
+        """Where the group begins in a partition of which it has committed nothing."""
+        if self._ids.get(share.topic) in (None, share.topic_id):
+            return self._config.place
+        return WORDS.get(self._config.out_of_range, EARLIEST)
 
     def _look(self, now: float) -> None:
         """
@@ -141,6 +149,7 @@ class TakingOver:
         answered: Callable[[HeldShare, Found, float], bool],
         now: float,
         deadline: float = inf,
+        start: Place | None = None,
     ) -> Asking:
         """Ask the leaders of some shares; those that it was true for are opened then."""
         asked = {share.spot: share for share in shares}
@@ -154,7 +163,7 @@ class TakingOver:
                 self._hands.notice(self._config.on_assigned, taken, then)
 
         rows = {spot: (share.partition, share.generation) for spot, share in asked.items()}
-        asking = Asking(self._cluster, TakeOver(*self._who), told, deadline)
+        asking = Asking(self._cluster, TakeOver(*self._who, start), told, deadline)
         if rows:
             asking.start(rows, now)
         return asking
@@ -186,10 +195,6 @@ class TakingOver:
             share.committed = Mark(offset, epoch)
             share.tally = Tally(share.committed)
             share.place = share.committed
-        else:
-            share.place = self._config.place
-            if before not in (None, share.topic_id):
-                share.place = WORDS.get(self._config.out_of_range, EARLIEST)
         if before not in (None, share.topic_id) and self._config.out_of_range == "error":
             self._hands.troubles.append(_anew(share, start, end))
             self._hands.face.wake()

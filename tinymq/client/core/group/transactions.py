@@ -48,6 +48,7 @@ class GroupShares:
     group: str
     member: str
     rows: tuple[ShareRow, ...]
+    lost: bool
     _core: GroupCore = field(repr=False, eq=False)
 
     def done(self) -> None:
