@@ -19,7 +19,7 @@ from tinymq.client.core.group.membership import STABLE, Membership, Phase
 from tinymq.client.core.group.settings import GroupConfig, GroupMember
 from tinymq.client.core.group.share import HeldShare, Stage
 from tinymq.client.core.group.taking_over import TakingOver
-from tinymq.client.core.group.tally import Slip, Tally
+from tinymq.client.core.group.tally import Slip
 from tinymq.client.core.group.transactions import GroupShares, ShareRow
 from tinymq.client.core.starts import Mark, Start
 from tinymq.errors import ClosedError, FencedGeneration, TinyMQError, UsageError
@@ -329,9 +329,7 @@ class GroupCore:
                 floor = share.tally.floor or share.committed
                 self.hands.restart(share, floor or self.config.place, self.hands.face.seconds())
             elif share is not None:
-                floor = share.tally.floor
-                share.tally.end_here()
-                share.tally = Tally(floor)
+                self.hands.begin_again(share)
                 self._soon()
 
     def give_back(self, item: GroupMessage | GroupBatch, now: float) -> None:

@@ -84,6 +84,8 @@ class GivingUp:
         """
         share.until = inf
         if share.cursor is not None:
+            if share.tally.refused:  # the next owner would have had that again
+                self._hands.begin_again(share)
             self._hands.go_on(share, now)
             return
         self._hands.drop(share)  # it was not read yet: it is taken over once more

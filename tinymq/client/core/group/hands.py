@@ -209,6 +209,9 @@ class Hands:
             partition: Number of the partition.
         """
         share = self.share(topic, partition)
+        if share.stage in (Stage.DRAINING, Stage.CLOSING):
+            # Of what was fetched, no more is handed out than was.
+            return share.place if isinstance(share.place, Mark) else share.committed or Mark(-1)
         for opened in self._opened:
             slip = opened.slip
             if opened.share is share and slip.handed < slip.count:
@@ -290,6 +293,18 @@ class Hands:
             if not share.paused:
                 self.reader.resume(share.topic, [share.partition], now)
         self.reader.seek(share.topic, share.partition, place, now)
+
+    def begin_again(self, share: HeldShare) -> None:
+        """
+        Let a share that is not read begin at what is not done.
+
+        Args:
+            share: The share.
+        """
+        floor = share.tally.floor
+        share.tally.end_here()
+        share.tally = Tally(floor)
+        share.place = floor or share.committed or self._config.place
 
     def release(self, share: HeldShare, now: float) -> None:
         """
