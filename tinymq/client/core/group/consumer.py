@@ -290,11 +290,14 @@ class GroupCore:
         self._check_closed()
         rows = []
         for share in self.hands.by_where.values():
-            mark = self.hands.position(*share.where)
+            mark = self.hands.reached(share)
             known = share.committed
             new = mark.offset >= 0 and (known is None or known.offset != mark.offset)
             if new and share.stage is not Stage.OPENING:
-                rows.append(ShareRow(*share.spot, share.generation, *mark, share.note))
+                rows.append(share.row(mark))
+        # What went meanwhile belongs to it, too: the leader says whether it was in time. It
+        # comes last, and so stands for its partition if that is ours again.
+        rows += self.hands.lost.values()
         return GroupShares(self.group, self.membership.id, tuple(rows), self)
 
     def settled(self, shares: GroupShares) -> None:
@@ -305,10 +308,12 @@ class GroupCore:
             shares: From `shares`.
         """
         for row in shares.rows:
+            self._forget(row)
             share = self._alive(row)
             if share is not None:
                 share.tally.done_to(row.offset)
                 share.committed, share.noted = Mark(row.offset, row.epoch), row.note
+                share.tally.start = share.committed
 
     def again(self, shares: GroupShares) -> None:
         """
@@ -318,14 +323,17 @@ class GroupCore:
             shares: From `shares`.
         """
         for row in shares.rows:
+            self._forget(row)
             share = self._alive(row)
-            if share is not None and share.stage is Stage.READING:
-                floor = share.tally.floor or share.committed
-                self.hands.restart(share, floor or self.config.place, self.hands.face.seconds())
-            elif share is not None:
-                floor = share.tally.floor
+            if share is None:
+                continue
+            start = share.tally.start or share.committed
+            if share.stage is Stage.READING:
+                self.hands.restart(share, start or self.config.place, self.hands.face.seconds())
+            else:
                 share.tally.end_here()
-                share.tally = Tally(floor)
+                share.tally = Tally(start)
+                share.place = start or share.place
                 self._soon()
 
     def give_back(self, item: GroupMessage | GroupBatch, now: float) -> None:
@@ -351,6 +359,11 @@ class GroupCore:
         """
         share = self.hands.by_where.get((item.topic, item.partition))
         return share is None or item.is_lost or share.stage is not Stage.READING
+
+    def _forget(self, row: ShareRow) -> None:
+        """What was lost was part of a transaction that is over."""
+        if self.hands.lost.get((row.topic, row.partition)) is row:
+            del self.hands.lost[row.topic, row.partition]
 
     def _alive(self, row: ShareRow) -> HeldShare | None:
         share = self.hands.shares.get((row.topic_id, row.partition))

@@ -15,6 +15,7 @@ from tinymq.client.core.group.handed import GroupBatch, GroupMessage
 from tinymq.client.core.group.settings import GroupConfig, Share
 from tinymq.client.core.group.share import HeldShare, Stage
 from tinymq.client.core.group.tally import Slip, Tally
+from tinymq.client.core.group.transactions import ShareRow
 from tinymq.client.core.starts import Mark, Place, Start, read_start
 from tinymq.errors import TinyMQError, UsageError
 from tinymq.wire.records import Record
@@ -71,6 +72,8 @@ class Hands:
         by_where: Those whose topic is known, by its name and the partition.
         troubles: What is to be told.
         room: Whether a batch was taken since more was fetched.
+        lost: Of shares that went while something was handed out and not committed, what a
+            transaction would commit, if one may.
     """
 
     def __init__(
@@ -86,6 +89,7 @@ class Hands:
         self.by_where: dict[tuple[str, int], HeldShare] = {}
         self.troubles: deque[TinyMQError] = deque()
         self.room = False
+        self.lost: dict[tuple[str, int], ShareRow] = {}
         self._opened: deque[Opened] = deque()
         self._cluster = cluster
         self._config = config
@@ -208,11 +212,22 @@ class Hands:
             topic: Name of the topic.
             partition: Number of the partition.
         """
-        share = self.share(topic, partition)
+        return self.reached(self.share(topic, partition))
+
+    def reached(self, share: HeldShare) -> Mark:
+        """
+        Say up to where a share was handed out; the offset is -1 while that is not known.
+
+        Args:
+            share: The share.
+        """
         for opened in self._opened:
             slip = opened.slip
             if opened.share is share and slip.handed < slip.count:
                 return Mark(slip.offsets[slip.handed], slip.batch.leader_epoch)
+        if share.stage in (Stage.DRAINING, Stage.CLOSING):
+            # Of what was fetched some was not handed out any more.
+            return share.place if isinstance(share.place, Mark) else Mark(-1)
         if share.cursor is None:
             return share.committed or Mark(-1)
         return share.cursor.mark
@@ -365,6 +380,8 @@ class Hands:
         Args:
             share: The share.
         """
+        if self._config.commit == "manual" and share.ahead:
+            self.lost.setdefault(share.where, share.row(self.reached(share)))
         share.end()
         if share.cursor is not None:
             self.reader.leave(share.cursor)
