@@ -27,6 +27,7 @@ from tinymq.errors import (
     ValueTooLarge,
 )
 from tinymq.limits import LATEST_MS
+from tinymq.names import TRANSACTIONS
 from tinymq.node import turns
 from tinymq.web.port import (
     At,
@@ -93,6 +94,16 @@ class TestLooking:
         assert broker.disk_free == 1 << 40
         assert snapshot.largest[0].name == "a"
         assert (snapshot.offline_count, snapshot.damaged) == (0, ())
+
+    def test_own_topics(self, fixture: BrokerFixture, console: BrokerConsole) -> None:
+        """The topic of transactions is in no list, unless somebody asks for it."""
+        fixture.topic("a")
+        fixture.meta.ensure_topic(TRANSACTIONS)
+        assert [row.name for row in console.topics(TopicQuery()).items] == ["a"]
+        assert console.cluster().topics == 1
+        asked = console.topics(TopicQuery(name="tinymq."))
+        assert [row.name for row in asked.items] == [TRANSACTIONS]
+        assert console.topic(TRANSACTIONS).name == TRANSACTIONS
 
     def test_not_looked_at_the_disk(self, console: BrokerConsole) -> None:
         """Before the disk was looked at, nothing is claimed about it."""

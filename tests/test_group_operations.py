@@ -297,6 +297,21 @@ def test_reset(broker: BrokerFixture) -> None:
     assert GroupReader(broker).committed(topic="u").offset == -1
 
 
+def test_no_lag_without_a_position(broker: BrokerFixture) -> None:
+    """Of a group that nobody knows the place of, no lag is told, not even none at all."""
+    GroupReader(broker).commit(5, partition=1)
+    assert one(broker)["lag"] == 6
+    broker.carry_out("group.reset", name="g", dry_run=False)
+    row, whole = one(broker), broker.carry_out("group.info", name="g")
+    assert (row["lag"], row["lag_s"], row["clear_s"], row["stuck"]) == (None, None, None, "")
+    assert whole["group"]["lag"] is None
+    assert [each["lag"] for each in whole["partitions"]] == [None, None]
+    GroupReader(broker).commit(5, partition=1)
+    assert one(broker)["lag"] is None, "one of two is known, and at the end"
+    GroupReader(broker).commit(7)
+    assert one(broker)["lag"] == 3
+
+
 def test_a_moved_group_is_nobodys(broker: BrokerFixture) -> None:
     """Who had the partition is refused after a move, and who takes it over begins there."""
     reader = GroupReader(broker)

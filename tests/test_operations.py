@@ -44,6 +44,7 @@ from tinymq.errors import (
     WireError,
 )
 from tinymq.logs import Logs
+from tinymq.names import TRANSACTIONS
 from tinymq.node import Node
 from tinymq.operations import OPERATIONS, REQUIRED, Operations
 from tinymq.wire.codec import pack
@@ -249,6 +250,18 @@ class TestTopics:
         assert (page["topics"][0]["messages"], page["topics"][0]["partitions"]) == (1, 2)
         rest = run(fixture, "topic.list", filter="a.*", limit=1, after="a.1")
         assert ([row["name"] for row in rest["topics"]], rest["more"]) == (["a.2"], False)
+
+    def test_own_topics(self, fixture: BrokerFixture) -> None:
+        """What is the brokers' own is in no list, unless a filter asks for it."""
+        fixture.topic("a")
+        fixture.meta.ensure_topic(TRANSACTIONS)
+        for asked in ({}, {"filter": "*"}, {"filter": "t*"}):
+            names = [row["name"] for row in fixture.operate("topic.list", **asked)["topics"]]
+            assert TRANSACTIONS not in names
+        rows = fixture.operate("topic.list", filter="tinymq.*")["topics"]
+        assert [row["name"] for row in rows] == [TRANSACTIONS]
+        assert fixture.operate("topic.info", name=TRANSACTIONS)["topic"]["name"] == TRANSACTIONS
+        assert [topic.name for topic in fixture.meta.registry.page("", 9)] == ["a"]
 
     def test_delete(self, fixture: BrokerFixture) -> None:
         """What goes with a topic is told, and it is gone."""

@@ -21,7 +21,7 @@ RULE: Final = (
 
 #: Stands in a channel's name between its group and the instance whose channel it is.
 INSTANCE: Final = "@"
-#: Channels whose names begin so are the brokers' own.
+#: Channels whose names begin so are the brokers' own; so does the name of a topic of theirs.
 OWN_CHANNELS: Final = "tinymq."
 #: The channel on a dead-letter topic that knows which dead letters are still there.
 DEAD_LETTERS: Final = f"{OWN_CHANNELS}dlq"
@@ -145,6 +145,26 @@ def users_topic(name: str) -> str:
             length=len(name),
         )
     return name
+
+
+def own_topic(name: str) -> bool:
+    """
+    Say whether a topic is the brokers' own: neither lists nor patterns mean it.
+
+    Args:
+        name: Its name.
+    """
+    return name == TRANSACTIONS
+
+
+def asks_for_own(text: str) -> bool:
+    """
+    Say whether who looks for topics means the brokers' own, too.
+
+    Args:
+        text: The name or the pattern that is looked for.
+    """
+    return text.lower().startswith(OWN_CHANNELS)
 
 
 def valid_host(host: str) -> bool:

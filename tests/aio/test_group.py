@@ -61,6 +61,15 @@ async def test_async_for() -> None:
 
 
 @in_loop
+async def test_where_it_began_is_kept() -> None:
+    """The start of a group is committed before a message comes, with manual commits, too."""
+    async with Scene() as scene:
+        scene.put(b"a")
+        await scene.join(start="latest", commit="manual")
+        assert scene.puppet.committed().offset == 1
+
+
+@in_loop
 async def test_batches_and_commit() -> None:
     """A batch that is done is committed when its taker says so."""
     async with Scene() as scene:

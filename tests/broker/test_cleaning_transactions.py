@@ -140,6 +140,65 @@ def test_aborted_one(table: Table) -> None:
     assert table.seen() == {b"a": (0, b"1")}
 
 
+def test_the_end_of_the_log_is_read_at_a_start(table: Table) -> None:
+    """A start that looks through a cleaned file, and no other, knows what is behind it, too."""
+    table.put((b"a", b"1"))
+    table.put((b"a", b"2"))
+    partition = table.stage.partition()
+    partition.log.close_file()
+    one = table.stage.init()
+    table.put((b"a", b"3"), identity=one)
+    table.stage.housekeeping.checkpoint()
+    table.stage.settle()
+    table.clean()
+    home = Path(partition.log.path).parent
+    for name in ("producers", "data/00000000000000000000.index"):
+        (home / name).unlink()  # they are not synced
+    table.kill()
+    assert [*table.stage.partition().transactions.open] == [one]
+    assert table.seen() == {b"a": (1, b"2")}
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_what_was_decided_and_cleaned_is_not_open_again(table: Table, commit: bool) -> None:
+    """A start that knows a transaction as open, of which all signs were cleaned, knows better."""
+    one = table.stage.init()
+    table.put((b"a", b"1"))
+    table.put((b"a", b"2"), (b"b", b"2"), identity=one)
+    home = Path(table.stage.partition().log.path).parent
+    table.stage.housekeeping.checkpoint()
+    old = (home / "producers").read_bytes()
+    table.end(one, commit=commit)
+    table.put((b"c", b"3"))
+    for _ in range(2):
+        table.clean()
+    (home / "producers").write_bytes(old)  # the younger one was not synced
+    table.kill()
+    partition = table.stage.partition()
+    assert not partition.transactions.open
+    assert partition.stable_offset == partition.high_watermark
+    assert table.seen() == table.newest
+
+
+def test_what_is_gone_is_forgotten(table: Table) -> None:
+    """Aborted transactions are not remembered for ever in a log that has no end."""
+    one = table.stage.init()
+    table.put((b"a", b"0"))
+    for number in range(10):
+        table.put((b"a", b"%d" % number), identity=one)
+        one = table.end(one, commit=False)
+    table.put((b"b", b"1"))
+    for _ in range(2):
+        table.clean()
+        assert table.seen() == table.newest
+    assert not table.stage.partition().transactions.aborted
+    table.kill()
+    table.put((b"a", b"x"), identity=one)
+    table.end(one, commit=False)
+    table.clean()
+    assert table.seen() == table.newest
+
+
 @pytest.mark.parametrize("seed", range(60 if LONG else 3))
 def test_lives(tmp_path: Path, seed: int) -> None:
     """Whatever is committed, aborted, cleaned and killed when, the table is what was committed."""

@@ -50,12 +50,14 @@ def test_groups(work: MemoryBroker, run: Run) -> None:
     work.groups = [
         group("g", lag=100, lag_s=61.5, trend=2.0, stuck="nobody reads", topics=["orders", "x"]),
         group("idle"),
+        group("lost", lag=None),
     ]
     lines = [line.split() for line in run("lag").stdout.splitlines()]
     assert lines[1][:8] == ["orders,x", "-", "g", "100", "1m2s", "+2.0/s", "grows", "-"]
     assert [line[1:3] for line in lines[2:]] == [
-        *(["work", "-"], ["copy", "-"], ["-", "idle"], ["done", "-"]),
+        *(["work", "-"], ["copy", "-"], ["-", "idle"], ["-", "lost"], ["done", "-"]),
     ]
+    assert lines[-2][3] == "-", "nobody knows how far it is"
     assert run("lag", "--only-lagging", "-o", "name").stdout.split("\n")[0] == "group g"
     document = json.loads(run("lag", "orders", "-o", "json").stdout)
     assert [row["name"] for row in document["groups"]] == ["g"]

@@ -20,6 +20,7 @@ from tinymq.wire.messages import (
     MemberReply,
     Message,
     error_meta,
+    start_time,
 )
 
 #: A partition: topic id and number.
@@ -211,6 +212,12 @@ class Grouping(Puppet):
                     found.append((partition, -1, -1, "", -1, -1, -1, error_meta(error)))
                     continue
                 place.fence = max(place.fence, generation)
+                if request.start is not None and place.offset < 0 <= generation:
+                    start = request.start
+                    place.offset = (
+                        start if isinstance(start, int) else log.offset_at(start_time(start))
+                    )
+                    place.epoch = log.epoch_at(place.offset)
                 row = (place.offset, place.epoch, place.note, 5, log.start, log.end, None)
                 found.append((partition, *row))
             topics.append((topic_id, found))

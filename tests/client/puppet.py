@@ -110,6 +110,12 @@ class PuppetLog:
         """Every value in order."""
         return [value for batch in self.batches for value in RecordBatch(batch).values]
 
+    def offset_at(self, query: int) -> int:
+        """Find an offset as OFFSETS does; all batches are of one time."""
+        if query in (LATEST, EARLIEST):
+            return self.end if query == LATEST else self.start
+        return self.start if query <= APPENDED_MS else self.end
+
     def check(self, offset: int, epoch: int) -> None:
         """Refuse a position as a broker does."""
         survived = min((end for one, end in self.cuts if one >= epoch), default=self.end)
@@ -349,9 +355,7 @@ class Puppet:
         rows: list[tuple[int, int, int, int, Any]] = []
         for partition, query in request.queries:
             log = topic.logs[partition]
-            offset = {LATEST: log.end, EARLIEST: log.start}.get(query)
-            if offset is None:
-                offset = log.start if query <= APPENDED_MS else log.end
+            offset = log.offset_at(query)
             rows.append((partition, offset, log.epoch_at(offset), -1, None))
         return OffsetsReply(results=rows)
 

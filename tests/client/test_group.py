@@ -477,12 +477,34 @@ def test_starts(play: Play, start: Any, values: list[bytes]) -> None:
     play.end()
 
 
-def test_where_it_began_is_kept(play: Play) -> None:
-    """The place where `latest` was is committed, so that the next owner skips nothing."""
+@pytest.mark.parametrize("commit", ["periodic", "batch", "manual"])
+def test_where_it_began_is_kept(play: Play, commit: str) -> None:
+    """Where `latest` was is committed at once, so that who comes after a crash skips nothing."""
     play.put(b"a")
-    play.join(start="latest")
-    play.stage.advance(6)
+    told: list[Any] = []
+    first = play.join(start="latest", commit=commit, on_assigned=told.extend)
     assert play.puppet.committed().offset == 1
+    assert [one.offset for one in told] == [1]
+    play.put(b"b")
+    assert play.take(first).value == b"b"
+    play.puppet.forget(play.puppet.live[0])
+    second = play.join(start="latest", commit=commit)
+    assert play.take(second).value == b"b"
+    play.end()
+
+
+def test_topic_made_anew_begins_by_its_own_rule(play: Play) -> None:
+    """In a topic with a successor the start that is committed is where `out_of_range` jumps."""
+    play.put(b"a")
+    consumer = play.join(start="latest", out_of_range="earliest", commit="manual")
+    del play.puppet.topics["t"]
+    play.puppet.make("t", 1)
+    play.put(b"new")
+    play.puppet.deal = True
+    play.puppet.answer_polls()
+    play.stage.advance(5)
+    assert play.take(consumer).value == b"new"
+    assert play.puppet.committed().offset == 0
     play.end()
 
 

@@ -36,10 +36,10 @@ class CountedListing(Listing):
         self.made: list[str] = []
 
     @override
-    def rows(self) -> list[TopicRow]:
+    def rows(self, *, own: bool = False) -> list[TopicRow]:
         """Look first."""
         self.look()
-        return super().rows()
+        return super().rows(own=own)
 
     @override
     def _entry(self, topic: Topic) -> _Entry:

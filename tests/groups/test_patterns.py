@@ -7,15 +7,16 @@ import pytest
 from tests.groups.stage import topic, topics_of
 from tinymq.errors import InvalidRequest
 from tinymq.groups.patterns import Pattern
+from tinymq.names import TRANSACTIONS
 
-NAMES = [*(f"orders.{n}" for n in range(40)), "old-orders", "x1", "x2", "tinymq.orders", "Zeta"]
+NAMES = [*(f"orders.{n}" for n in range(40)), "old-orders", "x1", "x2", TRANSACTIONS, "Zeta"]
 
 
 @pytest.mark.parametrize(
     ("text", "found"),
     [
         (r"orders\.\d", {f"orders.{n}" for n in range(10)}),
-        (r".*", {name for name in NAMES if name != "tinymq.orders"}),
+        (r".*", {name for name in NAMES if name != TRANSACTIONS}),
         (r"tinymq\..*", set()),
         (r"x1|x2", {"x1", "x2"}),
         (r"(?i)zeta", {"Zeta"}),

@@ -47,6 +47,17 @@ class TestMap:
 
 
 class TestRecords:
+    def test_files_that_come_out_as_long(self, tmp_path: Path) -> None:
+        """Files that would be as long together as the first was are cleaned all the same."""
+        for pad in range(60, 80):
+            keyed = opened(str(tmp_path / f"log{pad}"))
+            for rest in (b"." * pad, b""):
+                keyed.put((b"k", b"v" + rest))
+                keyed.close_file()
+            assert keyed.clean().done.sound
+            assert visible(keyed.log) == keyed.expected(2)
+            keyed.log.close()
+
     def test_newest_stays(self, keyed: Keyed) -> None:
         """Of each key the newest record stays, at its offset, with all that belongs to it."""
         for number in range(40):

@@ -92,6 +92,13 @@ def test_commit_and_note(scene: Scene) -> None:
         ]
 
 
+def test_where_it_began_is_kept(scene: Scene) -> None:
+    """The start of a group is committed before a message comes, with manual commits, too."""
+    scene.put(b"a")
+    with scene.join(start="latest", commit="manual"):
+        assert scene.offset() == 1
+
+
 def test_membership_goes_on_while_the_caller_is_busy(scene: Scene) -> None:
     """Others get their partitions though the caller of this member does something else."""
     told: list[int] = []

@@ -103,6 +103,19 @@ class TestBlocks:
         assert read(broker) == [b"b"]
         assert read(broker, isolation="uncommitted") == [b"a", b"b"]
 
+    def test_a_test_sees_what_readers_see(self, broker: InProcessBroker) -> None:
+        """What a test looks at holds nothing of an aborted transaction, nor of an open one."""
+        producer = broker.client().transactional("one")
+        tx = producer.begin()
+        tx.send("t", b"a")
+        broker.run(tx.flush())
+        broker.run(tx.abort())
+        broker.run(broker.client().producer().send("t", b"b"))
+        tx = producer.begin()
+        tx.send("t", b"c")
+        broker.run(tx.flush())
+        assert [each.value for each in broker.records("t")] == [b"b"]
+
     def test_one_after_the_other(self, broker: InProcessBroker) -> None:
         """Many transactions of one producer come in their order; aborted ones leave nothing."""
         producer = broker.client().transactional("one")

@@ -89,7 +89,8 @@ class FakeGroup:
     @property
     def row(self) -> Json:
         """The group in a list."""
-        lag = sum(row["lag"] or 0 for row in self.partitions)
+        known = [row["lag"] for row in self.partitions if row["lag"] is not None]
+        lag = sum(known) or (0 if len(known) == len(self.partitions) else None)
         ages = [row["lag_s"] for row in self.partitions if row["lag_s"] is not None]
         commits = [row["committed_ms"] for row in self.partitions if row["committed_ms"]]
         shrinks = -self.trend if self.trend is not None and self.trend < 0 else None
@@ -102,7 +103,7 @@ class FakeGroup:
             "lag": lag,
             "lag_s": max(ages, default=None),
             "trend": self.trend,
-            "clear_s": lag / shrinks if shrinks else None,
+            "clear_s": lag / shrinks if shrinks and lag is not None else None,
             "coordinator": self.coordinator,
             "strategy": self.strategy,
             "generation": 31,

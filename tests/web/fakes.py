@@ -627,7 +627,7 @@ class FakeConsole:
         """Tell what the lag of a group was: it grew to what it is, unless nobody looked."""
         if not self.queue.looked:
             return Depth(Series(2000, NOW), Series(60_000, NOW))
-        return depth(told["group"]["lag"])
+        return depth(told["group"]["lag"] or 0)
 
     async def clients(self, query: ClientQuery) -> ClientPage:
         """List the clients of the brokers that answer."""

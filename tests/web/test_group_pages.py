@@ -10,6 +10,7 @@ import pytest
 from tests.web.client import Client
 from tests.web.content import HOSTILE, hostile, lively
 from tests.web.crowd import NOW, SECOND
+from tinymq.web.group_why import diagnose
 
 LATE = "7f3a09c2-e81b-4b7e-9d10-000000000003"
 
@@ -121,6 +122,21 @@ def test_one_without_members(client: Client) -> None:
     assert "tinymq consume mail.outbound --group mailer" in shown
     assert "mq-3 does not answer" in shown
     assert client.get("/groups/none").status == 404
+
+
+def test_one_without_positions(client: Client) -> None:
+    """Where nobody knows how far a group is, no page says that nothing waits."""
+    group = client.console.crowd.find("invoices")
+    group.stuck, group.trend = "", None
+    for row in group.partitions:
+        row |= {"committed": None, "committed_ms": None, "lag": None, "lag_s": None}
+    for path in ("/groups?sort=lag", "/groups/invoices", "/groups/invoices/assignment"):
+        assert client.get(path).status == 200
+    shown = words(client.get("/groups/invoices").shown)
+    assert "Nothing waits" not in shown
+    assert "Every message is handled" not in shown
+    told = {**group.told, "members": [], "partitions": [], "group": {**group.row, "stuck": ""}}
+    assert diagnose(told, NOW).headline == "Nobody knows how far it is."
 
 
 def test_it_works_without_transactions_and_looks(client: Client) -> None:

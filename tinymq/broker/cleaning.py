@@ -289,6 +289,10 @@ class Cleaning:
         stay = config.compact_tombstone_ms
         record.clean = found = record.clean.after(done, task.tombstones, start, now, stay)
         record.saved += saved
+        if done.sound and partition.log.undo_window is None:
+            # Of what was clean before: who read it while it was there is done with it.
+            end = min(task.dirty, done.until)
+            partition.transactions.forget_cleaned(task.sources[0].base, end)
         stuck = done.until <= task.dirty < task.sources[-1].end
         record.failures = record.failures + 1 if stuck else 0
         record.not_before = now + self._pause(record) if stuck else 0

@@ -9,19 +9,17 @@ consumers take, in one go, and hands its ledger to the committer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from random import random
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from twisted.logger import Logger
 from typing_extensions import override
 
 from tinymq.broker.burying import Burying
-from tinymq.broker.channel.entries import NAMED
-from tinymq.broker.channel.lease import WHOLE, Lost
 from tinymq.broker.channel.ledger import Journal, replay, snapshot
 from tinymq.broker.channel.places import Places
-from tinymq.broker.channel.queue import LedgerRecord, Queue, Subscribers
+from tinymq.broker.channel.queue import LedgerRecord
 from tinymq.broker.channel.surviving import cut_back
 from tinymq.broker.expiry import Expiry
 from tinymq.broker.giving import Giving
@@ -36,14 +34,13 @@ from tinymq.broker.routing.router import Router
 from tinymq.broker.routing.routes import ROUTES_KEY
 from tinymq.broker.stragglers import KEPT_KEY, Stragglers
 from tinymq.broker.subscription import Subscription
+from tinymq.broker.takers import Host, Takers, put_name
 from tinymq.broker.window import Window
 from tinymq.errors import CorruptBatch, UnknownTopicId, WireError
 from tinymq.meta.registry import group_mark, mark_of
-from tinymq.wire.messages import EARLIEST, LATEST
+from tinymq.wire.messages import start_time
 
 if TYPE_CHECKING:
-    from tinymq.broker.broker import Broker
-    from tinymq.broker.pacing import Pacing
     from tinymq.meta.registry import ChannelInfo
     from tinymq.storage.log import Log
 
@@ -51,28 +48,7 @@ if TYPE_CHECKING:
 _TEMPORARY: Final = b"~"
 
 
-class Host(Protocol):
-    """What the channels of a partition ask of those of the broker."""
-
-    broker: Broker
-    #: Looks at what moves.
-    pacing: Pacing
-
-    def now(self) -> int:
-        """Milliseconds since the epoch; no step of the wall clock moves it."""
-
-    @property
-    def resting(self) -> bool:
-        """Whether nothing is given out any more."""
-
-    def next_lease(self) -> int:
-        """Give out a lease id."""
-
-    def mark(self, hosted: Hosted) -> None:
-        """Let a partition have its turn."""
-
-
-class Hosted:
+class Hosted(Takers):
     """
     The channels of one partition.
 
@@ -82,19 +58,16 @@ class Hosted:
         log: Its ledger log; None for a topic in memory.
 
     Attributes:
-        queue: The channels.
         infos: What the MetaServer says of each.
         positions: How far consumer groups are.
         strangers: Marks of groups among them that the MetaServer neither knows nor has deleted:
             it may have been restored from a backup.
-        subscriptions: Those who take messages here, by the name of their consumer.
     """
 
     _log = Logger()
 
     def __init__(self, host: Host, partition: Partition, log: Log | None) -> None:
-        self.partition = partition
-        self.queue = Queue(host.next_lease)
+        super().__init__(host, partition)
         self.infos: dict[str, ChannelInfo] = {}
         self.positions = Positions()
         self.strangers: set[str] = set()
@@ -106,9 +79,7 @@ class Hosted:
         self.ledger.has_lives = lambda: bool(self.queue.channels)
         self.window = Window(partition)
         self.aging = Aging(partition)
-        self._host = host
         self._stored = log
-        self.subscriptions: dict[str, Subscription] = {}
         #: Channels of the ledger that the MetaServer neither knows nor has deleted, by their
         #: keys there: it may have been restored from a backup. They come back with their names.
         self._kept: dict[bytes, Places] = {}
@@ -132,18 +103,8 @@ class Hosted:
     def __repr__(self) -> str:
         return f"<Channels of {self.partition.topic.name}/{self.partition.index}>"
 
-    @property
-    def index(self) -> int:
-        """The partition's number."""
-        return self.partition.index
-
-    @property
-    def _grace_ms(self) -> int:
-        """Milliseconds for which leases are kept for a session whose link was lost."""
-        return self._host.broker.config.session.grace_seconds * 1000
-
+    @override
     def mark(self) -> None:
-        """Let it have its turn."""
         self._host.mark(self)
 
     def _moved(self) -> None:
@@ -363,7 +324,7 @@ class Hosted:
             self._log.info("{hosted}: channel {name} is back", hosted=self, name=info.name)
             return
         start = info.start
-        offset = start if isinstance(start, int) else self.partition.offset_at(_time(start))[0]
+        offset = start if isinstance(start, int) else self.partition.offset_at(start_time(start))[0]
         low, high = self.partition.log.start_offset, self.partition.stable_offset
         now = self._host.now()
         self.queue.make(info.name, info.policy, max(low, min(offset, high)), now).note(now, high)
@@ -390,21 +351,23 @@ class Hosted:
         self.ledger.behind = True
         return gone
 
-    def _tell_all(self, one: Subscribers, subscription: Subscription) -> None:
-        """Tell a subscription that it lost everything that it holds here."""
-        holder = one.channel.places.holders.get(subscription.name)
-        if holder is not None:
-            leases = one.channel.places.leases
-            held = [(each, leases[each].bits) for each in holder.leases]
-            subscription.consumer.in_flight -= holder.held
-            subscription.lost(self.index, held)
+    def join(self, subscription: Subscription) -> list[tuple[int, int]]:
+        """
+        Let a subscription take messages.
 
-    def _of(self, channel: str) -> list[Subscription]:
-        return [each for each in self.subscriptions.values() if each.channel == channel]
+        Args:
+            subscription: Of a channel that is here.
 
-    def _forget(self, subscription: Subscription) -> None:
-        self.subscriptions.pop(subscription.name, None)
-        subscription.hosted.pop(self.index, None)
+        Returns:
+            What it still holds: leases and bits.
+        """
+        one = self.queue.channels[subscription.channel]
+        self.subscriptions[subscription.name] = subscription
+        subscription.hosted[self.index] = self
+        self.mark()
+        now = self._host.now()
+        put_name(one.channel.journal, subscription, now)
+        return one.join(subscription.consumer, now)
 
     def stop(self) -> None:
         """Do nothing by the clock any more."""
@@ -424,98 +387,6 @@ class Hosted:
         self.partition.watchers.discard(self._moved)
         topic = self.partition.topic.name
         self.ledger.close(UnknownTopicId(f"topic {topic} was deleted"))
-
-    # --- coming and going ----------------------------------------------------------
-
-    def join(self, subscription: Subscription) -> list[tuple[int, int]]:
-        """
-        Let a subscription take messages.
-
-        Args:
-            subscription: Of a channel that is here.
-
-        Returns:
-            What it still holds: leases and bits.
-        """
-        one = self.queue.channels[subscription.channel]
-        self.subscriptions[subscription.name] = subscription
-        subscription.hosted[self.index] = self
-        self.mark()
-        now = self._host.now()
-        _name(one.channel.journal, subscription, now)
-        return one.join(subscription.consumer, now)
-
-    def leave(self, subscription: Subscription) -> None:
-        """
-        Let a subscription go; what it holds comes back at once.
-
-        Args:
-            subscription: It takes messages here.
-        """
-        one = self.queue.channels[subscription.channel]
-        one.leave(subscription.consumer, self._host.now())
-        self._forget(subscription)
-        self.mark()
-
-    def lost(self, subscription: Subscription) -> None:
-        """
-        Keep what a subscription holds for a while: its link was lost.
-
-        Args:
-            subscription: It takes messages here.
-        """
-        one = self.queue.channels[subscription.channel]
-        one.lost(subscription.consumer, self._host.now(), self._grace_ms)
-        self._forget(subscription)
-        self.mark()
-
-    def give_back(self, subscription: Subscription, lease_id: int) -> None:
-        """
-        Take back a lease that its holder is not told of.
-
-        Args:
-            subscription: It takes messages here.
-            lease_id: The lease.
-        """
-        settles = [(lease_id, WHOLE)]
-        self.channel_of(subscription).give_back(subscription.consumer, settles, self._host.now())
-        self.mark()
-
-    def channel_of(self, subscription: Subscription) -> Subscribers:
-        """
-        Return the channel that a subscription takes from.
-
-        Args:
-            subscription: It takes messages here.
-        """
-        return self.queue.channels[subscription.channel]
-
-    def take_away(self, one: Subscribers, lost: Sequence[Lost]) -> None:
-        """
-        Count what was taken from consumers, and tell them.
-
-        Args:
-            one: The channel that took it.
-            lost: What is not in the hands of its holders any more.
-        """
-        one.losing(lost)
-        self.losing(lost)
-
-    def losing(self, lost: Iterable[Lost]) -> None:
-        """
-        Tell consumers what they do not hold any more.
-
-        Args:
-            lost: What the channel said; it has counted it.
-        """
-        told: dict[str, list[tuple[int, int]]] = {}
-        for one in lost:
-            told.setdefault(one.consumer, []).append((one.lease_id, one.bits))
-        for name, leases in told.items():
-            subscription = self.subscriptions.get(name)
-            if subscription is not None:
-                subscription.lost(self.index, leases)
-                subscription.mark()
 
     # --- its turn --------------------------------------------------------------------
 
@@ -616,7 +487,7 @@ class Hosted:
         found = self.queue.snapshots(now)
         for subscription in self.subscriptions.values():
             # What lies before may be forgotten, and with it who is who.
-            _name(journal, subscription, now)
+            put_name(journal, subscription, now)
             found += ((subscription.channel.encode(), each) for each in journal.drain())
         kept = [(key, snapshot(places, now)) for key, places in self._kept.items()]
         if self.router is not None:
@@ -686,19 +557,6 @@ class Hosted:
     def scheduler(self) -> Scheduler:
         """Gives the time that passes."""
         return self._host.broker.scheduler
-
-
-def _name(journal: Journal, subscription: Subscription, now: int) -> None:
-    """Write down whose a consumer is, for people."""
-    if subscription.known_as:
-        journal.of(now, subscription.name).append((NAMED, subscription.known_as))
-
-
-def _time(start: str) -> int:
-    """Read where a channel begins that does not begin at an offset."""
-    if start.startswith("@"):
-        return int(start[1:])
-    return EARLIEST if start == "earliest" else LATEST
 
 
 def _key(info: ChannelInfo) -> bytes:

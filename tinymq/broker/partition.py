@@ -1,5 +1,5 @@
 """
-A partition: its log, who wrote to it, who waits for it, and how much is visible.
+A partition: its log, who wrote to it and who waits for it; what readers see is in `readable`.
 
 ::
 
@@ -23,12 +23,11 @@ from typing_extensions import override
 
 from tinymq.broker.mortal import Mortal, Steps, check_ttls
 from tinymq.broker.producers import ProducerTable, refuse_own
+from tinymq.broker.readable import Readable
 from tinymq.broker.transactions.controls import control
-from tinymq.broker.transactions.opened import Identity, Transactions, identity_of
+from tinymq.broker.transactions.opened import Identity, identity_of
 from tinymq.errors import (
     InvalidRequest,
-    LogTruncated,
-    OffsetOutOfRange,
     PartitionOffline,
     StateError,
     StorageError,
@@ -38,7 +37,6 @@ from tinymq.errors import (
 )
 from tinymq.limits import Limits
 from tinymq.storage.epochs import EpochFile
-from tinymq.storage.facts import Chunk
 from tinymq.storage.log import Log
 from tinymq.storage.memory import MemoryLog
 from tinymq.wire.batch import (
@@ -54,11 +52,9 @@ from tinymq.wire.batch import (
     check_produced,
     column_spans,
     read_header,
-    split,
     stamp,
 )
 from tinymq.wire.frames import Bytes
-from tinymq.wire.messages import EARLIEST, LATEST
 from tinymq.wire.records import Opened, RecordBatch
 
 if TYPE_CHECKING:
@@ -104,19 +100,7 @@ Answer = Callable[["Appended | WireError"], None]
 Told = Callable[["WireError | None"], None]
 
 
-class Counters:
-    """What a partition did since the broker started; only ever rising."""
-
-    __slots__ = ("bytes_in", "bytes_out", "records_in", "records_out")
-
-    def __init__(self) -> None:
-        self.records_in = 0
-        self.bytes_in = 0
-        self.records_out = 0
-        self.bytes_out = 0
-
-
-class Partition:
+class Partition(Readable):
     """
     One partition that this broker leads.
 
@@ -140,15 +124,11 @@ class Partition:
         limits: Limits,
         producers: ProducerTable | None = None,
     ) -> None:
-        self.topic = topic
-        self.index = index
+        super().__init__(topic, index, log, epochs)
         #: The topic's id, which stays, and the number.
         self.key = topic.id, index
-        self.log = log
-        self.epochs = epochs
         self.limits = limits
         self.producers = ProducerTable(limits.producer_window) if producers is None else producers
-        self.counters = Counters()
         #: What its channels did, once there are some.
         self.ledger: Ledger | None = None
         #: Looks through what is published, where its topic is an exchange.
@@ -165,7 +145,6 @@ class Partition:
         self.moved: set[Partition] = set()
         #: Set when the start was unclean: the next append opens a new epoch.
         self.epoch_due = False
-        self.closed: WireError | None = None
         #: Where there are messages with a time to live of their own.
         self.mortal = Mortal()
         #: What the wall clock did while they were appended; None if nobody wants to know.
@@ -173,36 +152,10 @@ class Partition:
         #: Batches with such messages that were taken since somebody emptied this: first offset,
         #: the one behind, and when the first is over by append time; None if nobody does.
         self.mortals: list[tuple[int, int, int]] | None = None
-        #: The transactions in it that are open, and those that were aborted.
-        self.transactions = Transactions()
         #: Who waits for the control batches that are on their way to the disk.
         self._ending: dict[Identity, list[Told]] = {}
         self._waiting: deque[tuple[int, Appended, Answer]] = deque()
         self._newest = log.max_timestamp
-
-    # --- what is there ------------------------------------------------------
-
-    @property
-    def volatile(self) -> bool:
-        """Whether it is kept in memory only."""
-        return isinstance(self.log, MemoryLog)
-
-    @property
-    def synced_policy(self) -> bool:
-        """Whether acknowledged means on disk."""
-        return self.topic.config.sync == "always" and not self.volatile
-
-    @property
-    def high_watermark(self) -> int:
-        """Offset behind the last visible record."""
-        return self.log.synced_offset if self.synced_policy else self.log.written_offset
-
-    @property
-    def stable_offset(self) -> int:
-        """Offset behind the last record that readers see: below it every transaction is decided."""
-        visible, first = self.high_watermark, self.transactions.first
-        # Retention may have taken records of an open one.
-        return visible if first >= visible else max(first, self.log.start_offset)
 
     @property
     def full(self) -> WireError | None:
@@ -214,13 +167,9 @@ class Partition:
         """The leader epoch in which records are appended now."""
         return 0 if self.epochs is None else max(0, self.epochs.current)
 
-    @property
-    def failure(self) -> WireError | None:
-        """Why the partition is offline, or None."""
-        if self.closed is not None or self.log.offline is None:
-            return self.closed
-        offline = self.log.offline
-        return offline if isinstance(offline, WireError) else PartitionOffline(str(offline))
+    @override
+    def changed(self) -> None:
+        self.moved.add(self)
 
     @override
     def __repr__(self) -> str:
@@ -249,6 +198,10 @@ class Partition:
             if header.attributes & HAS_EXPIRY:
                 check_ttls(batch, header, now_ms)
             known = self.producers.duplicate_of(header)
+            if header.attributes & TRANSACTIONAL and not self.producers.remembers(
+                header.producer_id
+            ):
+                self.transactions.check_new(identity_of(header))
             failure = self.failure
             if known is not None and known + header.records <= self.high_watermark:
                 answer(self._again(batch, header, known))
@@ -382,7 +335,7 @@ class Partition:
             self.steps.note(base, timestamp)
         found = Appended(base, timestamp, duplicate=False, volatile=self.volatile, known=known)
         self._waiting.append((following, found, answer))
-        self.moved.add(self)
+        self.changed()
         self.counters.records_in += header.records
         self.counters.bytes_in += header.size
 
@@ -437,7 +390,7 @@ class Partition:
 
         place = Appended(base, timestamp, duplicate=False, volatile=self.volatile)
         self._waiting.append((base + 1, place, answer))
-        self.moved.add(self)
+        self.changed()
 
     @property
     def _kept_since(self) -> int:
@@ -530,7 +483,7 @@ class Partition:
 
     def advance(self) -> None:
         """Acknowledge what became visible, wake who waits for it, or tell all of the failure."""
-        self.moved.add(self)
+        self.changed()
         visible = self.high_watermark
         waiting = self._waiting
         if waiting and waiting[0][0] <= visible:
@@ -570,127 +523,6 @@ class Partition:
         """Whether nothing waits for an acknowledgement."""
         return not self._waiting
 
-    # --- reading ------------------------------------------------------------
-
-    def check_position(self, offset: int, epoch: int) -> None:
-        """
-        Check where a reader wants to go on.
-
-        Args:
-            offset: The next offset wanted.
-            epoch: The epoch of the last record that the reader saw, or -1.
-
-        Raises:
-            LogTruncated: Records that the reader saw did not survive an unclean stop.
-            OffsetOutOfRange: The offset is below the start or behind the end.
-            PartitionOffline: The partition cannot be read.
-        """
-        if self.closed is not None:
-            raise self.closed.with_traceback(None)
-        start, end = self.log.start_offset, self.log.end_offset
-        survived = end
-        if epoch >= 0 and self.epochs is not None and epoch < self.epochs.current:
-            survived = min(end, self.epochs.end_of(epoch, end))
-        if offset > survived and epoch >= 0:
-            raise LogTruncated(
-                f"{self.topic.name}/{self.index} was cut back to {survived} after an unclean stop; "
-                f"offset {offset} did not survive",
-                start=start,
-                end=survived,
-            )
-        if not start <= offset <= end:
-            raise OffsetOutOfRange(
-                f"{self.topic.name}/{self.index} can be read from offsets {start} to {end}, "
-                f"not from {offset}",
-                start=start,
-                end=end,
-            )
-
-    def read(
-        self, offset: int, max_bytes: int, *, nowait: bool, uncommitted: bool = False
-    ) -> Chunk | None:
-        """
-        Read whole batches from the one that contains an offset.
-
-        Those of aborted transactions, and control batches, are among them.
-
-        Args:
-            offset: A checked position.
-            max_bytes: Most bytes, but at least one batch.
-            nowait: Give up instead of waiting for the disk.
-            uncommitted: Read beyond the stable offset, too.
-
-        Returns:
-            Batches, maybe none; None if the disk would have to be waited for.
-
-        Raises:
-            StorageError: The disk cannot read.
-        """
-        visible = self.high_watermark if uncommitted else self.stable_offset
-        if offset >= visible:
-            return Chunk(b"", offset, offset)
-        try:
-            return self.log.read(offset, max_bytes, visible, nowait=nowait)
-        except OSError as error:
-            raise StorageError(
-                f"{self.topic.name}/{self.index} cannot be read: {error.strerror or error}"
-            ) from error
-
-    def handed_out(self, offset: int, chunk: Chunk) -> None:
-        """
-        Count what a reader was given.
-
-        Args:
-            offset: Where it asked to read.
-            chunk: What was read for it.
-        """
-        self.moved.add(self)
-        self.counters.bytes_out += len(chunk.data)
-        count = max(0, chunk.next_offset - offset)
-        if count and self.topic.config.compacts:
-            # There are fewer records than offsets, and not one for each of a long empty batch.
-            count = min(count, sum(header.records for header, _ in split(chunk.data)))
-        self.counters.records_out += count
-
-    def offset_at(self, time_ms: int) -> tuple[int, int, int]:
-        """
-        Find an offset by time.
-
-        Args:
-            time_ms: Milliseconds since the epoch, or `LATEST`, or `EARLIEST`.
-
-        Returns:
-            The offset, the epoch of the record before it or -1, and the append
-            time found or -1. A time behind the last record gives the stable offset.
-        """
-        if time_ms == EARLIEST:
-            return self._found(self.log.start_offset)
-        visible = self.stable_offset
-        if time_ms == LATEST:
-            return self._found(visible)
-        found = self.log.offset_for_time(time_ms)
-        if found is None or found[0] >= visible:
-            return self._found(visible)
-        return self._found(max(found[0], self.log.start_offset), found[1])
-
-    def _found(self, offset: int, time_ms: int = -1) -> tuple[int, int, int]:
-        return offset, self.epoch_before(offset), time_ms
-
-    def epoch_before(self, offset: int) -> int:
-        """
-        Return the leader epoch of the record before an offset, -1 where it is not known.
-
-        Args:
-            offset: The offset.
-        """
-        if offset <= 0:
-            return -1
-        if self.epochs is None:
-            return 0
-        found = self.epochs.at(offset - 1)
-        # The first epoch is 0, and stands in no list.
-        return found if found >= 0 or self.epochs.damaged else 0
-
     # --- removing -----------------------------------------------------------
 
     def purge(self, start: int, now_ms: int) -> int:
@@ -719,7 +551,7 @@ class Partition:
                 self.dedup.secure()
             return self.log.purge(start, now_ms, self.topic.config.undo_ms)
         finally:
-            self.moved.add(self)
+            self.changed()
             self.advance()
 
     # --- life ---------------------------------------------------------------

@@ -20,6 +20,7 @@ from tinymq.broker.partition import Partition
 from tinymq.broker.ports import Background
 from tinymq.broker.producers import ProducerTable
 from tinymq.broker.snapshots import load_producers, save_producers
+from tinymq.broker.transactions.opened import Identity, identity_of
 from tinymq.config import DEFAULT_CONFIG, ProducersConfig
 from tinymq.errors import StorageError, TinyMQError
 from tinymq.limits import Limits
@@ -28,7 +29,7 @@ from tinymq.storage.facts import Gap, LogConfig
 from tinymq.storage.folder import DataFolder
 from tinymq.storage.log import Log
 from tinymq.storage.memory import MemoryLog
-from tinymq.wire.batch import BatchHeader
+from tinymq.wire.batch import TRANSACTIONAL, BatchHeader
 
 if TYPE_CHECKING:
     from tinymq.meta.registry import Topic
@@ -210,12 +211,19 @@ class PartitionStore:
         if known >= log.end_offset:
             return
         behind = _side_by_side(seen)
-        if behind and behind[0].base_offset <= known:
+        # Of a file that was cleaned the checkpoint says other bytes, and not of those behind it:
+        # then it is read, and they are not.
+        whole = behind and behind[-1].next_offset >= log.end_offset
+        if whole and behind[0].base_offset <= known:
             headers: Iterable[BatchHeader] = (each for each in behind if each.base_offset >= known)
         else:
             headers = log.headers(known)  # purged ones too, as long as they lie there
         for header in headers:
             partition.remember(header)
+        opened = partition.transactions.open
+        gone = {each for each, (first, _) in opened.items() if _cleaned(log, each, first)}
+        if gone:
+            partition.transactions.drop(gone)
 
     def _report(self, partition: Partition, log: Log) -> None:
         report = log.report
@@ -457,6 +465,19 @@ def _home(log: Log) -> str:
 
 def _parent(path: str) -> str:
     return str(Path(path).parent)
+
+
+def _cleaned(log: Log, identity: Identity, first: int) -> bool:
+    """
+    Say whether a transaction that was open by the snapshot was decided, and then cleaned.
+
+    Compaction leaves what is open alone, and takes the end of one away with the rest.
+    """
+    header = next(log.headers(first), None)
+    if header is None or not header.base_offset <= first < header.next_offset:
+        return False  # it is damaged, or was removed
+    ours = header.attributes & TRANSACTIONAL and identity_of(header) == identity
+    return not ours
 
 
 def _side_by_side(seen: list[BatchHeader]) -> list[BatchHeader]:

@@ -106,6 +106,15 @@ class ProducerTable:
     def __len__(self) -> int:
         return len(self._producers)
 
+    def remembers(self, producer_id: int) -> bool:
+        """
+        Say whether something is known of a producer.
+
+        Args:
+            producer_id: Its id.
+        """
+        return producer_id in self._producers
+
     def duplicate_of(self, header: BatchHeader) -> int | None:
         """
         Find out what a batch is to this partition.

@@ -101,7 +101,11 @@ GROUP: Final = shape(
     members=said(WHOLE, "How many read."),
     topics=said(several(STRING), "Topics that it has a place in, or is given partitions of."),
     partitions=said(WHOLE, "How many of them, in all topics."),
-    lag=said(WHOLE, "Messages behind its positions, as far as they are known."),
+    lag=said(
+        MAYBE_WHOLE,
+        "Messages behind its positions, as far as they are known; null if none is known to be, "
+        "and nobody knows how far it is in some partition.",
+    ),
     lag_s=said(_MAYBE_NUMBER, "Age of the oldest of them, in seconds; null if there is none."),
     trend=said(_MAYBE_NUMBER, "By how many messages a second the lag grows; null if unknown."),
     clear_s=said(

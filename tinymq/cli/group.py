@@ -150,7 +150,7 @@ def info(session: Session, arguments: Arguments, output: str) -> None:
 
 def _facts(reply: Row) -> list[tuple[str, str]]:
     found = reply["group"]
-    told = [f"{found['lag']}"]
+    told = ["-" if found["lag"] is None else f"{found['lag']}"]
     if found["lag_s"] is not None:
         told.append(f"oldest {human_span(found['lag_s'])}")
     if found["trend"] is not None:

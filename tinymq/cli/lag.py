@@ -54,7 +54,7 @@ COLUMNS: Final = (
 )
 #: What is largest first.
 _ORDERS: Final[dict[str, Callable[[Row], float]]] = {
-    "lag": lambda row: float(row["lag"]),
+    "lag": lambda row: float(row["lag"] or 0),
     "age": lambda row: float(row.get("lag_ms") or 0),
     "trend": lambda row: float(row.get("trend_s") or 0),
 }
@@ -162,7 +162,7 @@ def _status(document: Row, most: int | None, oldest_s: float | None) -> int:
     beyond = []
     for row in document["all"]:
         name, age = row["place"], row.get("lag_ms") or 0
-        if most is not None and row["lag"] > most:
+        if most is not None and (row["lag"] or 0) > most:
             beyond.append(f"{name} has {row['lag']} left to do")
         elif oldest_s is not None and age > oldest_s * 1000:
             beyond.append(f"{name} has a message that is {span(age)} old")

@@ -145,7 +145,7 @@ class Telling:
         await done.addTimeout(seconds, self._reactor, lambda *_: None)
 
     async def _tell(self) -> None:
-        names, told = set(self._meta.registry.by_name), self._told
+        names, told = set(self._meta.registry.names), self._told
         self._told = None
         new = sorted(names if told is None else names - told)
         gone = [] if told is None else sorted(told - names)

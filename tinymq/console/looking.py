@@ -10,6 +10,7 @@ from tinymq.console.base import Base
 from tinymq.figures.board import Place
 from tinymq.figures.listing import sync_of
 from tinymq.figures.sampling import WHOLE, broker_key
+from tinymq.names import asks_for_own
 from tinymq.stats import (
     BrokerSnapshot,
     ClusterSnapshot,
@@ -80,7 +81,8 @@ class Looking(Base):
     def topics(self, query: TopicQuery) -> TopicPage:
         """List topics."""
         self._listing.look()
-        page = select(self._listing.rows(), query, self._listing.with_series)
+        rows = self._listing.rows(own=asks_for_own(query.name))
+        page = select(rows, query, self._listing.with_series)
         silent = self.board.silent()
         return evolve(page, silent=tuple(each.name for each in silent)) if silent else page
 

@@ -83,7 +83,7 @@ class Crowd:
             group: As ``group.info`` just told it, whole; that is taken in.
         """
         now = self._wall()
-        if not group["silent"]:
+        if not group["silent"] and group["group"]["lag"] is not None:
             self._lags.see(now, group["group"]["name"], group["group"]["lag"])
         return self._lags.depth(group["group"]["name"], now)
 
@@ -113,7 +113,8 @@ class Crowd:
         now = self._wall()
         self._lags.keep({row["name"] for row in rows})
         if not silent:
-            self._lags.look(now, [(row["name"], row["lag"]) for row in rows])
+            known = [(row["name"], row["lag"]) for row in rows if row["lag"] is not None]
+            self._lags.look(now, known)
         self._looked = self._scheduler.seconds()
         self._took = self._looked - began
 

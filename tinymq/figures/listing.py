@@ -20,6 +20,7 @@ from tinymq.clockwork import Clockwork
 from tinymq.figures.board import Board
 from tinymq.figures.history import RATE_MS
 from tinymq.figures.sampling import Sampler
+from tinymq.names import own_topic
 from tinymq.stats import IDLE, OfflinePartition, Sync, TopicRow
 
 if TYPE_CHECKING:
@@ -90,9 +91,15 @@ class Listing:
         """Make no more rows in later turns."""
         self._clockwork.stop()
 
-    def rows(self) -> list[TopicRow]:
-        """Every topic's row, as of the last look, without series."""
-        return [entry.row for entry in self._entries.values()]
+    def rows(self, *, own: bool = False) -> list[TopicRow]:
+        """
+        Every topic's row, as of the last look, without series.
+
+        Args:
+            own: With the topics that are the brokers' own.
+        """
+        rows = (entry.row for entry in self._entries.values())
+        return [row for row in rows if own or not own_topic(row.name)]
 
     def offline(self) -> list[OfflinePartition]:
         """The partitions that are offline."""

@@ -86,7 +86,8 @@ class Group(Division):
         Raises:
             WireError: It is refused; then nothing has changed.
         """
-        if request.generation > LATEST_MS:
+        # Members were told where it is, and must not be refused for what another one claimed.
+        if request.generation > max(LATEST_MS, self.generation):
             raise InvalidRequest("no group is in such a generation", field="e")
         member = self.members.get(request.member)
         if request.leaves:

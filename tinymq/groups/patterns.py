@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
 from tinymq.errors import InvalidRequest
+from tinymq.names import own_topic
 from tinymq.routing.regexcost import regex_cost
 
 if TYPE_CHECKING:
     import cel
 
-#: Topics whose names begin so are the brokers' own, and no pattern means them.
-INTERNAL: Final = "tinymq."
 #: Most of `regex_cost` of a pattern.
 MOST_COST: Final = 500
 #: Names in the largest block.
@@ -63,7 +62,7 @@ class Pattern:
 
     def begin(self, names: Iterable[str]) -> None:
         """Have names to look at, little by little."""
-        shown = (name for name in names if not name.startswith(INTERNAL))
+        shown = (name for name in names if not own_topic(name))
         self.pending = sorted(shown, reverse=True)
 
     def step(self) -> None:
@@ -75,7 +74,7 @@ class Pattern:
     def came(self, names: Iterable[str]) -> None:
         """Look at topics that came."""
         for name in names:
-            if not name.startswith(INTERNAL) and _matches(self._one, name):
+            if not own_topic(name) and _matches(self._one, name):
                 self.names.add(name)
 
     def went(self, names: Iterable[str]) -> None:

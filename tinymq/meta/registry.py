@@ -31,6 +31,7 @@ from tinymq.errors import (
     UnknownTopicId,
 )
 from tinymq.meta.endpoint import Endpoint
+from tinymq.names import own_topic
 from tinymq.routing import Exchange
 from tinymq.topicconfig import TopicConfig
 
@@ -412,8 +413,8 @@ class Registry:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The names of all topics, in order."""
-        return tuple(sorted(self.by_name))
+        """The names of all topics but the brokers' own, in order."""
+        return tuple(sorted(name for name in self.by_name if not own_topic(name)))
 
     @cached_property
     def _schedules_by_topic(self) -> Mapping[bytes, tuple[Schedule, ...]]:
@@ -532,6 +533,6 @@ class Registry:
         return found
 
     def page(self, after: str, limit: int) -> tuple[Topic, ...]:
-        """Return at most so many topics whose names follow `after`, in order."""
+        """Return at most so many of `names` that follow `after`, with their topics, in order."""
         first = bisect_right(self.names, after)
         return tuple(self.by_name[name] for name in self.names[first : first + limit])

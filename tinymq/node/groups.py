@@ -91,6 +91,7 @@ class Groups:
             row["topics"].append(name)
         row["partitions"] += 1
         row["lag"] += standing.lag or 0
+        row["unknown"] += standing.lag is None
         row["missed"] += standing.missed
         row["unstable"] += standing.unstable
         if standing.trend_s is not None:
@@ -222,6 +223,7 @@ def _nothing(name: str) -> Result:
         "trend_s": None,
         "committed_ms": None,
         "missed": 0,
+        "unknown": 0,
         "unstable": 0,
     }
 

@@ -174,19 +174,23 @@ class Groups(Leaders):
         """Describe a group as a whole."""
         found = _sum_up(info.name, sums)
         coordinator = self._coordinator(info.name)
-        unknown = coordinator < 0 or coordinator in quiet
+        nobody = coordinator < 0 or coordinator in quiet
         facts: Mapping[str, Any] = _NOBODY if told is None else told
         members = facts["members"]
         count = members if isinstance(members, int) else len(members)
         topics = sorted({*found["topics"], *facts.get("topics", ())})
-        clear = clear_ms(found["lag"], found["trend_s"])
+        partitions = max(found["partitions"], facts.get("partitions", 0))
+        # Of a partition that was given out just now, no broker has a position yet.
+        unknown = found["unknown"] or partitions > found["partitions"]
+        lag = found["lag"] or (None if unknown else 0)
+        clear = None if lag is None else clear_ms(lag, found["trend_s"])
         row = {
             "name": info.name,
-            "state": "unknown" if unknown else facts["state"],
+            "state": "unknown" if nobody else facts["state"],
             "members": count,
             "topics": topics,
-            "partitions": max(found["partitions"], facts.get("partitions", 0)),
-            "lag": found["lag"],
+            "partitions": partitions,
+            "lag": lag,
             "lag_s": _seconds(found["lag_ms"]),
             "trend": found["trend_s"],
             "clear_s": _seconds(clear),
@@ -200,7 +204,7 @@ class Groups(Leaders):
 
     def _stuck(self, row: Result, found: Result) -> str:
         """Say why a group gets no further; empty if nothing is wrong."""
-        left = counted(row["lag"], "message")
+        left = counted(found["lag"], "message")
         wait = "waits" if row["lag"] == 1 else "wait"
         if found["missed"]:
             return f"{counted(found['missed'], 'message')} went before it read them"
@@ -403,7 +407,7 @@ def _sum_up(name: str, sums: list[Result]) -> Result:
         "topics": sorted({topic for each in sums for topic in each["topics"]}),
         **{
             key: sum(each[key] for each in sums)
-            for key in ("partitions", "lag", "missed", "unstable")
+            for key in ("partitions", "lag", "missed", "unknown", "unstable")
         },
     }
     trends = [each["trend_s"] for each in sums if each["trend_s"] is not None]
@@ -421,6 +425,7 @@ def _sum_of(name: str, rows: list[Result]) -> Result:
             "topics": [row["topic"]],
             "partitions": 1,
             "lag": row["lag"] or 0,
+            "unknown": row["lag"] is None,
         }
         for row in rows
     ]

@@ -14,6 +14,7 @@ from tinymq.errors import InvalidRequest, StorageError
 from tinymq.figures.channels import counted
 from tinymq.meta.history import Change
 from tinymq.meta.registry import Topic
+from tinymq.names import asks_for_own
 from tinymq.node.partitions import Rows, nothing_to_undo
 from tinymq.operation import WHICH, Operation, Result, table
 from tinymq.operations.base import Answers, author_of, only_one
@@ -82,7 +83,8 @@ class Topics(Leaders):
 
     def search(self, filter: str, after: str, limit: int) -> Result:  # noqa: A002 - the API's word
         """List topics in order of their names."""
-        names, registry = self._registry.names, self._registry
+        registry = self._registry
+        names = sorted(registry.by_name) if asks_for_own(filter) else registry.names
         matching = [name for name in names if not filter or fnmatch.fnmatchcase(name, filter)]
         first = bisect_right(matching, after)
         page = [registry.by_name[name] for name in matching[first : first + limit + 1]]

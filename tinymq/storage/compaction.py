@@ -39,7 +39,7 @@ from tinymq.wire.batch import (
 from tinymq.wire.records import Opened, RecordBatch
 
 #: Bytes that a transaction takes in memory until it is known how it ended.
-_TRANSACTION_BYTES: Final = 120
+_TRANSACTION_BYTES: Final = 250
 #: Of the memory, what is for transactions.
 _TRANSACTION_SHARE: Final = 8
 #: Producers whose last batch is known; of others more batches stay than need be.
@@ -91,8 +91,10 @@ class _Cleaner:
         self._pace = pace
         self._keys = KeyMap(task.memory - task.memory // _TRANSACTION_SHARE)
         self._most_ends = task.memory // _TRANSACTION_SHARE // _TRANSACTION_BYTES
-        #: How transactions ended: whether they were committed; None until somebody looked.
-        self._ends: dict[_Identity, bool] | None = None
+        #: How transactions ended, and where: whether they were committed; None until somebody
+        #: looked. A copy of a batch that came very late is a transaction for itself.
+        self._ends: dict[_Identity, list[tuple[int, bool]]] | None = None
+        self._count = 0
         #: Of each producer in what was never cleaned its last batch of records, and its last.
         self._last: dict[int, tuple[int, int]] = {}
         self._until = task.sources[-1].end if task.sources else task.dirty
@@ -170,15 +172,22 @@ class _Cleaner:
             for source in (*begin, *self._task.behind):
                 if not self._look_for_ends(source, self._ends):
                     break
-        return self._ends.get((header.producer_id, header.producer_epoch))
+        return self._end_of(header, self._ends)
 
-    def _look_for_ends(self, source: Source, ends: dict[_Identity, bool]) -> bool:
+    @staticmethod
+    def _end_of(header: BatchHeader, ends: dict[_Identity, list[tuple[int, bool]]]) -> bool | None:
+        found = ends.get((header.producer_id, header.producer_epoch), ())
+        return next((committed for at, committed in found if at > header.base_offset), None)
+
+    def _look_for_ends(self, source: Source, ends: dict[_Identity, list[tuple[int, bool]]]) -> bool:
         try:
             for header in self._sources.headers(source):
                 if header.attributes & CONTROL:
                     identity = header.producer_id, header.producer_epoch
-                    ends[identity] = not header.attributes & ABORTED
-                    if len(ends) >= self._most_ends:
+                    committed = not header.attributes & ABORTED
+                    ends.setdefault(identity, []).append((header.base_offset, committed))
+                    self._count += 1
+                    if self._count >= self._most_ends:
                         return False
         except BadBatch:
             pass  # what lies behind in it may have ended, and nobody knows
@@ -188,7 +197,7 @@ class _Cleaner:
 
     def _rewrite(self) -> Iterator[Event]:
         sources = [each for each in self._task.sources if each.base < self._until]
-        at, share = 0, 1.0
+        at, share, alone = 0, 1.0, -1
         while at < len(sources):
             first = sources[at]
             output = Output(self._disk, self._task.folder, first.base, self._task.interval)
@@ -203,7 +212,11 @@ class _Cleaner:
                     continue
                 taken, share = [first], output.size / max(1, first.size)
                 at += 1
-                while at < len(sources) and self._joins(output, taken[-1], sources[at], share):
+                while (
+                    at < len(sources)
+                    and first.base != alone
+                    and self._joins(output, taken[-1], sources[at], share)
+                ):
                     size = output.size
                     if not self._join(sources[at], output, taken[-1]):
                         break
@@ -213,8 +226,9 @@ class _Cleaner:
                 self._put_run(output)
                 records = self._state.records - before.records
                 if len(taken) > 1 and output.size == first.size:
-                    # A start could not tell the one from the other. Another time.
-                    self._sound = False
+                    # A start could not tell the one from the other: then it is not joined.
+                    self._state, alone = before, first.base
+                    at -= len(taken)
                 elif output.differs or len(taken) > 1:
                     yield self._finished(output, taken, records)
             finally:
@@ -284,8 +298,9 @@ class _Cleaner:
         if ended:
             identity = header.producer_id, header.producer_epoch
             self._state.open.add(identity)
-            committed = None if self._ends is None else self._ends.get(identity)
+            committed = None if self._ends is None else self._end_of(header, self._ends)
             if committed is None:
+                self._sound = False  # who reads it must know how it ended
                 return data
             if not committed:
                 self._state.records += header.records

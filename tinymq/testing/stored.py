@@ -28,7 +28,8 @@ def read_records(broker: Broker, topic_id: bytes, number: int) -> list[Record]:
         if error is not None:
             raise error_from_meta(error)
         for header, data in split(payload):
-            records.extend(RecordBatch(data, header))
+            if not partition.transactions.hides(header):
+                records.extend(RecordBatch(data, header))
         following = reply.topics[0][1][0][3]
         if following <= offset:
             break

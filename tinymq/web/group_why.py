@@ -243,7 +243,7 @@ def _transactions(told: Row, transactions: Iterable[Row], now_ms: int) -> Iterat
 def _skew(told: Row) -> Iterator[Cause]:
     """Name the partition that holds most of the lag."""
     group, partitions = told["group"], told["partitions"]
-    lag, names = group["lag"], _names(told)
+    lag, names = group["lag"] or 0, _names(told)
     worst = max(partitions, key=lambda row: row["lag"] or 0, default=None)
     if worst is not None and len(partitions) > 1 and lag > SKEW_LAG:
         share = (worst["lag"] or 0) / lag
@@ -279,7 +279,7 @@ def _behind(told: Row, now_ms: int) -> Iterator[Cause]:
     if (
         group["trend"] is not None
         and group["trend"] >= 0.05
-        and group["lag"] > SKEW_LAG
+        and (group["lag"] or 0) > SKEW_LAG
         and told["members"]
     ):
         text = f"The lag grows by {rate(group['trend'])} a second: less is done than comes."
@@ -327,6 +327,8 @@ def diagnose(told: Row, now_ms: int, transactions: Sequence[Row] | None = None) 
         causes = [Cause("stuck", "bad", text)]
     causes += [each for each in found if each.level == "warn"]
     headline = "It keeps up." if group["lag"] else "Nothing waits."
+    if group["lag"] is None:
+        headline = "Nobody knows how far it is."
     if causes:
         headline = causes[0].text
     kinds = {each.kind for each in causes}

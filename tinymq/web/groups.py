@@ -137,7 +137,7 @@ _KEYS: Final[dict[GroupSort, Callable[[GroupRow], Any]]] = {
     "state": lambda row: GROUP_STATES.index(row["state"]),
     "members": itemgetter("members"),
     "partitions": itemgetter("partitions"),
-    "lag": itemgetter("lag"),
+    "lag": lambda row: _maybe(row["lag"]),
     "behind": lambda row: _maybe(row["lag_ms"]),
     "trend": lambda row: _maybe(row["trend_s"]),
     "clear": lambda row: _maybe(row["clear_ms"], _NEVER if row["lag"] else -_NEVER),
@@ -253,7 +253,7 @@ def worst_of(
         What each is, and its row.
     """
     found = [*(("channel", row) for row in queues), *(("group", row) for row in groups)]
-    return sorted(found, key=lambda one: -one[1]["lag"])[:most]
+    return sorted(found, key=lambda one: -(one[1]["lag"] or 0))[:most]
 
 
 def latest_of(

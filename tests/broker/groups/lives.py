@@ -150,7 +150,7 @@ class Lives:
         elif self.model.refuses(mark, generation):
             wrong = "FencedGeneration"
         elif identity is not None:
-            self.model.held.setdefault(identity, []).append(row)
+            self.model.hold(identity, row)
         else:
             self.model.commit(row)
         told = self._acted()

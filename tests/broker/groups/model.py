@@ -72,6 +72,17 @@ class Model:
             if not older:
                 one.member = member
 
+    def hold(self, identity: Identity, row: list[Any]) -> None:
+        """Take a commit that counts with a transaction."""
+        rows = self.held.setdefault(identity, [])
+        group, generation, offset = row[:3]
+        others = [each for each in rows[1:] if each[0] == group]
+        if any(each[2] > offset and each[1] >= generation for each in others):
+            return
+        kept = [each for each in others if each[2] > offset or each[1] > generation]
+        rows[1:] = [each for each in rows[1:] if each[0] != group or each in kept]
+        rows.append(row)
+
     def decide(self, identity: Identity, commit: bool) -> None:
         """End a transaction."""
         for row in self.held.pop(identity, []):

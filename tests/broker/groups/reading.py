@@ -85,10 +85,18 @@ class GroupReader:
         topics = [(self.topic_id(name), each) for name, each in rows.items()]
         return Commit(group=self.group, member=self.member, topics=topics, **more)
 
-    def committed(self, generation: int = -1, partition: int = 0, topic: str = "t") -> Found:
+    def committed(
+        self,
+        generation: int = -1,
+        partition: int = 0,
+        topic: str = "t",
+        start: str | int | None = None,
+    ) -> Found:
         """Look where the group is; with a generation, take the partition over."""
         topics = [(self.topic_id(topic), [(partition, generation)])]
-        frame = self.ask(Committed(group=self.group, member=self.member, topics=topics))
+        frame = self.ask(
+            Committed(group=self.group, member=self.member, topics=topics, start=start)
+        )
         if frame.type == MessageType.ERROR:
             raise error_of(frame)
         reply = CommittedReply.from_meta(frame.split()[0])

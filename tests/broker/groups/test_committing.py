@@ -11,9 +11,12 @@ from tests.broker.groups.reading import Found, GroupReader, hosted_of, position
 from tests.fakes.broker import BEGIN_MS, BrokerFixture, HeldSyncer
 from tinymq.broker import ledger as ledgers
 from tinymq.broker.groups import committing
+from tinymq.broker.groups.committing import MOST_GENERATION
+from tinymq.broker.groups.positions import Move
 from tinymq.errors import (
     FencedGeneration,
     InvalidName,
+    InvalidRequest,
     LogTruncated,
     OffsetOutOfRange,
     StorageError,
@@ -83,6 +86,48 @@ def test_who_had_it_before_is_refused(reader: GroupReader, broker: BrokerFixture
     assert other.commit(6, 6) is None
     assert other.taken(6) == 6, "a repeat of the request is no other owner"
     assert position(broker).member == "m2"
+
+
+@pytest.mark.parametrize(
+    ("start", "offset", "epoch"),
+    [
+        ("earliest", 2, 0),
+        ("latest", 10, 0),
+        (5, 5, 0),
+        (f"@{BEGIN_MS}", 2, 0),
+        (f"@{BEGIN_MS + DAY}", 10, 0),
+        (1, -1, -1),
+        (11, -1, -1),
+    ],
+)
+def test_where_a_group_begins_is_kept(
+    reader: GroupReader, broker: BrokerFixture, start: str | int, offset: int, epoch: int
+) -> None:
+    """Who takes a partition over first commits the start; one that is not there is not kept."""
+    broker.operate("topic.purge", name="t", partition=0, before=2)
+    assert reader.committed(start=start).offset == -1, "who only looks commits nothing"
+    assert reader.committed(5, start=start)[:2] == (offset, epoch)
+    broker.produce(b"later")
+    other = GroupReader(broker, member="m2")
+    expected = offset if offset >= 0 else 11
+    assert other.committed(6, start="latest").offset == expected
+    assert other.commit(11, 6) is None
+    assert reader.committed(7, start="earliest").offset == 11
+    broker.kill()
+    assert GroupReader(broker.again()).committed().offset == 11
+
+
+def test_no_start_where_a_transaction_may_commit(
+    reader: GroupReader, broker: BrokerFixture
+) -> None:
+    """A position that a transaction would move is waited for, and no start takes its place."""
+    reader.taken(5)
+    hosted = hosted_of(broker)
+    mark = broker.meta.registry.group("g").mark
+    hosted.positions.hold((1, 0), [Move(mark, 5, 3, 0, "", "m1", BEGIN_MS)])
+    assert isinstance(reader.committed(6, start="latest").error, UnstablePosition)
+    hosted.positions.decide((1, 0), commit=True)
+    assert reader.committed(6, start="latest").offset == 3
 
 
 def test_members_alone_commit(reader: GroupReader) -> None:
@@ -360,3 +405,14 @@ def test_of_an_aborted_transaction(reader: GroupReader, broker: BrokerFixture) -
     reader.commit(2, transaction=(7, 0))
     hosted_of(broker).positions.decide((7, 0), commit=False)
     assert reader.committed().offset == -1
+
+
+def test_no_generation_bars_a_partition_for_ever(broker: BrokerFixture) -> None:
+    """A fence that no coordinator could ever pass is not raised, by a commit or by who takes it."""
+    broker.meta.ensure_group("g")
+    reader = GroupReader(broker)
+    for generation in (MOST_GENERATION + 1, (1 << 63) - 1):
+        assert isinstance(reader.commit(3, generation), InvalidRequest)
+        assert isinstance(reader.committed(generation).error, InvalidRequest)
+    assert reader.commit(3, 7) is None
+    assert reader.committed(8).error is None

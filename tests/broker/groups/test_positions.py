@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgpack
 import pytest
 
-from tinymq.broker.groups.positions import Move, Place, Position, Positions
-from tinymq.errors import CorruptBatch, FencedGeneration, UnstablePosition
+from tinymq.broker.groups.positions import MOST_HELD, Move, Place, Position, Positions
+from tinymq.errors import CorruptBatch, FencedGeneration, Overloaded, UnstablePosition
 
 
 def move(offset: int, generation: int = -1, group: str = "g@1", **more: str) -> Move:
@@ -175,3 +175,27 @@ def test_what_cannot_be_read(positions: Positions, value: bytes) -> None:
     """A record that is damaged, or of a newer version, is told as that."""
     with pytest.raises(CorruptBatch):
         positions.restore(value)
+
+
+def test_commits_of_one_transaction_do_not_gather(positions: Positions) -> None:
+    """However often a transaction commits, it holds the last of a group, and since when."""
+    moves = [move(number, 3)._replace(time=number) for number in range(200)]
+    for each in moves:
+        positions.hold((1, 0), [each, move(2, group="h@1")])
+    assert len(positions.facts()[1][0][1]) <= 4
+    assert positions.held_since() == {(1, 0): 0}
+    assert again(positions).facts() == positions.facts()
+    positions.decide((1, 0), commit=True)
+    assert positions.of("g@1").place.offset == 199
+    assert positions.of("h@1").place.offset == 2
+
+
+def test_a_transaction_holds_no_more_than_it_may(positions: Positions) -> None:
+    """What cannot be folded is refused at a bound, and what is held stays."""
+    for number in range(MOST_HELD):
+        positions.hold((1, 0), [move(MOST_HELD - number, number)])
+    with pytest.raises(Overloaded):
+        positions.hold((1, 0), [move(0, MOST_HELD)])
+    positions.decide((1, 0), commit=True)
+    assert positions.of("g@1").place.offset == MOST_HELD
+    assert positions.of("g@1").fence == MOST_HELD - 1

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tinymq.broker.groups.positions import NONE, Identity, Move
 from tinymq.errors import (
+    InvalidRequest,
     LogTruncated,
     OffsetOutOfRange,
     Overloaded,
@@ -21,7 +22,7 @@ from tinymq.errors import (
     UnstablePosition,
     WireError,
 )
-from tinymq.limits import KIB
+from tinymq.limits import KIB, LATEST_MS
 from tinymq.meta.registry import GroupInfo
 from tinymq.names import valid_name
 from tinymq.wire.messages import (
@@ -32,6 +33,7 @@ from tinymq.wire.messages import (
     CommittedReply,
     CommittedRow,
     error_meta,
+    start_time,
 )
 
 if TYPE_CHECKING:
@@ -46,6 +48,10 @@ Told = Callable[["CommittedReply | WireError"], None]
 #: Bytes of texts and notes in one answer, which must fit into a reply; what is over is told
 #: shorter, or when it is asked for again.
 MOST_TOLD: Final = 512 * KIB
+
+#: The last generation that a partition is given in. They are times in milliseconds, and rise by
+#: one with each division where one was named that is ahead of the clock.
+MOST_GENERATION: Final = 2 * LATEST_MS
 
 #: What is told of a partition where nothing was committed, or nobody knows.
 _NOTHING: Final = (NONE, NONE, "", NONE)
@@ -173,6 +179,7 @@ class Committing:
 
     def _commit_one(self, group: str, topic_id: bytes, row: CommitRow, request: Commit) -> Hosted:
         index, generation, offset, epoch, note = row
+        _check_generation(generation)
         partition = self._broker.partition(topic_id, index)
         check_offset(partition, offset, epoch)
         hosted = self._broker.channels.hosting(partition)
@@ -227,9 +234,7 @@ class Committing:
         together = _Together()
         told: list[tuple[bytes, list[tuple[Hosted | None, CommittedRow]]]] = []
         for topic_id, shares in request.topics:
-            rows = [
-                self._look(group, topic_id, share, request.member, together) for share in shares
-            ]
+            rows = [self._look(group, topic_id, share, request, together) for share in shares]
             told.append((topic_id, rows))
 
         def answer() -> None:
@@ -243,7 +248,7 @@ class Committing:
         group: str,
         topic_id: bytes,
         share: tuple[int, int],
-        member: str,
+        request: Committed,
         together: _Together,
     ) -> tuple[Hosted | None, CommittedRow]:
         index, generation = share
@@ -251,8 +256,11 @@ class Committing:
             partition = self._broker.partition(topic_id, index)
             start, end = partition.log.start_offset, partition.stable_offset
             if generation != NONE:
+                _check_generation(generation)
                 hosted = self._broker.channels.hosting(partition)
-                hosted.positions.take(group, generation, member)
+                hosted.positions.take(group, generation, request.member)
+                if request.start is not None:
+                    _begin(hosted, request.start, group, generation, request.member)
             else:
                 known = self._broker.channels.hosted(topic_id, index)
                 if known is None or not group:
@@ -301,6 +309,38 @@ def check_offset(partition: Partition, offset: int, epoch: int) -> None:
             start=start,
             end=end,
         )
+
+
+def _begin(hosted: Hosted, start: str | int, group: str, generation: int, member: str) -> None:
+    """
+    Commit where a group begins, if it has committed nothing: no later owner begins elsewhere.
+
+    A start that cannot be read is not committed: whoever reads there is told.
+    """
+    positions, partition = hosted.positions, hosted.partition
+    if positions.of(group).place.offset != NONE or positions.unstable(group):
+        return
+    if isinstance(start, int):
+        if not partition.log.start_offset <= start <= partition.stable_offset:
+            return
+        offset, epoch = start, partition.epoch_before(start)
+    else:
+        offset, epoch, _ = partition.offset_at(start_time(start))
+    positions.commit(Move(group, generation, offset, epoch, "", member, hosted.now))
+
+
+def _check_generation(generation: int) -> None:
+    """
+    Refuse a generation that no coordinator gives, for none could ever give a later one.
+
+    Args:
+        generation: What is named.
+
+    Raises:
+        InvalidRequest: It is far in the future.
+    """
+    if generation > MOST_GENERATION:
+        raise InvalidRequest("no group is in such a generation", field="q")
 
 
 def _undecided(group: str) -> UnstablePosition:

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgpack
 
-from tinymq.errors import CorruptBatch, FencedGeneration, UnstablePosition
+from tinymq.errors import CorruptBatch, FencedGeneration, Overloaded, UnstablePosition
 
 #: The key of these records in the ledger; no channel is called so.
 GROUPS_KEY: Final = b"tinymq.groups@0"
@@ -37,6 +37,9 @@ ANEW: Final = 7
 
 #: Nothing was committed, or nobody was given the partition.
 NONE: Final = -1
+
+#: Commits that one transaction holds at most: one for each group, but for some odd ones.
+MOST_HELD: Final = 200
 
 #: A transaction: producer id and epoch.
 Identity: TypeAlias = tuple[int, int]
@@ -272,10 +275,17 @@ class Positions:
 
         Raises:
             FencedGeneration: One is not for this one to commit; nothing was taken.
+            Overloaded: The transaction holds as much as it may.
         """
         moves = list(rows)
         for move in moves:
             self.check(move.generation, move.group)
+        if len(self._held.get(identity, ())) + len(moves) > MOST_HELD:
+            raise Overloaded(
+                f"transaction {identity[0]}:{identity[1]} has {MOST_HELD} commits here that say "
+                "different things; end it",
+                limit=MOST_HELD,
+            )
         if moves:
             self._change([HOLD, *identity, [[*move] for move in moves]])
 
@@ -456,10 +466,9 @@ class Positions:
             self.known[group] = Position.of(row)
         elif kind in {HOLD, HELD}:
             producer, epoch, rows = facts
+            before = self._let_go((producer, epoch))
             moves = [Move(*row) for row in rows]
-            before = self._held.get((producer, epoch), []) if kind == HOLD else []
-            self._let_go((producer, epoch))
-            self._keep((producer, epoch), [*before, *moves])
+            self._keep((producer, epoch), _joined(before, moves) if kind == HOLD else moves)
         elif kind == DECIDE:
             producer, epoch, commit = facts
             for move in self._let_go((producer, epoch)):
@@ -546,6 +555,30 @@ class Positions:
                 self.apply(entry)
         except (msgpack.UnpackException, LookupError, TypeError, ValueError) as error:
             raise CorruptBatch(f"a position in the ledger cannot be read: {error}") from error
+
+
+def _joined(held: list[Move], moves: Iterable[Move]) -> list[Move]:
+    """Put commits behind those that a transaction holds."""
+    for move in moves:
+        _join(held, move)
+    return held
+
+
+def _join(held: list[Move], move: Move) -> None:
+    """
+    Put a commit behind those that a transaction holds, so that they do not become many.
+
+    Those of its group that say nothing beyond it go, and so does itself if it says nothing
+    beyond one of them. The first of all stays, for it says since when something is held.
+    """
+    same = [each for each in held[1:] if each.group == move.group]
+    for each in same:
+        if each.offset > move.offset and each.generation >= move.generation:
+            return
+    for each in same:
+        if each.offset <= move.offset and each.generation <= move.generation:
+            held.remove(each)
+    held.append(move)
 
 
 def _moved(found: Position, place: Place, former: Place | None, until: int) -> Position:

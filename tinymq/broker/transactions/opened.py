@@ -8,9 +8,10 @@ a control batch ends it. Both are in the log, so all of this can be read from th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from tinymq.errors import TransactionAborted, UnknownProducer
 from tinymq.storage.facts import Chunk
 from tinymq.wire.batch import CONTROL, TRANSACTIONAL, BatchHeader, split
 
@@ -89,6 +90,26 @@ class Transactions:
             self.first = min(self.first, offset)
             self.began()
 
+    def check_new(self, identity: Identity) -> None:
+        """
+        Refuse the first batch of a transaction whose producer nobody remembers, if it is a copy.
+
+        Args:
+            identity: The transaction.
+
+        Raises:
+            TransactionAborted: It was aborted before.
+            UnknownProducer: It is open, so this is not the first batch.
+        """
+        which = f"transaction {identity[0]}:{identity[1]}"
+        if identity in self.aborted:
+            raise TransactionAborted(f"{which} was aborted; begin another one")
+        if identity in self.open:
+            raise UnknownProducer(
+                f"{which} is open here, and what was sent of it is not remembered; abort it",
+                expected=0,
+            )
+
     def end(self, identity: Identity, offset: int, synced: int, *, aborted: bool) -> None:
         """
         Take a control batch.
@@ -103,7 +124,9 @@ class Transactions:
         if opened is None:
             return
         if aborted:
-            self.aborted[identity] = opened.first, offset
+            # A copy that came late was aborted for itself, behind what was before.
+            first, _ = self.aborted.pop(identity, (opened.first, offset))
+            self.aborted[identity] = first, offset
             self.last_aborted = offset
         while self._ended and self._ended[0].at < synced:
             self._ended.popleft()
@@ -124,6 +147,17 @@ class Transactions:
         if gone:
             self._refresh()
 
+    def drop(self, identities: Iterable[Identity]) -> None:
+        """
+        Forget some that were taken for open.
+
+        Args:
+            identities: They.
+        """
+        for identity in identities:
+            del self.open[identity]
+        self._refresh()
+
     def forget(self, below: int) -> None:
         """
         Forget aborted transactions of which nothing is left.
@@ -135,6 +169,22 @@ class Transactions:
             identity, (_, last) = next(iter(self.aborted.items()))
             if last >= below:
                 break
+            del self.aborted[identity]
+
+    def forget_cleaned(self, start: int, end: int) -> None:
+        """
+        Forget aborted transactions of which compaction left nothing.
+
+        Args:
+            start: The first offset that was cleaned.
+            end: The offset behind the last.
+        """
+        gone = [
+            identity
+            for identity, (first, last) in self.aborted.items()
+            if start <= first and last < end
+        ]
+        for identity in gone:
             del self.aborted[identity]
 
     def _refresh(self) -> None:
@@ -153,7 +203,18 @@ class Transactions:
         attributes = header.attributes
         if attributes & CONTROL:
             return True
-        return bool(attributes & TRANSACTIONAL) and identity_of(header) in self.aborted
+        return bool(attributes & TRANSACTIONAL) and self._undone(header)
+
+    def _undone(self, header: BatchHeader) -> bool:
+        """
+        Say whether a batch of a transaction was aborted.
+
+        Not everything of an identity is: a copy may have come when the partition did not
+        remember its producer any more, of a transaction that was committed. It is
+        aborted, for its coordinator knows of nothing that is open.
+        """
+        found = self.aborted.get(identity_of(header))
+        return found is not None and header.base_offset >= found[0]
 
     def within(self, chunk: Chunk, most: int) -> tuple[Chunk, list[Identity]]:
         """
@@ -164,16 +225,22 @@ class Transactions:
             most: How many may be told.
 
         Returns:
-            The chunk, cut where there would be more; and the transactions.
+            The chunk, cut where there would be more, or where something is aborted of what
+            counts before; and the transactions.
         """
         found: dict[Identity, None] = {}
+        counts: set[Identity] = set()
         if chunk.start > self.last_aborted:
             return chunk, []
         size = 0
         for header, data in split(chunk.data):
             identity = identity_of(header)
-            if header.attributes & TRANSACTIONAL and identity in self.aborted:
-                if identity not in found and len(found) >= most:
+            if not header.attributes & TRANSACTIONAL or identity not in self.aborted:
+                pass
+            elif not self._undone(header):
+                counts.add(identity)
+            else:
+                if identity in counts or (identity not in found and len(found) >= most):
                     cut = memoryview(chunk.data)[:size]
                     return chunk._replace(data=bytes(cut), next_offset=header.base_offset), [*found]
                 if not header.attributes & CONTROL:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.lookups import may_repeat
 from tinymq.client.core.metadata import TopicInfo
+from tinymq.client.core.starts import EARLIEST, LATEST, At, Mark, Place
 from tinymq.errors import (
     ClientError,
     ClosedError,
@@ -278,11 +279,13 @@ class TakeOver:
     Args:
         group: Name of the group.
         member: Who asks, or ``""``.
+        start: What is committed by taking over where nothing was; None commits nothing.
     """
 
-    def __init__(self, group: str, member: str = "") -> None:
+    def __init__(self, group: str, member: str = "", start: Place | None = None) -> None:
         self._group = group
         self._member = member
+        self._start = None if start is None else _said(start)
 
     def message(self, rows: list[tuple[bytes, list[Any]]]) -> Message:
         """
@@ -291,7 +294,16 @@ class TakeOver:
         Args:
             rows: Topic ids, and rows of partition and generation.
         """
-        return Committed(group=self._group, member=self._member, topics=rows)
+        return Committed(group=self._group, member=self._member, topics=rows, start=self._start)
+
+
+def _said(start: Place) -> str | int:
+    """A start as it travels."""
+    if isinstance(start, At):
+        return f"@{start.ms}"
+    if isinstance(start, Mark):
+        return start.offset
+    return {LATEST: "latest", EARLIEST: "earliest"}.get(start, start)
 
 
 class Commit:

@@ -33,8 +33,8 @@ class Share(NamedTuple):
     Attributes:
         topic: Name of the topic.
         partition: Number of the partition.
-        offset: What is read next: the committed position; -1 where nothing was
-            committed, and the start rule holds.
+        offset: What is read next: the committed position. Where nothing was, the group's
+            start was committed by taking over; -1 if that cannot be read.
         epoch: Epoch of the record before it, or -1.
         note: What was committed with the position, or ``""``.
     """
@@ -85,7 +85,8 @@ class GroupConfig(ConsumerConfig):
     Attributes:
         start: Where a partition begins of which the group has committed nothing:
             ``earliest``, ``latest``, an offset, or `At` a time; ``@`` and milliseconds
-            since the epoch do as well.
+            since the epoch do as well. Whoever takes the partition over first commits it,
+            with ``manual``, too: it says that nothing is done.
         out_of_range: As for every consumer: when a committed position does not exist any
             more, or the topic was made anew under the group, ``error`` tells, with the
             valid range; ``earliest`` and ``latest`` jump there.

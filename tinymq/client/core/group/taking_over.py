@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from math import inf
 from typing import Any, Final
 
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.fetching import MOVED
-from tinymq.client.core.group.asking import Asking, Commit, Found, Spot, TakeOver
+from tinymq.client.core.group.asking import Asking, Found, TakeOver
 from tinymq.client.core.group.hands import Hands
 from tinymq.client.core.group.names import TopicNames
 from tinymq.client.core.group.settings import GroupConfig
 from tinymq.client.core.group.share import HeldShare, Stage
 from tinymq.client.core.group.tally import Tally
-from tinymq.client.core.starts import EARLIEST, LATEST, WORDS, Mark, Place
+from tinymq.client.core.starts import EARLIEST, WORDS, Mark, Place
 from tinymq.errors import ClosedError, FencedGeneration, UnknownTopicId
 
 #: Seconds after which taking over is tried again, when a leader refused it.
@@ -63,8 +63,6 @@ class TakingOver:
         self._look_at = inf
         #: The id that each topic had when it was last taken over.
         self._ids: dict[str, bytes] = {}
-        #: What is to begin at `LATEST`, and the leader's answer.
-        self._fresh: list[tuple[HeldShare, Any]] = []
 
     @property
     def wake_at(self) -> float:
@@ -99,7 +97,7 @@ class TakingOver:
         self._again_at = inf
         if self._look_at == inf:
             self._look_at = now + LOOK_S
-        asked: list[HeldShare] = []
+        asked: dict[Place, list[HeldShare]] = {}
         unknown: set[bytes] = set()
         for share in self._hands.shares.values():
             if share.stage is not Stage.TAKING or share.asked is not None:
@@ -108,13 +106,19 @@ class TakingOver:
             if share.info is None:
                 unknown.add(share.topic_id)
             else:
-                asked.append(share)
+                share.place = self._start_of(share)
+                asked.setdefault(share.place, []).append(share)
         self.names.want(unknown, now)
-        rows = {share.spot: (share.partition, share.generation) for share in asked}
-        asking = self._ask(asked, rows, self._taken, now)
-        for share in asked:
-            if share.stage is Stage.TAKING and share.asked is None:
-                share.asked = asking
+        for place, shares in asked.items():
+            asking = self._ask(shares, self._taken, now, start=place)
+            for share in shares:
+                share.asked = asking if share.stage is Stage.TAKING else None
+
+    def _start_of(self, share: HeldShare) -> Place:
+        """Where the group begins in a partition of which it has committed nothing."""
+        if self._ids.get(share.topic) in (None, share.topic_id):
+            return self._config.place
+        return WORDS.get(self._config.out_of_range, EARLIEST)
 
     def _look(self, now: float) -> None:
         """
@@ -123,13 +127,16 @@ class TakingOver:
         Who commits is told when somebody moved a position by hand; who has nothing to
         commit would never hear of it.
         """
-        shares = [
-            share
-            for share in self._hands.shares.values()
-            if share.stage is Stage.READING and share.flying is None and not share.dirty
-        ]
-        rows = {share.spot: (share.partition, share.generation) for share in shares}
-        self._ask(shares, rows, self._looked, now, now + LOOK_S)
+        self._ask(
+            [
+                share
+                for share in self._hands.shares.values()
+                if share.stage is Stage.READING and share.flying is None and not share.dirty
+            ],
+            self._looked,
+            now,
+            now + LOOK_S,
+        )
 
     def _looked(self, share: HeldShare, found: Found, now: float) -> bool:
         if isinstance(found.error, FencedGeneration):
@@ -139,11 +146,10 @@ class TakingOver:
     def _ask(
         self,
         shares: list[HeldShare],
-        rows: Mapping[Spot, tuple[Any, ...]],
         answered: Callable[[HeldShare, Found, float], bool],
         now: float,
         deadline: float = inf,
-        question: type[TakeOver | Commit] = TakeOver,
+        start: Place | None = None,
     ) -> Asking:
         """Ask the leaders of some shares; those that it was true for are opened then."""
         asked = {share.spot: share for share in shares}
@@ -152,13 +158,12 @@ class TakingOver:
             answers = [(asked[one.spot], one) for one in found]
             live = [(share, one) for share, one in answers if share.stage is not Stage.GONE]
             taken = [share for share, one in live if answered(share, one, now)]
-            if self._fresh:
-                self._keep(now)
             if taken:
                 then = partial(self._open, taken)
                 self._hands.notice(self._config.on_assigned, taken, then)
 
-        asking = Asking(self._cluster, question(*self._who), told, deadline)
+        rows = {spot: (share.partition, share.generation) for spot, share in asked.items()}
+        asking = Asking(self._cluster, TakeOver(*self._who, start), told, deadline)
         if rows:
             asking.start(rows, now)
         return asking
@@ -170,9 +175,6 @@ class TakingOver:
         """Take a leader's answer; true if it is ours."""
         error, share.asked = found.error, None
         if error is None:
-            if found.row[1] < 0 and self._begins(share) == LATEST:
-                self._fresh.append((share, found.row))
-                return False
             self._opening(share, found.row)
             return True
         if isinstance(error, FencedGeneration):
@@ -184,36 +186,6 @@ class TakingOver:
             self._hands.trouble(share, error)
         return False
 
-    def _keep(self, now: float) -> None:
-        """
-        Commit the end of what begins there, before anything of it is read.
-
-        Else the next owner, who finds nothing committed, would begin at a later end and
-        pass over what came in between.
-        """
-        fresh = [each for each in self._fresh if each[0].stage is Stage.TAKING]
-        self._fresh = []
-        ends = {share.spot: (share.partition, row[-2], -1, "", *row[4:]) for share, row in fresh}
-        shares = [share for share, _ in fresh]
-        rows = {
-            share.spot: (share.partition, share.generation, *ends[share.spot][1:4])
-            for share in shares
-        }
-
-        def kept(share: HeldShare, found: Found, now: float) -> bool:
-            return self._taken(share, found._replace(row=ends[share.spot]), now)
-
-        asking = self._ask(shares, rows, kept, now, question=Commit)
-        for share in shares:
-            if share.stage is Stage.TAKING and share.asked is None:
-                share.asked = asking
-
-    def _begins(self, share: HeldShare) -> Place:
-        """Where a partition begins of which nothing was committed."""
-        if self._ids.get(share.topic, share.topic_id) != share.topic_id:
-            return WORDS.get(self._config.out_of_range, EARLIEST)
-        return self._config.place
-
     def _opening(self, share: HeldShare, row: Any) -> None:
         _, offset, epoch, note, _, start, end, _ = row
         share.stage = Stage.OPENING
@@ -223,8 +195,6 @@ class TakingOver:
             share.committed = Mark(offset, epoch)
             share.tally = Tally(share.committed)
             share.place = share.committed
-        else:
-            share.place = self._begins(share)
         if before not in (None, share.topic_id) and self._config.out_of_range == "error":
             self._hands.troubles.append(_anew(share, start, end))
             self._hands.face.wake()

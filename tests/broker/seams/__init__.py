@@ -1,0 +1,1 @@
+"""Features that were built apart, together in one life."""
