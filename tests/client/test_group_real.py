@@ -376,6 +376,61 @@ def test_a_transaction_commits_no_more_than_was_handed_out(broker: InProcessBrok
     assert other.assigned == []
 
 
+def test_a_key_stays_in_order_when_its_message_is_left_to_the_next(broker: InProcessBroker) -> None:
+    """What waits behind a message that is given up in a move is not handled before it."""
+    crew = Crew(broker, t=2)
+    for partition in (0, 1):
+        values = (b"bad", b"behind")
+        sent = crew.producer.send_batch("t", values, [b"k", b"k"], partition=partition)
+        broker.run(sent)
+    handled: list[bytes] = []
+
+    def handle(message: Any) -> None:
+        if message.value == b"bad":
+            raise LookupError
+        handled.append(message.value)
+
+    one = crew.join()
+    one.run(handle, concurrency=4, retries=10_000)
+    broker.advance(1)
+    other = crew.join()
+    broker.advance(15)
+    assert handled == []
+    assert [crew.take(other).value for _ in range(2)] == [b"bad", b"behind"]
+
+
+def test_what_was_left_to_the_next_comes_again_if_there_is_none(broker: InProcessBroker) -> None:
+    """A partition that does not move after all is read again from what was given up."""
+    crew = Crew(broker, t=2)
+    for partition in (0, 1):
+        crew.put("t", b"slow", b"bad", partition=partition)
+    slow: list[Deferred[None]] = []
+    failing = True
+    handled: list[bytes] = []
+
+    def handle(message: Any) -> Deferred[None] | None:
+        if message.value == b"slow" and failing:
+            slow.append(Deferred())
+            return slow[-1]
+        if failing:
+            raise LookupError
+        handled.append(message.value)
+        return None
+
+    one = crew.join()
+    one.run(handle, concurrency=4, retries=10_000)
+    broker.advance(1)
+    other = broker.client().group("g", ["t"])
+    broker.advance(15)
+    failing = False
+    broker.run(other.close())
+    for each in slow:
+        each.callback(None)
+    broker.advance(15)
+    assert handled.count(b"bad") == 2
+    assert crew.committed() == [2, 2]
+
+
 def test_handlers_end_before_the_end(broker: InProcessBroker) -> None:
     """A consumer that closes waits for its handlers, commits and leaves."""
     crew = Crew(broker, t=1)

@@ -202,13 +202,13 @@ class GroupRun:
                     raise begun  # noqa: TRY301 - it came from the handler
                 await (self._call(job) if begun is None else begun)
             except asyncio.CancelledError:
-                job.item.let_go()
+                job.give_up()
                 raise
             except Exception as error:  # noqa: BLE001 - anything may come out of it
                 job.failures += 1
                 self._source.report(job.item, error)
                 if self._core.draining(job.item):
-                    job.item.let_go()
+                    job.give_up()
                     return
                 if job.failures > plan.retries:
                     await self._fail(job, error)
@@ -220,7 +220,7 @@ class GroupRun:
             begun = None
             await asyncio.sleep(plan.backoff.delay(job.failures, 0.5))
             if self._core.draining(job.item):
-                job.item.let_go()
+                job.give_up()
                 return
 
     async def _call(self, job: Job) -> None:
@@ -257,7 +257,7 @@ class GroupRun:
     def _ended(self, task: asyncio.Task[None]) -> None:
         job = self._busy.pop(task)
         if task.cancelled():
-            job.item.let_go()
+            job.give_up()
         self._lanes.leave(job)
         self._room.set()
         self._free.release()

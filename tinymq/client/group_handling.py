@@ -164,7 +164,7 @@ class GroupRun:
             self._feed()
         except ClosedError:
             for job in self._lanes.drop():
-                job.item.let_go()
+                job.give_up()
             # What is being handled may end; the consumer says when it is all over.
             if not self._source.closing:
                 self.end(None)
@@ -341,7 +341,7 @@ class GroupRun:
         call = self._waiting.pop(job, None)
         if call is not None and call.active():
             call.cancel()
-        job.item.let_go()
+        job.give_up()
         self._over(job)
 
     def _over(self, job: Job) -> None:

@@ -162,7 +162,7 @@ class GroupRun:
             if not self._stopped.is_set() and not self._draining(job):
                 return True
         if job.failures <= plan.retries or self._draining(job):
-            job.item.let_go()
+            job.give_up()
         elif plan.on_error == SKIP:
             job.item.done()
         else:

@@ -79,6 +79,11 @@ class Slip:
         """How many records are handed out, not done, and still to be waited for."""
         return self.handed - self.place - len(self._ahead) - len(self._let_go)
 
+    @property
+    def gone(self) -> bool:
+        """Whether records of it will not be done."""
+        return bool(self._let_go)
+
     def let_go(self, index: int) -> None:
         """
         Note that a record will not be done: whoever reads the partition next has it again.
@@ -219,6 +224,11 @@ class Tally:
     def open(self) -> int:
         """How many records are handed out and not done."""
         return sum(slip.open for slip in self._slips)
+
+    @property
+    def let_go(self) -> bool:
+        """Whether records that were handed out will not be done."""
+        return any(slip.gone for slip in self._slips)
 
     def done_to(self, offset: int) -> None:
         """

@@ -87,13 +87,20 @@ class Job:
     Attributes:
         item: The same.
         failures: How often its handler has failed.
+        given_up: Whether it is left to whoever reads the partition next.
     """
 
-    __slots__ = ("failures", "item")
+    __slots__ = ("failures", "given_up", "item")
 
     def __init__(self, item: Item) -> None:
         self.item = item
         self.failures = 0
+        self.given_up = False
+
+    def give_up(self) -> None:
+        """Leave it to whoever reads the partition next."""
+        self.given_up = True
+        self.item.let_go()
 
     @property
     def lane(self) -> Hashable:
@@ -170,6 +177,8 @@ class Lanes:
         """
         Note that a job has ended: the next of its lane may begin.
 
+        Behind one that was given up nothing of its lane may: all of it is given up.
+
         Args:
             job: The job.
         """
@@ -177,6 +186,11 @@ class Lanes:
         if lane is None:
             return
         queue = self._busy.get(lane)
+        if queue and job.given_up:
+            self._waiting -= len(queue)
+            for each in queue:
+                each.give_up()
+            queue.clear()
         if queue:
             self._ready.append(queue.popleft())
         else:
