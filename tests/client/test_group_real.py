@@ -424,6 +424,7 @@ def test_what_was_left_to_the_next_comes_again_if_there_is_none(broker: InProces
     broker.advance(15)
     failing = False
     broker.run(other.close())
+    broker.advance(1)
     for each in slow:
         each.callback(None)
     broker.advance(15)
