@@ -71,6 +71,7 @@ long: export TINYMQ_LONG = 1
 long: .venv/installed-test browser redis postgres
 	$(bin)/tinymq verify-crash --kills 200 --power-loss 50
 	$(bin)/tinymq verify-cluster --rounds 5
+	$(bin)/tinymq verify-history --seconds $(TINYMQ_LONG_SECONDS)
 	$(bin)/python -m pytest -q -m 'long or not long' $(ARGS)
 
 clean:

@@ -16,6 +16,7 @@ from tinymq.client import ConsumerConfig, SubscriptionConfig
 from tinymq.client.core.transactions.transforming import Out
 from tinymq.errors import (
     ClosedError,
+    FencedGeneration,
     ProducerFenced,
     TransactionAborted,
     UsageError,
@@ -369,6 +370,32 @@ class TestTransform:
 
 
 class TestGroups:
+    def test_lost_partitions(self, broker: InProcessBroker) -> None:
+        """What was made of messages that somebody else has by now does not count."""
+        broker.run(broker.client().producer().send_batch("t", [b"1", b"2"]))
+        client = broker.client()
+        group = client.group("g", ["t"], commit="manual")
+        producer = client.transactional("one")
+        batch = broker.run(group.next_batch())
+        assert batch is not None
+        broker.run(client.admin.evict_member("g", group.member))
+        broker.advance(10)
+        assert batch.is_lost
+        tx = producer.begin()
+        tx.send_batch("u", batch.values)
+        tx.commit_positions(group)
+        with pytest.raises(TransactionAborted) as caught:
+            broker.run(tx.commit())
+        assert isinstance(caught.value.__cause__, FencedGeneration)
+        again = broker.run(group.next_batch())
+        assert again is not None
+        tx = producer.begin()
+        tx.send_batch("u", again.values)
+        tx.commit_positions(group)
+        broker.run(tx.commit())
+        assert read(broker, "u") == [b"1", b"2"]
+        broker.run(group.close())
+
     def test_positions(self, broker: InProcessBroker) -> None:
         """Positions count with the transaction; if it is aborted all is handed out again."""
         broker.run(broker.client().producer().send_batch("t", [b"%d" % n for n in range(10)]))

@@ -95,6 +95,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "tinymq.cli.siege:verify_cluster",
         "Kill the processes of a cluster and prove that all go on.",
     ),
+    "verify-history": (
+        "tinymq.cli.history:verify_history",
+        "Strike clients, brokers and links and prove what groups and transactions promise.",
+    ),
     "config": ("tinymq.cli.about:config", "Print the default configuration."),
     "version": ("tinymq.cli.about:version", "Print the version."),
 }

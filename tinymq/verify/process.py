@@ -68,6 +68,8 @@ class BrokerProcess:
         self._record = record
         self._http = http
         self._arguments = tuple(arguments)
+        #: Whether what it tells its clients is not where it listens.
+        self._elsewhere = False
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -81,6 +83,16 @@ class BrokerProcess:
         trace: TracebackType | None,
     ) -> None:
         self.kill()
+
+    def advertise(self, place: str) -> None:
+        """
+        Let it tell its clients, from the next start on, that they reach it elsewhere.
+
+        Args:
+            place: ``HOST:PORT``.
+        """
+        self._arguments += (f"--set=network.advertise={place}",)
+        self._elsewhere = True
 
     @property
     def pid(self) -> int:
@@ -130,7 +142,7 @@ class BrokerProcess:
                 self.kill()
                 raise UnreachableError(f"the broker did not start: {self.last_words()}")
             time.sleep(_GLANCE)
-        self.url = found["listen"]
+        self.url = self.url if self._elsewhere else found["listen"]
         self.dashboard = found.get("http") or ""
 
     def kill(self) -> None:
