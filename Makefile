@@ -50,7 +50,7 @@ run: .venv/installed
 	@exec $(bin)/twistd --nodaemon --pidfile= tinymq \
 	    --data '$(DATA)' --listen '$(LISTEN)' --http '$(HTTP)'
 
-test: .venv/installed-test browser redis postgres units check
+test: .venv/installed-test browser redis postgres units
 	@echo "== tests with browsers and processes on $$($(bin)/python -V)"
 	@$(bin)/python -m pytest -q -m '$(ALONE)' $(ARGS) $(or_none)
 
@@ -98,7 +98,7 @@ units: .venv/installed-test
 	    $(MAKE) --no-print-directory .venvs/$$version/installed python=$$python || exit 1; \
 	    goals="$$goals unit-$$version"; \
 	done; \
-	$(MAKE) --no-print-directory -j2 -Otarget SIDE_BY_SIDE=1 unit $$goals
+	$(MAKE) --no-print-directory -j2 -Otarget SIDE_BY_SIDE=1 unit $$goals check
 
 unit:
 	@echo "== tests on $$($(bin)/python -V)"

@@ -294,6 +294,37 @@ def test_fenced(play: Play) -> None:
     play.end()
 
 
+def test_position_of_what_is_given_up(play: Play) -> None:
+    """Of a partition that is to be given up, no more counts as handed out than was."""
+    play.put(b"a", b"b", b"c")
+    consumer = play.join(commit="manual")
+    message = play.take(consumer)
+    play.puppet.give(play.puppet.members[consumer.member])
+    play.stage.advance(0.1)
+    assert consumer.position("t", 0) == message.offset + 1 == 1
+    (row,) = consumer.shares().rows
+    assert row.offset == 1
+    play.end()
+
+
+def test_kept_after_all(play: Play) -> None:
+    """What was let go of while a partition was to be given up comes again if it is kept."""
+    play.put(b"a", b"b", b"c")
+    consumer = play.join()
+    first, _ = play.take(consumer), play.take(consumer)
+    member = play.puppet.members[consumer.member]
+    shares = dict(member.shares)
+    play.puppet.give(member)
+    play.stage.advance(0.1)
+    first.let_go()
+    play.stage.advance(0.1)
+    member.shares = shares
+    play.puppet.answer_polls()
+    play.stage.advance(1)
+    assert [play.take(consumer).value for _ in range(3)] == [b"a", b"b", b"c"]
+    play.end()
+
+
 def test_unknown_member_joins_anew(play: Play) -> None:
     """A member that the coordinator has forgotten loses everything, and joins anew."""
     play.put(b"a")

@@ -19,7 +19,7 @@ from tinymq.client.core.group.membership import STABLE, Membership, Phase
 from tinymq.client.core.group.settings import GroupConfig, GroupMember
 from tinymq.client.core.group.share import HeldShare, Stage
 from tinymq.client.core.group.taking_over import TakingOver
-from tinymq.client.core.group.tally import Slip, Tally
+from tinymq.client.core.group.tally import Slip
 from tinymq.client.core.group.transactions import GroupShares, ShareRow
 from tinymq.client.core.starts import Mark, Start
 from tinymq.errors import ClosedError, FencedGeneration, TinyMQError, UsageError
@@ -331,9 +331,7 @@ class GroupCore:
             if share.stage is Stage.READING:
                 self.hands.restart(share, start or self.config.place, self.hands.face.seconds())
             else:
-                share.tally.end_here()
-                share.tally = Tally(start)
-                share.place = start or share.place
+                self.hands.begin_again(share, start)
                 self._soon()
 
     def give_back(self, item: GroupMessage | GroupBatch, now: float) -> None:

@@ -12,7 +12,6 @@ from tinymq.client.core.group.hands import Hands
 from tinymq.client.core.group.membership import Membership
 from tinymq.client.core.group.settings import GroupConfig
 from tinymq.client.core.group.share import HeldShare, Stage
-from tinymq.client.core.group.tally import Tally
 from tinymq.errors import TinyMQError
 
 #: Before the coordinator's own patience ends, so that what was lost is known here first.
@@ -82,12 +81,8 @@ class GivingUp:
         """
         share.until = inf
         if share.cursor is not None:
-            floor = share.tally.floor
-            if share.tally.let_go and floor is not None:
-                # Something was left to the next owner, and that is this one.
-                share.tally.end_here()
-                share.tally = Tally(floor)
-                share.place = floor
+            if share.tally.refused:  # the next owner would have had that again
+                self._hands.begin_again(share)
             self._hands.go_on(share, now)
             return
         self._hands.drop(share)  # it was not read yet: it is taken over once more

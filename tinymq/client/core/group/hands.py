@@ -221,13 +221,13 @@ class Hands:
         Args:
             share: The share.
         """
+        if share.stage in (Stage.DRAINING, Stage.CLOSING):
+            # Of what was fetched, no more is handed out than was.
+            return share.place if isinstance(share.place, Mark) else share.committed or Mark(-1)
         for opened in self._opened:
             slip = opened.slip
             if opened.share is share and slip.handed < slip.count:
                 return Mark(slip.offsets[slip.handed], slip.batch.leader_epoch)
-        if share.stage in (Stage.DRAINING, Stage.CLOSING):
-            # Of what was fetched some was not handed out any more.
-            return share.place if isinstance(share.place, Mark) else Mark(-1)
         if share.cursor is None:
             return share.committed or Mark(-1)
         return share.cursor.mark
@@ -305,6 +305,20 @@ class Hands:
             if not share.paused:
                 self.reader.resume(share.topic, [share.partition], now)
         self.reader.seek(share.topic, share.partition, place, now)
+
+    def begin_again(self, share: HeldShare, start: Mark | None = None) -> None:
+        """
+        Let a share that is not read begin at what is not done.
+
+        Args:
+            share: The share.
+            start: What is done from here on counts no more.
+        """
+        former = share.tally
+        former.end_here()
+        share.tally = Tally(start or former.floor)
+        share.tally.start = start or former.start
+        share.place = share.tally.base or share.committed or self._config.place
 
     def release(self, share: HeldShare, now: float) -> None:
         """

@@ -80,8 +80,8 @@ class Slip:
         return self.handed - self.place - len(self._ahead) - len(self._let_go)
 
     @property
-    def gone(self) -> bool:
-        """Whether records of it will not be done."""
+    def refused(self) -> bool:
+        """Whether there are records that will not be done."""
         return bool(self._let_go)
 
     def let_go(self, index: int) -> None:
@@ -226,9 +226,9 @@ class Tally:
         return sum(slip.open for slip in self._slips)
 
     @property
-    def let_go(self) -> bool:
-        """Whether records that were handed out will not be done."""
-        return any(slip.gone for slip in self._slips)
+    def refused(self) -> bool:
+        """Whether there are records that will not be done."""
+        return any(slip.refused for slip in self._slips)
 
     def done_to(self, offset: int) -> None:
         """
