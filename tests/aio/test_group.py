@@ -221,7 +221,8 @@ async def test_threads() -> None:
         await both.wait()
         await consumer.close(1)
         await running
-        assert sorted(seen, key=str) == [b"a", b"b"]
+        # The clock of the stage runs on while threads work, so a move may bring one again.
+        assert set(seen) == {b"a", b"b"}
 
 
 @in_loop

@@ -256,6 +256,28 @@ def test_retry_then_dead_letter(play: Play) -> None:
     play.end()
 
 
+def test_failing_message_keeps_its_key_in_order() -> None:
+    """When a partition is given up behind a failure, what follows it by key is not handled."""
+    play = Play(2)
+    play.put(b"a", b"b", b"other", keys=[b"k", b"k", b"x"], partition=1)
+    first = play.join()
+    seen: list[bytes] = []
+
+    def handle(message: Any) -> None:
+        seen.append(message.value)
+        if message.value == b"a":
+            raise LookupError("not now")
+
+    first.run(handle, concurrency=4, retries=1000)
+    play.stage.pump()
+    second = play.join()
+    play.stage.advance(60)
+    assert set(second.assigned) == {("t", 1)}
+    assert b"b" not in seen
+    assert play.take(second).value == b"a"
+    play.end()
+
+
 def test_failing_message_is_not_done_at_a_revoke() -> None:
     """A message that fails again and again comes to the next owner, and is never skipped."""
     play = Play(2)
@@ -521,6 +543,18 @@ def test_where_it_began_is_kept(play: Play, commit: str) -> None:
     play.puppet.forget(play.puppet.live[0])
     second = play.join(start="latest", commit=commit)
     assert play.take(second).value == b"b"
+    play.end()
+
+
+@pytest.mark.parametrize("commit", ["periodic", "batch"])
+def test_transactions_have_positions_for_themselves(play: Play, commit: str) -> None:
+    """A consumer that commits by itself is refused by transactions, and told what to do."""
+    consumer = play.join(commit=commit)
+    producer = play.stage.client.transactional("t1")
+    with pytest.raises(UsageError, match='commit="manual"'):
+        consumer.shares()
+    with pytest.raises(UsageError, match='commit="manual"'):
+        play.stage.done(producer.transform(consumer, print))
     play.end()
 
 

@@ -11,7 +11,12 @@ from twisted.internet.defer import Deferred
 
 from tinymq.client import GroupMember
 from tinymq.client.group import GroupConsumer
-from tinymq.errors import FencedGeneration, InconsistentGroup, UnknownTopicId
+from tinymq.errors import (
+    FencedGeneration,
+    InconsistentGroup,
+    TransactionAborted,
+    UnknownTopicId,
+)
 from tinymq.testing import InProcessBroker
 
 
@@ -295,6 +300,136 @@ def test_where_latest_was_is_kept_from_the_first_moment(broker: InProcessBroker)
     crew.put("t", b"c")
     other = crew.join(start="latest", commit="manual")
     assert [crew.take(other).value for _ in range(3)] == [b"a", b"b", b"c"]
+
+
+def test_what_was_lost_in_hand_cannot_be_part_of_a_transaction(broker: InProcessBroker) -> None:
+    """Results of messages whose partition somebody else got meanwhile do not count."""
+    crew = Crew(broker, t=1)
+    crew.put("t", b"a", b"b")
+    broker.create_topic("results")
+    member = crew.join(commit="manual")
+    assert [crew.take(member).value for _ in range(2)] == [b"a", b"b"]
+    seek = crew.client.admin.operate("group.seek", name="g", to="earliest", force=True)
+    broker.run(seek)
+    broker.advance(7)  # it is told, and has the partition again
+    crew.put("t", b"c")
+    producer = crew.client.transactional("worker")
+    again = [crew.take(member).value for _ in range(2)]
+    transaction = producer.begin()
+    transaction.send("results", b"a, b")
+    transaction.commit_positions(member)
+    with pytest.raises(TransactionAborted):
+        broker.run(transaction.commit())
+    assert again == [b"a", b"b"]
+    assert crew.committed() == [0]
+    assert crew.drain(member) == [b"a", b"b", b"c"]
+    transaction = producer.begin()
+    transaction.commit_positions(member)
+    broker.run(transaction.commit())
+    assert crew.committed() == [3]
+
+
+def test_an_aborted_transaction_gives_back_what_was_done(broker: InProcessBroker) -> None:
+    """What its messages were called done for did not happen: they all come again."""
+    crew = Crew(broker, t=1)
+    crew.put("t", b"a", b"b", b"c", b"d")
+    member = crew.join(commit="manual")
+    crew.take(member).done()
+    broker.run(member.commit())
+    for _ in range(2):
+        crew.take(member).done()
+    member.shares().back()
+    assert crew.take(member).value == b"b"
+    member.seek("t", 0, 2)
+    crew.take(member).done()
+    member.shares().back()
+    assert crew.take(member).value == b"c"
+
+
+def test_an_aborted_transaction_in_a_move_leaves_all_to_the_next(broker: InProcessBroker) -> None:
+    """What it would have committed is not committed by the one after it."""
+    crew = Crew(broker, t=2)
+    for partition in (0, 1):
+        crew.put("t", b"a", b"b", b"c", partition=partition)
+    member = crew.join(commit="manual", on_revoked=lambda _: Deferred())
+    for _ in range(6):
+        crew.take(member)
+    broker.client().group("g", ["t"], commit="manual")
+    broker.advance(1)
+    member.shares().back()
+    broker.advance(1)
+    crew.take(member)
+    assert [row.offset for row in member.shares().rows if row.offset > 0] == [1]
+
+
+def test_a_transaction_commits_no_more_than_was_handed_out(broker: InProcessBroker) -> None:
+    """Of a batch that is given up half way, the other half is for the next owner."""
+    crew = Crew(broker, t=2)
+    for partition in (0, 1):
+        crew.put("t", b"a", b"b", b"c", partition=partition)
+    member = crew.join(commit="manual")
+    assert [crew.take(member).value for _ in range(4)] == [b"a", b"b", b"c", b"a"]
+    other = broker.client().group("g", ["t"], commit="manual")
+    broker.advance(1)
+    shares = member.shares()
+    assert sorted(row.offset for row in shares.rows) == [1, 3]
+    assert other.assigned == []
+
+
+def test_a_key_stays_in_order_when_its_message_is_left_to_the_next(broker: InProcessBroker) -> None:
+    """What waits behind a message that is given up in a move is not handled before it."""
+    crew = Crew(broker, t=2)
+    for partition in (0, 1):
+        values = (b"bad", b"behind")
+        sent = crew.producer.send_batch("t", values, [b"k", b"k"], partition=partition)
+        broker.run(sent)
+    handled: list[bytes] = []
+
+    def handle(message: Any) -> None:
+        if message.value == b"bad":
+            raise LookupError
+        handled.append(message.value)
+
+    one = crew.join()
+    one.run(handle, concurrency=4, retries=10_000)
+    broker.advance(1)
+    other = crew.join()
+    broker.advance(15)
+    assert handled == []
+    assert [crew.take(other).value for _ in range(2)] == [b"bad", b"behind"]
+
+
+def test_what_was_left_to_the_next_comes_again_if_there_is_none(broker: InProcessBroker) -> None:
+    """A partition that does not move after all is read again from what was given up."""
+    crew = Crew(broker, t=2)
+    for partition in (0, 1):
+        crew.put("t", b"slow", b"bad", partition=partition)
+    slow: list[Deferred[None]] = []
+    failing = True
+    handled: list[bytes] = []
+
+    def handle(message: Any) -> Deferred[None] | None:
+        if message.value == b"slow" and failing:
+            slow.append(Deferred())
+            return slow[-1]
+        if failing:
+            raise LookupError
+        handled.append(message.value)
+        return None
+
+    one = crew.join()
+    one.run(handle, concurrency=4, retries=10_000)
+    broker.advance(1)
+    other = broker.client().group("g", ["t"])
+    broker.advance(15)
+    failing = False
+    broker.run(other.close())
+    broker.advance(1)
+    for each in slow:
+        each.callback(None)
+    broker.advance(15)
+    assert handled.count(b"bad") == 2
+    assert crew.committed() == [2, 2]
 
 
 def test_handlers_end_before_the_end(broker: InProcessBroker) -> None:

@@ -112,6 +112,11 @@ class FakeItem:
 
     def __init__(self, key: bytes | None) -> None:
         self.key = key
+        self.gone = False
+
+    def let_go(self) -> None:
+        """Note it."""
+        self.gone = True
 
 
 class KeyedJob(Job):
@@ -137,3 +142,18 @@ def test_lanes() -> None:
     lanes.leave(jobs[1])
     assert lanes.drop() == [jobs[4]]
     assert lanes.next() is None
+
+
+def test_lane_of_what_comes_again() -> None:
+    """Behind what is let go of nothing of its lane begins: it comes again before them."""
+    lanes = Lanes(2)
+    jobs = [KeyedJob(FakeItem(key)) for key in (b"a", b"a", b"b", b"b", b"a")]  # type: ignore[arg-type]
+    assert [lanes.enter(job) for job in jobs] == [True, False, True, False, False]
+    jobs[0].let_go()
+    lanes.leave(jobs[0])
+    assert lanes.next() is None
+    assert [job.item.gone for job in jobs] == [True, True, False, False, True]  # type: ignore[union-attr]
+    assert not lanes.full
+    lanes.leave(jobs[2])
+    assert lanes.next() is jobs[3]
+    assert lanes.enter(jobs[4]), "the lane is free again"

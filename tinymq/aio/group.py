@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import contextmanager
 from inspect import isawaitable
 from math import inf
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
+
+from typing_extensions import override
 
 from tinymq.aio.group_handling import GroupRun, Handler
 from tinymq.aio.network import LoopNetwork, give, refuse
@@ -19,7 +29,6 @@ from tinymq.client.core.group.handed import GroupBatch, GroupMessage
 from tinymq.client.core.group.hands import GroupFace
 from tinymq.client.core.group.settings import GroupConfig, Share
 from tinymq.client.core.group.working import STOP, GroupPlan, Item
-from tinymq.client.core.starts import Start
 from tinymq.errors import ClosedError, DeadlineExceeded, TinyMQError, UsageError
 
 T = TypeVar("T", bound=GroupMessage | GroupBatch)
@@ -292,74 +301,6 @@ class GroupConsumer(GroupConsumerFace):
         self._network.stir()
         await waiting
 
-    def commit_soon(
-        self,
-        positions: Mapping[tuple[str, int], int] | None = None,
-        note: str | Mapping[tuple[str, int], str] | None = None,
-    ) -> None:
-        """
-        Commit what is done, and wait for nothing; a later commit makes up for one that fails.
-
-        Args:
-            positions: As in `commit`.
-            note: As in `commit`.
-
-        Raises:
-            UsageError: One of the partitions is not assigned; `ClosedError`.
-        """
-        self._network.check()
-        self._core.commit(_never_mind, self._network.seconds(), positions, note)
-        self._network.stir()
-
-    # --- moving ----------------------------------------------------------------
-
-    def pause(self, topic: str, partitions: Iterable[int] | None = None) -> None:
-        """
-        Hand out nothing more of some partitions, as long as they are assigned.
-
-        Args:
-            topic: Name of the topic.
-            partitions: Which; None means all that are assigned.
-
-        Raises:
-            UsageError: One of the partitions is not assigned; `ClosedError`.
-        """
-        self._network.check()
-        self._core.pause(topic, partitions, self._network.seconds())
-        self._network.stir()
-
-    def resume(self, topic: str, partitions: Iterable[int] | None = None) -> None:
-        """
-        Go on after `pause`, or try again after an error, at the same position.
-
-        Args:
-            topic: Name of the topic.
-            partitions: Which; None means all that are assigned.
-
-        Raises:
-            UsageError: One of the partitions is not assigned; `ClosedError`.
-        """
-        self._network.check()
-        self._core.resume(topic, partitions, self._network.seconds())
-        self._network.stir()
-
-    def seek(self, topic: str, partition: int, start: Start) -> None:
-        """
-        Go on elsewhere; what was handed out of the partition counts no more.
-
-        Args:
-            topic: Name of the topic.
-            partition: Number of the partition.
-            start: `EARLIEST`, `LATEST`, an offset, a `Mark`, or `At` a time.
-
-        Raises:
-            UsageError: The partition is not assigned, or the start is none;
-                `ClosedError`.
-        """
-        self._network.check()
-        self._core.seek(topic, partition, start, self._network.seconds())
-        self._network.stir()
-
     # --- the end ---------------------------------------------------------------
 
     async def close(self, within_s: float = 0.0) -> None:
@@ -400,6 +341,13 @@ class GroupConsumer(GroupConsumerFace):
         self._forget(self)
 
     # --- inside ----------------------------------------------------------------
+
+    @contextmanager
+    @override
+    def _acting(self) -> Iterator[float]:
+        self._network.check()
+        yield self._network.seconds()
+        self._network.stir()
 
     def report(self, item: Item, error: BaseException) -> None:
         """
@@ -530,7 +478,3 @@ def _told(waiting: asyncio.Future[None], error: TinyMQError | None) -> None:
         give(waiting, None)
     else:
         refuse(waiting, error)
-
-
-def _never_mind(_: TinyMQError | None) -> None:
-    """Nobody waits for this commit."""

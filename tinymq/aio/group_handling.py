@@ -121,7 +121,7 @@ class GroupRun:
                 job = await self._next()
             except ClosedError:
                 for waiting in self._lanes.drop():
-                    waiting.item.let_go()
+                    waiting.let_go()
                 if self._busy:
                     await asyncio.wait(self._busy)
                 return
@@ -202,13 +202,13 @@ class GroupRun:
                     raise begun  # noqa: TRY301 - it came from the handler
                 await (self._call(job) if begun is None else begun)
             except asyncio.CancelledError:
-                job.item.let_go()
+                job.let_go()
                 raise
             except Exception as error:  # noqa: BLE001 - anything may come out of it
                 job.failures += 1
                 self._source.report(job.item, error)
                 if self._core.draining(job.item):
-                    job.item.let_go()
+                    job.let_go()
                     return
                 if job.failures > plan.retries:
                     await self._fail(job, error)
@@ -220,7 +220,7 @@ class GroupRun:
             begun = None
             await asyncio.sleep(plan.backoff.delay(job.failures, 0.5))
             if self._core.draining(job.item):
-                job.item.let_go()
+                job.let_go()
                 return
 
     async def _call(self, job: Job) -> None:
@@ -243,6 +243,7 @@ class GroupRun:
             else:
                 job.item.done()
                 return
+        job.gone = True
         self._core.give_back(job.item, self._loop.time())
         if not self._failure.done():
             self._failure.set_result(error)
@@ -257,7 +258,7 @@ class GroupRun:
     def _ended(self, task: asyncio.Task[None]) -> None:
         job = self._busy.pop(task)
         if task.cancelled():
-            job.item.let_go()
+            job.let_go()
         self._lanes.leave(job)
         self._room.set()
         self._free.release()

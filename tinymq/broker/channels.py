@@ -164,8 +164,11 @@ class Channels:
             before: As they were, by name.
             after: As they are.
         """
-        gone = {each.mark for name, each in before.items() if after.get(name) != each}
-        made = {name for name, each in after.items() if before.get(name) != each}
+        # There may be thousands, and nearly all are the same objects.
+        gone = {each.mark for name, each in before.items() if after.get(name) is not each}
+        made = {name for name, each in after.items() if before.get(name) is not each}
+        same = {name for name in made if before.get(name) == after[name]}
+        gone, made = gone - {before[name].mark for name in same}, made - same
         for hosted in self._hosted.values():
             touched = {mark for mark in gone if hosted.positions.knows(mark)}
             touched |= {each for each in hosted.strangers if each.rpartition("@")[0] in made}

@@ -97,7 +97,7 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "verify-history": (
         "tinymq.cli.history:verify_history",
-        "Strike clients, brokers and links; prove what groups promise.",
+        "Strike clients and brokers, and prove what groups promise.",
     ),
     "config": ("tinymq.cli.about:config", "Print the default configuration."),
     "version": ("tinymq.cli.about:version", "Print the version."),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @OUTPUT
 def verify_history(folder: Path | None, output: str, seed: int | None, seconds: float) -> int:
     """
-    Strike clients, brokers and links; prove what groups promise.
+    Strike clients and brokers, and prove what groups promise.
 
     Starts a MetaServer and three brokers of its own on fresh folders, and processes
     that publish, read as a group, work on a channel, and move records in transactions.

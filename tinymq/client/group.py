@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from inspect import iscoroutine
 from typing import Any, Generic, TypeVar
 
@@ -10,6 +11,7 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
+from typing_extensions import override
 
 from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.fork import Home
@@ -19,7 +21,6 @@ from tinymq.client.core.group.handed import GroupBatch, GroupMessage
 from tinymq.client.core.group.hands import GroupFace
 from tinymq.client.core.group.settings import GroupConfig, Share
 from tinymq.client.core.group.working import STOP, GroupPlan
-from tinymq.client.core.starts import Start
 from tinymq.client.group_handling import GroupRun, Handler
 from tinymq.client.line import Line, Waiter, pass_to, teller
 from tinymq.client.network import TwistedNetwork
@@ -300,60 +301,6 @@ class GroupConsumer(GroupConsumerFace):
         self._network.arm()
         return waiting
 
-    def commit_soon(
-        self,
-        positions: Mapping[tuple[str, int], int] | None = None,
-        note: str | Mapping[tuple[str, int], str] | None = None,
-    ) -> None:
-        """
-        Commit what is done, and wait for nothing; a later commit makes up for one that fails.
-
-        Args:
-            positions: As in `commit`.
-            note: As in `commit`.
-
-        Raises:
-            UsageError: One of the partitions is not assigned; `ClosedError`.
-        """
-        self._core.commit(_never_mind, self.seconds(), positions, note)
-        self._network.arm()
-
-    # --- moving ----------------------------------------------------------------
-
-    def pause(self, topic: str, partitions: Iterable[int] | None = None) -> None:
-        """
-        Hand out nothing more of some partitions, as long as they are assigned.
-
-        Args:
-            topic: Name of the topic.
-            partitions: Which; None means all that are assigned.
-        """
-        self._core.pause(topic, partitions, self.seconds())
-        self._network.arm()
-
-    def resume(self, topic: str, partitions: Iterable[int] | None = None) -> None:
-        """
-        Go on after `pause`, or try again after an error, at the same position.
-
-        Args:
-            topic: Name of the topic.
-            partitions: Which; None means all that are assigned.
-        """
-        self._core.resume(topic, partitions, self.seconds())
-        self._network.arm()
-
-    def seek(self, topic: str, partition: int, start: Start) -> None:
-        """
-        Go on elsewhere; what was handed out of the partition counts no more.
-
-        Args:
-            topic: Name of the topic.
-            partition: Number of the partition.
-            start: `EARLIEST`, `LATEST`, an offset, a `Mark`, or `At` a time.
-        """
-        self._core.seek(topic, partition, start, self.seconds())
-        self._network.arm()
-
     # --- the end ---------------------------------------------------------------
 
     def close(self, within_s: float = 0.0) -> Deferred[None]:
@@ -427,6 +374,13 @@ class GroupConsumer(GroupConsumerFace):
 
     # --- inside ----------------------------------------------------------------
 
+    @contextmanager
+    @override
+    def _acting(self) -> Iterator[float]:
+        self._home.check()
+        yield self.seconds()
+        self._network.arm()
+
     def _take(self, most: int | None) -> GroupMessage | GroupBatch | None:
         core = self._core
         found = core.take_batch() if most is None else core.take()
@@ -476,7 +430,3 @@ class GroupConsumer(GroupConsumerFace):
             self._line.fail(error, waiter)
             return
         waiter.timer = self._reactor.callLater(until - now, self._watch, waiter)
-
-
-def _never_mind(_: TinyMQError | None) -> None:
-    """Nobody waits for this commit."""

@@ -164,7 +164,7 @@ class GroupRun:
             self._feed()
         except ClosedError:
             for job in self._lanes.drop():
-                job.item.let_go()
+                job.let_go()
             # What is being handled may end; the consumer says when it is all over.
             if not self._source.closing:
                 self.end(None)
@@ -332,6 +332,7 @@ class GroupRun:
 
     def _stop(self, job: Job, error: BaseException) -> None:
         """Nothing goes on behind what cannot be handled."""
+        job.gone = True
         self._core.give_back(job.item, self._source.seconds())
         self._over(job)
         self.end(error)
@@ -341,7 +342,7 @@ class GroupRun:
         call = self._waiting.pop(job, None)
         if call is not None and call.active():
             call.cancel()
-        job.item.let_go()
+        job.let_go()
         self._over(job)
 
     def _over(self, job: Job) -> None:

@@ -54,11 +54,11 @@ class Transactions:
         found.sort(key=_order)
         behind = _place(after) if after else None
         page = [
-            self._row(each)
+            each
             for each in found
             if (state is None or each.state == state) and (behind is None or _order(each) > behind)
         ]
-        return {"transactions": page[:limit]}
+        return {"transactions": [self._row(each) for each in page[:limit]]}
 
     async def abort_transaction(self, transactional_id: str, *, dry_run: bool) -> Result:
         """Abort what a producer has open."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from math import inf
 from threading import Event, RLock
 from time import monotonic
@@ -19,7 +20,6 @@ from tinymq.client.core.group.hands import GroupFace
 from tinymq.client.core.group.settings import GroupConfig, Share
 from tinymq.client.core.group.tally import Slip
 from tinymq.client.core.group.working import STOP, GroupPlan, Item
-from tinymq.client.core.starts import Start
 from tinymq.errors import ClosedError, DeadlineExceeded, TinyMQError, UsageError
 from tinymq.sync.group_handling import GroupRun, Handler
 from tinymq.sync.keeper import Keeper
@@ -363,65 +363,6 @@ class GroupConsumer(GroupConsumerFace):
         if found:
             raise found[0]
 
-    def commit_soon(
-        self,
-        positions: Mapping[tuple[str, int], int] | None = None,
-        note: str | Mapping[tuple[str, int], str] | None = None,
-    ) -> None:
-        """
-        Commit what is done, and wait for nothing; a later commit makes up for one that fails.
-
-        Args:
-            positions: As in `commit`.
-            note: As in `commit`.
-
-        Raises:
-            UsageError: One of the partitions is not assigned; `ClosedError`.
-        """
-        with self._lock:
-            self._loop.check()
-            self._core.commit(_never_mind, self._loop.now(), positions, note)
-            self._keeper.ring()
-
-    # --- moving ----------------------------------------------------------------
-
-    def pause(self, topic: str, partitions: Iterable[int] | None = None) -> None:
-        """
-        Hand out nothing more of some partitions, as long as they are assigned.
-
-        Args:
-            topic: Name of the topic.
-            partitions: Which; None means all that are assigned.
-        """
-        with self._lock:
-            self._core.pause(topic, partitions, self._loop.now())
-            self._keeper.ring()
-
-    def resume(self, topic: str, partitions: Iterable[int] | None = None) -> None:
-        """
-        Go on after `pause`, or try again after an error, at the same position.
-
-        Args:
-            topic: Name of the topic.
-            partitions: Which; None means all that are assigned.
-        """
-        with self._lock:
-            self._core.resume(topic, partitions, self._loop.now())
-            self._keeper.ring()
-
-    def seek(self, topic: str, partition: int, start: Start) -> None:
-        """
-        Go on elsewhere; what was handed out of the partition counts no more.
-
-        Args:
-            topic: Name of the topic.
-            partition: Number of the partition.
-            start: `EARLIEST`, `LATEST`, an offset, a `Mark`, or `At` a time.
-        """
-        with self._lock:
-            self._core.seek(topic, partition, start, self._loop.now())
-            self._keeper.ring()
-
     # --- the end ---------------------------------------------------------------
 
     def close(self, within_s: float = 0.0) -> None:
@@ -461,6 +402,14 @@ class GroupConsumer(GroupConsumerFace):
         self._left.set()
 
     # --- inside ----------------------------------------------------------------
+
+    @contextmanager
+    @override
+    def _acting(self) -> Iterator[float]:
+        with self._lock:
+            self._loop.check()
+            yield self._loop.now()
+            self._keeper.ring()
 
     def take(self, batches: bool, free: Callable[[], bool]) -> Item | None:
         """
@@ -558,7 +507,3 @@ class GroupConsumer(GroupConsumerFace):
         with self._lock:
             then()
             self._keeper.ring()
-
-
-def _never_mind(_: TinyMQError | None) -> None:
-    """Nobody waits for this commit."""

@@ -162,7 +162,7 @@ class GroupRun:
             if not self._stopped.is_set() and not self._draining(job):
                 return True
         if job.failures <= plan.retries or self._draining(job):
-            job.item.let_go()
+            job.let_go()
         elif plan.on_error == SKIP:
             job.item.done()
         else:
@@ -183,6 +183,7 @@ class GroupRun:
                 job.item.done()
                 return
         with self._loop.lock:
+            job.gone = True
             self._core.give_back(job.item, self._loop.now())
             self._failure = self._failure or error
         self._stopped.set()

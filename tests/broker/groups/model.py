@@ -53,7 +53,10 @@ class Model:
 
     def take(self, group: str, generation: int, member: str) -> bool:
         """Give the partition to a member; say whether that is refused."""
-        if generation < self.groups.get(group, One()).fence:
+        known = self.groups.get(group, One())
+        if generation < known.fence:
+            return False
+        if generation == known.fence and known.taken and known.member not in {"", member}:
             return False
         one = self.of(group)
         if not one.taken or generation > one.fence:

@@ -199,3 +199,15 @@ def test_a_transaction_holds_no_more_than_it_may(positions: Positions) -> None:
     positions.decide((1, 0), commit=True)
     assert positions.of("g@1").place.offset == MOST_HELD
     assert positions.of("g@1").fence == MOST_HELD - 1
+
+
+def test_a_generation_is_taken_by_one(positions: Positions) -> None:
+    """Of two that were given the partition in one generation, by two coordinators, one has it."""
+    positions.take("g@1", 5, "m1")
+    positions.take("g@1", 5, "m1")
+    with pytest.raises(FencedGeneration) as caught:
+        positions.take("g@1", 5, "m2")
+    assert caught.value.data["generation"] == 5
+    positions.take("g@1", 6, "m2")
+    with pytest.raises(FencedGeneration):
+        positions.commit(move(3, 5, member="m1"))

@@ -8,7 +8,7 @@ from tests.broker.seams.lives import play
 from tests.conftest import LONG
 
 
-@pytest.mark.parametrize("seed", range(100) if LONG else (1, 9))
+@pytest.mark.parametrize("seed", range(40) if LONG else (1, 9))
 def test_lives(seed: int) -> None:
     """Whatever is published, decided, cleaned, purged and cut when, each feature keeps its word."""
     play(seed, 90 if LONG else 25)

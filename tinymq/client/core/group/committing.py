@@ -126,6 +126,7 @@ class Committing:
         following, share.following = share.following, []
         if error is None:
             share.committed, share.noted = mark, note
+            share.tally.start = mark
         elif not isinstance(error, ClosedError):
             self._failed(share, error, now)
         for waiter in waiters:

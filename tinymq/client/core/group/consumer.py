@@ -289,19 +289,23 @@ class GroupCore:
         """
         Say what a transaction commits for the group: all that was handed out.
 
-        What was handed out of a partition that is lost by now may be in the transaction,
-        too, and somebody else has it as well: this one must not count.
+        Raises:
+            ClosedError: It was closed.
+            UsageError: The consumer commits by itself, also what a transaction takes back.
         """
         self._check_closed()
-        lost, self._giving.taken_out_of_hands = self._giving.taken_out_of_hands, False
+        self.config.check_transactional(self.group)
         rows = []
         for share in self.hands.by_where.values():
-            mark = self.hands.position(*share.where)
+            mark = self.hands.reached(share)
             known = share.committed
             new = mark.offset >= 0 and (known is None or known.offset != mark.offset)
             if new and share.stage is not Stage.OPENING:
-                rows.append(ShareRow(*share.spot, share.generation, *mark, share.note))
-        return GroupShares(self.group, self.membership.id, tuple(rows), lost, self)
+                rows.append(share.row(mark))
+        # What went meanwhile belongs to it, too: the leader says whether it was in time. It
+        # comes last, and so stands for its partition if that is ours again.
+        rows += self.hands.lost.values()
+        return GroupShares(self.group, self.membership.id, tuple(rows), self)
 
     def settled(self, shares: GroupShares) -> None:
         """
@@ -311,10 +315,12 @@ class GroupCore:
             shares: From `shares`.
         """
         for row in shares.rows:
+            self._forget(row)
             share = self._alive(row)
             if share is not None:
                 share.tally.done_to(row.offset)
                 share.committed, share.noted = Mark(row.offset, row.epoch), row.note
+                share.tally.start = share.committed
 
     def again(self, shares: GroupShares) -> None:
         """
@@ -324,12 +330,15 @@ class GroupCore:
             shares: From `shares`.
         """
         for row in shares.rows:
+            self._forget(row)
             share = self._alive(row)
-            if share is not None and share.stage is Stage.READING:
-                floor = share.tally.floor or share.committed
-                self.hands.restart(share, floor or self.config.place, self.hands.face.seconds())
-            elif share is not None:
-                self.hands.begin_again(share)
+            if share is None:
+                continue
+            start = share.tally.start or share.committed
+            if share.stage is Stage.READING:
+                self.hands.restart(share, start or self.config.place, self.hands.face.seconds())
+            else:
+                self.hands.begin_again(share, start)
                 self._soon()
 
     def give_back(self, item: GroupMessage | GroupBatch, now: float) -> None:
@@ -355,6 +364,11 @@ class GroupCore:
         """
         share = self.hands.by_where.get((item.topic, item.partition))
         return share is None or item.is_lost or share.stage is not Stage.READING
+
+    def _forget(self, row: ShareRow) -> None:
+        """What was lost was part of a transaction that is over."""
+        if self.hands.lost.get((row.topic, row.partition)) is row:
+            del self.hands.lost[row.topic, row.partition]
 
     def _alive(self, row: ShareRow) -> HeldShare | None:
         share = self.hands.shares.get((row.topic_id, row.partition))

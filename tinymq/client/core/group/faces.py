@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 from tinymq.client.core.group.consumer import GroupCore
 from tinymq.client.core.group.transactions import GroupShares
-from tinymq.client.core.starts import Mark
+from tinymq.client.core.starts import Mark, Start
+from tinymq.errors import TinyMQError
 
 
 class GroupConsumerFace:
@@ -64,6 +66,85 @@ class GroupConsumerFace:
         Say what a transaction commits: all that was handed out and is not committed.
 
         Call its `done` when the transaction was committed, and `back` when it was not.
+
+        Raises:
+            UsageError: It commits by itself: make it with ``commit="manual"``.
         """
         with self._lock:
             return self._core.shares()
+
+    # --- what is done ----------------------------------------------------------
+
+    def commit_soon(
+        self,
+        positions: Mapping[tuple[str, int], int] | None = None,
+        note: str | Mapping[tuple[str, int], str] | None = None,
+    ) -> None:
+        """
+        Commit what is done, and wait for nothing; a later commit makes up for one that fails.
+
+        Args:
+            positions: As in `commit`.
+            note: As in `commit`.
+
+        Raises:
+            UsageError: One of the partitions is not assigned, or this is another thread than
+                the loop's; `ClosedError`, or `ForkedError` in another process.
+        """
+        with self._acting() as now:
+            self._core.commit(_never_mind, now, positions, note)
+
+    # --- moving ----------------------------------------------------------------
+
+    def pause(self, topic: str, partitions: Iterable[int] | None = None) -> None:
+        """
+        Hand out nothing more of some partitions, as long as they are assigned.
+
+        Args:
+            topic: Name of the topic.
+            partitions: Which; None means all that are assigned.
+
+        Raises:
+            UsageError: As `commit_soon`.
+        """
+        with self._acting() as now:
+            self._core.pause(topic, partitions, now)
+
+    def resume(self, topic: str, partitions: Iterable[int] | None = None) -> None:
+        """
+        Go on after `pause`, or try again after an error, at the same position.
+
+        Args:
+            topic: Name of the topic.
+            partitions: Which; None means all that are assigned.
+
+        Raises:
+            UsageError: As `pause`.
+        """
+        with self._acting() as now:
+            self._core.resume(topic, partitions, now)
+
+    def seek(self, topic: str, partition: int, start: Start) -> None:
+        """
+        Go on elsewhere; what was handed out of the partition counts no more.
+
+        Args:
+            topic: Name of the topic.
+            partition: Number of the partition.
+            start: `EARLIEST`, `LATEST`, an offset, a `Mark`, or `At` a time.
+
+        Raises:
+            UsageError: As `pause`, or the start is none.
+        """
+        with self._acting() as now:
+            self._core.seek(topic, partition, start, now)
+
+    # --- the face's ------------------------------------------------------------
+
+    def _acting(self) -> AbstractContextManager[float]:
+        """Check that the call may be made here, give the time, and let the loop know."""
+        raise NotImplementedError
+
+
+def _never_mind(_: TinyMQError | None) -> None:
+    """Nobody waits for this commit."""

@@ -31,8 +31,6 @@ class GivingUp:
 
     Attributes:
         by: When `drain` has something to do.
-        taken_out_of_hands: Whether shares were lost of which something was handed out and
-            not done; whoever asks takes it back.
     """
 
     def __init__(
@@ -44,7 +42,6 @@ class GivingUp:
         soon: Callable[[], None],
     ) -> None:
         self.by = inf
-        self.taken_out_of_hands = False
         self._hands = hands
         self._committing = committing
         self._membership = membership
@@ -133,7 +130,6 @@ class GivingUp:
             shares: Which.
         """
         told = [share for share in shares if share.stage not in (Stage.TAKING, Stage.GONE)]
-        self.taken_out_of_hands |= any(share.tally.open for share in told)
         for share in shares:
             self._hands.drop(share)
         if told:

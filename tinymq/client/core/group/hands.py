@@ -15,6 +15,7 @@ from tinymq.client.core.group.handed import GroupBatch, GroupMessage
 from tinymq.client.core.group.settings import GroupConfig, Share
 from tinymq.client.core.group.share import HeldShare, Stage
 from tinymq.client.core.group.tally import Slip, Tally
+from tinymq.client.core.group.transactions import ShareRow
 from tinymq.client.core.starts import Mark, Place, Start, read_start
 from tinymq.errors import TinyMQError, UsageError
 from tinymq.wire.records import Record
@@ -71,6 +72,8 @@ class Hands:
         by_where: Those whose topic is known, by its name and the partition.
         troubles: What is to be told.
         room: Whether a batch was taken since more was fetched.
+        lost: Of shares that went while something was handed out and not committed, what a
+            transaction would commit, if one may.
     """
 
     def __init__(
@@ -86,6 +89,7 @@ class Hands:
         self.by_where: dict[tuple[str, int], HeldShare] = {}
         self.troubles: deque[TinyMQError] = deque()
         self.room = False
+        self.lost: dict[tuple[str, int], ShareRow] = {}
         self._opened: deque[Opened] = deque()
         self._cluster = cluster
         self._config = config
@@ -208,7 +212,15 @@ class Hands:
             topic: Name of the topic.
             partition: Number of the partition.
         """
-        share = self.share(topic, partition)
+        return self.reached(self.share(topic, partition))
+
+    def reached(self, share: HeldShare) -> Mark:
+        """
+        Say up to where a share was handed out; the offset is -1 while that is not known.
+
+        Args:
+            share: The share.
+        """
         if share.stage in (Stage.DRAINING, Stage.CLOSING):
             # Of what was fetched, no more is handed out than was.
             return share.place if isinstance(share.place, Mark) else share.committed or Mark(-1)
@@ -294,17 +306,19 @@ class Hands:
                 self.reader.resume(share.topic, [share.partition], now)
         self.reader.seek(share.topic, share.partition, place, now)
 
-    def begin_again(self, share: HeldShare) -> None:
+    def begin_again(self, share: HeldShare, start: Mark | None = None) -> None:
         """
         Let a share that is not read begin at what is not done.
 
         Args:
             share: The share.
+            start: What is done from here on counts no more.
         """
-        floor = share.tally.floor
-        share.tally.end_here()
-        share.tally = Tally(floor)
-        share.place = floor or share.committed or self._config.place
+        former = share.tally
+        former.end_here()
+        share.tally = Tally(start or former.floor)
+        share.tally.start = start or former.start
+        share.place = share.tally.base or share.committed or self._config.place
 
     def release(self, share: HeldShare, now: float) -> None:
         """
@@ -380,6 +394,8 @@ class Hands:
         Args:
             share: The share.
         """
+        if self._config.commit == "manual" and share.ahead:
+            self.lost.setdefault(share.where, share.row(self.reached(share)))
         share.end()
         if share.cursor is not None:
             self.reader.leave(share.cursor)

@@ -140,6 +140,22 @@ class GroupConfig(ConsumerConfig):
             return start
         return WORDS[start] if start in WORDS else At(int(start.removeprefix("@")))
 
+    def check_transactional(self, group: str) -> None:
+        """
+        See whether transactions may commit the positions of a consumer.
+
+        Args:
+            group: Name of its group.
+
+        Raises:
+            UsageError: It commits by itself, also what a transaction takes back.
+        """
+        if self.commit != "manual":
+            raise UsageError(
+                f"group {group} commits by itself, whatever becomes of the transaction: make its "
+                'consumer with commit="manual"'
+            )
+
 
 def group_config(config: GroupConfig | None, changes: Mapping[str, Any]) -> GroupConfig:
     """

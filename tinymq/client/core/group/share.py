@@ -20,6 +20,7 @@ from tinymq.client.core.cursor import Cursor
 from tinymq.client.core.group.asking import Asking, Spot
 from tinymq.client.core.group.settings import Share
 from tinymq.client.core.group.tally import Tally
+from tinymq.client.core.group.transactions import ShareRow
 from tinymq.client.core.metadata import TopicInfo
 from tinymq.client.core.starts import Mark, Place
 
@@ -149,10 +150,27 @@ class HeldShare:
         return known is None or known.offset != floor.offset or self.note != self.noted
 
     @property
+    def ahead(self) -> bool:
+        """Whether something was handed out that is not committed."""
+        floor, start = self.tally.floor, self.tally.start
+        if len(self.tally):
+            return True
+        return floor is not None and start is not None and floor.offset > start.offset
+
+    @property
     def told(self) -> Share:
         """The share, as users see it."""
         mark = self.floor or self.committed or Mark(-1)
         return Share(self.topic, self.partition, *mark, self.note)
+
+    def row(self, mark: Mark) -> ShareRow:
+        """
+        Say what a transaction commits of it.
+
+        Args:
+            mark: What would be handed out next.
+        """
+        return ShareRow(*self.spot, self.generation, *mark, self.note)
 
     def end(self) -> None:
         """It is not ours any more."""

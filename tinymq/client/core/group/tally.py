@@ -171,14 +171,16 @@ class Tally:
 
     Attributes:
         base: Where the first slip begins; all before is done.
+        start: Where what is not committed begins: an aborted transaction is handed out again
+            from here, whatever of it was called done.
         watch: Called with a slip of which something more is done, or None.
         alive: Whether it still counts.
     """
 
-    __slots__ = ("_slips", "alive", "base", "watch")
+    __slots__ = ("_slips", "alive", "base", "start", "watch")
 
     def __init__(self, start: Mark | None = None) -> None:
-        self.base = start
+        self.base = self.start = start
         self.watch: Callable[[Slip], None] | None = None
         self.alive = True
         self._slips: deque[Slip] = deque()
@@ -197,6 +199,7 @@ class Tally:
         slip = Slip(self, batch)
         if self.base is None:
             self.base = Mark(batch.base_offset if slip.count else batch.next_offset)
+            self.start = self.base
         self._slips.append(slip)
         return slip
 

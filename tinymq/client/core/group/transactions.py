@@ -48,7 +48,6 @@ class GroupShares:
     group: str
     member: str
     rows: tuple[ShareRow, ...]
-    lost: bool
     _core: GroupCore = field(repr=False, eq=False)
 
     def done(self) -> None:

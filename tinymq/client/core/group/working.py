@@ -87,13 +87,20 @@ class Job:
     Attributes:
         item: The same.
         failures: How often its handler has failed.
+        gone: Whether it was let go of: it comes again, and before all behind it.
     """
 
-    __slots__ = ("failures", "item")
+    __slots__ = ("failures", "gone", "item")
 
     def __init__(self, item: Item) -> None:
         self.item = item
         self.failures = 0
+        self.gone = False
+
+    def let_go(self) -> None:
+        """It is not done: whoever reads the partition next has it again."""
+        self.gone = True
+        self.item.let_go()
 
     @property
     def lane(self) -> Hashable:
@@ -170,6 +177,8 @@ class Lanes:
         """
         Note that a job has ended: the next of its lane may begin.
 
+        If it is gone, all behind it are let go of, for it comes again before them.
+
         Args:
             job: The job.
         """
@@ -177,6 +186,11 @@ class Lanes:
         if lane is None:
             return
         queue = self._busy.get(lane)
+        if queue and job.gone:
+            for each in queue:
+                each.let_go()
+            self._waiting -= len(queue)
+            queue.clear()
         if queue:
             self._ready.append(queue.popleft())
         else:

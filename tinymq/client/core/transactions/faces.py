@@ -144,10 +144,10 @@ class TransactionFace:
         If the transaction is aborted, that is handed out again.
 
         Args:
-            consumer: It commits nothing of that by itself.
+            consumer: Made with ``commit="manual"``, so that it commits nothing by itself.
 
         Raises:
-            TinyMQError: As `send`.
+            UsageError: It commits by itself; other errors as `send`.
         """
         with self._enter():
             self._core.commit_shares(consumer.shares())

@@ -21,14 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tinymq.client.core.transactions.desk import Desk
 from tinymq.client.core.transactions.errands import Errand
 from tinymq.client.core.transactions.pieces import Piece, Positions, Rows, Settles
-from tinymq.errors import (
-    ClosedError,
-    FencedGeneration,
-    ProducerFenced,
-    TinyMQError,
-    TransactionAborted,
-    UsageError,
-)
+from tinymq.errors import ClosedError, ProducerFenced, TinyMQError, TransactionAborted, UsageError
 from tinymq.wire.messages import Identity
 
 if TYPE_CHECKING:
@@ -66,10 +59,6 @@ class Shares(Protocol):
     @property
     def rows(self) -> Any:
         """How far each partition was handed out."""
-
-    @property
-    def lost(self) -> bool:
-        """Whether somebody else has some of what was handed out."""
 
     def done(self) -> None:
         """All of it was committed."""
@@ -178,11 +167,6 @@ class TransactionCore:
                 row.note,
             )
         self._shares.append(shares)
-        if shares.lost and self.wrong is None:
-            self.wrong = FencedGeneration(
-                f"group {shares.group} gave a partition to another member, which has what was "
-                "handed out here as well"
-            )
 
     def finish(self, message: QueueMessage) -> None:
         """

@@ -102,6 +102,8 @@ class Taking:
         self.grouped = hasattr(source, "shares")
         if not self.grouped and not hasattr(source, "channel"):
             raise UsageError("transform reads a group consumer or a subscription")
+        if self.grouped:
+            source.config.check_transactional(source.group)
         #: Of the present transaction.
         self.count = 0
         self._messages: list[Any] = []
@@ -140,8 +142,8 @@ class Taking:
 
     def kept(self) -> list[Any]:
         """Take what is to be handled again, without asking the source."""
-        kept = [each for each in self._again if each.held][: self.most]
-        self._again = deque(each for each in self._again if each.held and each not in kept)
+        held = [each for each in self._again if each.held]
+        kept, self._again = held[: self.most], deque(held[self.most :])
         self._messages += kept
         self.count += len(kept)
         return kept
