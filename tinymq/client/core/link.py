@@ -150,6 +150,15 @@ class Link:
             return self.connection is not None and self.connection.unheard
         return self._failures > 0
 
+    def untried(self, now: float) -> bool:
+        """
+        Whether the broker may be tried again, and nobody does.
+
+        Args:
+            now: The time.
+        """
+        return self.phase is Phase.DOWN and not self._waiting and now >= self._retry_at
+
     @property
     def trouble(self) -> TinyMQError | None:
         """Why the broker does not answer, while it is tried in vain."""

@@ -293,7 +293,7 @@ class Membership:
                 self._failed(error, now)
 
         link = self._cluster.link(self._coordinator)
-        if self._coordinator is not None and link.failing:
+        if self._coordinator is not None and link.failing and not link.untried(now):
             # It may be gone for good, and another one look after the group already.
             self._coordinator = None
             self._later(now)
