@@ -27,6 +27,8 @@ PYTHON ?=
 # version, and have the machine for themselves.
 UNITS ?= not browser and not process and not long
 ALONE ?= (browser or process) and not long
+# About half of them, so that few wait for one another.
+HALF = tests/broker tests/storage tests/cluster tests/client tests/aio tests/sync tests/testing
 # More arguments for pytest, such as ARGS="-k batch" or ARGS=--hypothesis-seed=1.
 ARGS ?=
 # What ARGS choose may be in one part of the tests alone.
@@ -36,7 +38,7 @@ bin := .venv/bin
 pip := -m pip --disable-pip-version-check --quiet install
 sources := pyproject.toml setup.py
 
-.PHONY: help run test check format bench long clean units unit browser redis postgres
+.PHONY: help run test check format bench long clean units first second browser redis postgres
 
 help:
 	@sed -n 's/^# make/make/p; s/^#  / /p' Makefile
@@ -96,18 +98,28 @@ units: .venv/installed-test
 	    version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
 	    [ $$version = $$main ] && continue; \
 	    $(MAKE) --no-print-directory .venvs/$$version/installed python=$$python || exit 1; \
-	    goals="$$goals unit-$$version"; \
+	    goals="$$goals first-$$version second-$$version"; \
 	done; \
-	$(MAKE) --no-print-directory -j2 -Otarget SIDE_BY_SIDE=1 unit $$goals check
+	$(MAKE) --no-print-directory -j2 -Otarget SIDE_BY_SIDE=1 first second $$goals check
 
-unit:
-	@echo "== tests on $$($(bin)/python -V)"
-	@$(bin)/python -m pytest -q -p no:cacheprovider -m '$(UNITS)' $(ARGS) $(or_none)
+unit = -m pytest -q -p no:cacheprovider -m '$(UNITS)'
+others = $(foreach part,$(HALF),--ignore=$(part))
 
-unit-%: .venvs/%/installed
-	@echo "== tests on $$(.venvs/$*/bin/python -V)"
-	@.venvs/$*/bin/python -m pytest -q -p no:cacheprovider -m '$(UNITS)' \
-	    --hypothesis-profile=few $(ARGS) $(or_none)
+first:
+	@echo "== tests on $$($(bin)/python -V), first half"
+	@$(bin)/python $(unit) $(HALF) $(ARGS) $(or_none)
+
+second:
+	@echo "== tests on $$($(bin)/python -V), second half"
+	@$(bin)/python $(unit) $(others) $(ARGS) $(or_none)
+
+first-%: .venvs/%/installed
+	@echo "== tests on $$(.venvs/$*/bin/python -V), first half"
+	@.venvs/$*/bin/python $(unit) --hypothesis-profile=few $(HALF) $(ARGS) $(or_none)
+
+second-%: .venvs/%/installed
+	@echo "== tests on $$(.venvs/$*/bin/python -V), second half"
+	@.venvs/$*/bin/python $(unit) --hypothesis-profile=few $(others) $(ARGS) $(or_none)
 
 .venvs/%/installed: $(sources)
 	@echo "== making .venvs/$*"

@@ -9,6 +9,7 @@ processes can be held, cut, or end for one of them only; ports can refuse.
 from __future__ import annotations
 
 import errno
+import gc
 import json
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -39,7 +40,7 @@ from tinymq.config import DEFAULT_CONFIG, Config
 from tinymq.connection import LINGER
 from tinymq.meta.registry import Registry, Topic
 from tinymq.meta.server import MetaServer
-from tinymq.service import ADDRESS_FILE, BrokerService
+from tinymq.service import ADDRESS_FILE, BrokerService, NotStarted
 from tinymq.storage.disk import Disk
 from tinymq.storage.sync import InlineSyncer, Syncer
 from tinymq.testing.links import End
@@ -204,9 +205,15 @@ class Process(Machine):
         assert self._service is None, f"{self.name} runs already"
         self.reactor = MachineClock(self)
         self.reactor.rightNow = self.cluster.tester.reactor.rightNow
-        service = BrokerService(self.reactor, self.config, None, lambda *_: self.ground)
-        service.quiet = True
-        service.startService()
+        try:
+            service = self._begin()
+        except NotStarted as error:
+            if "in use" not in str(error):
+                raise
+            # What a killed process had open is closed by the system; here, it may hang on
+            # garbage that was not collected yet.
+            gc.collect()
+            service = self._begin()
         self._service = service
         if isinstance(service._meta, OwnMeta):
             connection = service._meta._store._connection
@@ -215,6 +222,12 @@ class Process(Machine):
         if settle:
             self.cluster.settle()
         return self
+
+    def _begin(self) -> BrokerService:
+        service = BrokerService(self.reactor, self.config, None, lambda *_: self.ground)
+        service.quiet = True
+        service.startService()
+        return service
 
     def stop(self) -> None:
         """Stop in order, as SIGTERM does; no timer and no connection may be left."""
