@@ -391,7 +391,7 @@ def test_refresh_brings_the_counts_of_the_menu(tab: Tab, address: str) -> None:
     tab.wait("window.settled > 0")
 
     assert tab.run("/^[0-9]+$/.test(document.querySelector('.nav #n-topics').textContent)")
-    assert tab.run("document.querySelectorAll('[id^=n-]').length") == 4
+    assert tab.run("document.querySelectorAll('[id^=n-]').length") == 5
     assert_quiet(tab, address)
 
 
@@ -448,6 +448,7 @@ def test_charts_come_alive_and_survive_a_refresh(tab: Tab, address: str) -> None
     tab.wait("document.querySelectorAll('.plot canvas').length === 3")
     assert tab.run("[...document.querySelectorAll('.chart')].every(s => !s.clientWidth)")
 
+    tab.run("document.querySelector('.plot').scrollIntoView({block: 'center'})")
     place = tab.run(
         "(r => [r.x + r.width / 2, r.y + 40])"
         "(document.querySelector('.plot').getBoundingClientRect())"
