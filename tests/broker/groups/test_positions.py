@@ -147,6 +147,19 @@ def test_back_under_another_mark(positions: Positions) -> None:
     assert again(positions).facts() == positions.facts()
 
 
+def test_what_is_held_goes_along_under_another_mark(positions: Positions) -> None:
+    """A transaction that was begun before its group was lost moves the one that was made anew."""
+    positions.commit(move(3))
+    positions.hold((1, 0), [move(9), move(6, group="h@1")])
+    positions.hold((2, 0), [move(6, group="h@1")])
+    positions.rename("g@1", "g@2")
+    assert (positions.knows("g@1"), positions.unstable("g@2")) == (False, True)
+    assert positions.decide((1, 0), commit=True)
+    assert (positions.of("g@2").place.offset, positions.of("h@1").place.offset) == (9, 6)
+    assert positions.unstable("h@1")
+    assert again(positions).facts() == positions.facts()
+
+
 def test_forgotten_with_what_is_held(positions: Positions) -> None:
     """A group that goes takes with it what transactions would move of it, and no more."""
     positions.hold((1, 0), [move(5), move(6, group="h@1")])

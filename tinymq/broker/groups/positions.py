@@ -292,11 +292,20 @@ class Positions:
 
         Args:
             old: Its mark until now.
-            new: Its mark from now on; what is known under it stays, if something is.
+            new: Its mark from now on; what is known under it stays, if something is. What a
+                transaction would move is moved under it, beyond that.
         """
         found = self.known.get(old)
         if found is not None and new not in self.known:
             self._put(new, found)
+        for identity, rows in [*self._held.items()]:
+            # In no generation: those of the one that was made anew are others.
+            moves = [
+                move._replace(group=new, generation=NONE) if move.group == old else move
+                for move in rows
+            ]
+            if moves != rows:
+                self._change([HELD, *identity, [[*move] for move in moves]])
         self._change([FORGET, old])
 
     def cut_back(self, end: int) -> list[str]:
