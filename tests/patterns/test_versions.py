@@ -543,6 +543,68 @@ def test_a_version_that_cannot_be_noted(lite: Base) -> None:
     assert line.done == [1, 1]
 
 
+class Away(MemoryVersions):
+    """Versions in a database that does not answer about one key."""
+
+    key = ""
+
+    def last(self, key: str, connection: Any = None) -> int | None:
+        """Tell the last version of another key."""
+        if key == self.key:
+            raise OSError("away")
+        return super().last(key)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_turn_that_does_not_come(kind: Callable[[Handler], Handler]) -> None:
+    """What was to go on beside a message that fails at once comes again, and its key goes on."""
+    versions = Away()
+    line = Line(kind, versions, wait_s=10, gap="skip")
+    (held,) = line.come(3)
+    line.time, versions.key = 11, "other"
+    with pytest.raises(OSError, match="away"):
+        line.come(1, key=b"other")
+    assert (held.fate, line.done, line.handler.held) == ("given back", [], 0)
+
+    line.come(3)
+    line.time = 22
+    run(lambda _: line.handler.expire(), None)
+    assert line.done == [3]
+
+
+def test_an_early_one_that_fails_is_not_held() -> None:
+    """A message whose caller is told of an error is settled by it, and stands in nobody's way."""
+    versions = Away()
+    line = Line(versions=versions, most=1)
+    line.come(5, key=b"a")
+    versions.key = "a"
+    early = version(5, key=b"b")
+    with pytest.raises(OSError, match="away"):
+        line.handler(early)
+    early.requeue()
+    versions.key = ""
+
+    line.come(1, key=b"b")
+    assert (line.done, line.handler.held) == ([1], 1)
+
+
+def test_one_that_cannot_be_finished() -> None:
+    """When a message cannot be settled, the one behind it is not kept for ever."""
+    line = Line()
+    (early,) = line.come(2)
+    first = version(1)
+
+    def finish() -> None:
+        raise OSError("away")
+
+    first.finish = finish  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="away"):
+        line.handler(first)
+    assert early.fate == "given back"
+    line.come(2)
+    assert line.done == [1, 2]
+
+
 @given(data=st.data())
 def test_random_order(data: st.DataObject) -> None:
     """In whatever order versions come, with repeats, failures and losses, each is handled

@@ -12,7 +12,8 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, Final, Literal, Protocol
@@ -194,28 +195,41 @@ class InOrder:
     def _turns(self, message: Any) -> deque[_Turn]:
         key, version = as_text(self._key(message)), self._version(message)
         try:
-            with self._lock:
-                turns = self._expired()
-                turn = self._take(key, version, message)
-                if turn is not None:
-                    turns.append(turn)
-                turns += self._crowded()
-        finally:
-            self._call()
-        return deque(turns)
+            with self._choosing() as turns:
+                self._expire(turns)
+                self._take(turns, key, version, message)
+                self._thin_out(turns)
+        except BaseException:
+            self._let_go(key, version, message)  # its caller settles it
+            raise
+        return turns
 
     def _late_turns(self) -> deque[_Turn]:
+        with self._choosing() as turns:
+            self._expire(turns)
+        return turns
+
+    @contextmanager
+    def _choosing(self) -> Iterator[deque[_Turn]]:
+        """Choose whose turn it is; nobody's if that fails, as where no database answers."""
+        turns: deque[_Turn] = deque()
         try:
             with self._lock:
-                return deque(self._expired())
-        finally:
+                yield turns
             self._call()
+        except BaseException:
+            self._abandon(turns)
+            raise
 
     def _call(self) -> None:
-        while self._calls:
-            self._calls.popleft()()
+        while True:
+            try:
+                call = self._calls.popleft()
+            except IndexError:
+                return  # other threads call as well
+            call()
 
-    def _take(self, key: str, version: int, message: Any) -> _Turn | None:
+    def _take(self, turns: deque[_Turn], key: str, version: int, message: Any) -> None:
         lane = self._lanes.get(key)
         if lane is not None:
             self._check(lane)
@@ -223,24 +237,26 @@ class InOrder:
         if last is not None and version <= last:
             self.old += 1
             self._calls.append(partial(_finish, message))
-            return None if lane is None or lane.busy else self._waiting(key, lane, last + 1)
+            if lane is not None and not lane.busy:
+                self._take_waiting(turns, key, lane, last + 1)
+            return
         busy = lane is not None and lane.busy
         if not busy and self._is_next(version, last):
             if lane is None:
                 lane = self._lanes[key] = _Lane(self.config.clock())
             lane.busy = True
-            return _Turn(key, version, message, callers=True)
-        self._hold(key, version, message)
-        return None
+            turns.append(_Turn(key, version, message, callers=True))
+        else:
+            self._hold(key, version, message)
 
-    def _waiting(self, key: str, lane: _Lane, version: int) -> _Turn | None:
+    def _take_waiting(self, turns: deque[_Turn], key: str, lane: _Lane, version: int) -> None:
         """Take one that is held although its turn has come, since it failed before."""
         message = lane.held.pop(version, None)
         if message is None or not _in_hand(message):
             self._tidy(key, lane)
-            return None
+            return
         lane.busy = True
-        return _Turn(key, version, message, callers=False)
+        turns.append(_Turn(key, version, message, callers=False))
 
     def _is_next(self, version: int, last: int | None) -> bool:
         if last is None:
@@ -262,10 +278,10 @@ class InOrder:
             return
         lane.held[version] = message
         if hasattr(message, "when_lost"):
-            lost = partial(self._lost, key, version, message)
+            lost = partial(self._let_go, key, version, message)
             self._calls.append(partial(message.when_lost, lost))
 
-    def _lost(self, key: str, version: int, message: Any) -> None:
+    def _let_go(self, key: str, version: int, message: Any) -> None:
         """Forget a message that is not held any more; it comes again."""
         with self._lock:
             lane = self._lanes.get(key)
@@ -279,32 +295,31 @@ class InOrder:
 
     # --- giving up -----------------------------------------------------------------------
 
-    def _expired(self) -> list[_Turn]:
+    def _expire(self, turns: deque[_Turn]) -> None:
         since = self.config.clock() - self.config.wait_s
         late = [
             key
             for key, lane in self._lanes.items()
             if not lane.busy and lane.held and lane.since <= since
         ]
-        return [turn for key in late for turn in self._give_up(key)]
+        for key in late:
+            self._give_up(turns, key)
 
-    def _crowded(self) -> list[_Turn]:
+    def _thin_out(self, turns: deque[_Turn]) -> None:
         """Give up the key that waits longest, while too many are held."""
-        turns: list[_Turn] = []
         while self.held > self.config.most:
             idle = [(lane.since, key) for key, lane in self._lanes.items() if not lane.busy]
             if not idle:
                 break  # the handlers at work will take them
-            turns += self._give_up(min(idle)[1])
-        return turns
+            self._give_up(turns, min(idle)[1])
 
-    def _give_up(self, key: str) -> list[_Turn]:
+    def _give_up(self, turns: deque[_Turn], key: str) -> None:
         lane = self._lanes[key]
         self._check(lane)
         versions = sorted(lane.held)
         if not versions:
             self._tidy(key, lane)
-            return []
+            return
         last = self._versions.last(key)
         expected = (self.config.first or 0) if last is None else last + 1
         gap = Gap(key, expected, tuple(lane.held[version] for version in versions))
@@ -312,14 +327,14 @@ class InOrder:
         if choice == "skip":
             self.skipped += 1
             lane.busy = True
-            return [_Turn(key, versions[0], lane.held.pop(versions[0]), callers=False)]
+            turns.append(_Turn(key, versions[0], lane.held.pop(versions[0]), callers=False))
+            return
         self.given_up += len(versions)
         lane.held.clear()
         self._tidy(key, lane)
         for version, message in zip(versions, gap.messages, strict=True):
             reason = f"version {version} of {key} has waited for {expected} in vain"
             self._calls.append(partial(_reject, message, reason))
-        return []
 
     @staticmethod
     def _check(lane: _Lane) -> None:
@@ -331,19 +346,19 @@ class InOrder:
 
     def _plain(self, turns: deque[_Turn]) -> Any:
         failure: BaseException | None = None
-        while turns:
-            turn = turns[0]
-            try:
-                result = self._handler(turn.message)
-            except Exception as error:  # noqa: BLE001 - anything may come out of it
-                failure = self._ended(turns, error) or failure
-            except BaseException:
-                self._abandon(turns)
-                raise
-            else:
-                if waits(result):
-                    return continued(result, self._rest(turns, result, failure))
-                failure = self._ended(turns, None) or failure
+        try:
+            while turns:
+                try:
+                    result = self._handler(turns[0].message)
+                except Exception as error:  # noqa: BLE001 - anything may come out of it
+                    failure = self._ended(turns, error) or failure
+                else:
+                    if waits(result):
+                        return continued(result, self._rest(turns, result, failure))
+                    failure = self._ended(turns, None) or failure
+        except BaseException:
+            self._abandon(turns)  # what was not begun comes again
+            raise
         if failure is not None:
             raise failure
         return None
