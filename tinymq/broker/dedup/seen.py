@@ -3,7 +3,8 @@ The ids that a partition has seen, with the offsets at which they came first.
 
 They lie in runs, in order of their append times: what comes out of the window goes
 from the front, a run at a time. A dictionary finds the run of an id; the offset is
-looked for in it only when the id comes again, which is rare.
+looked for in it only when the id comes again, which is rare, but then it may be
+all of a batch that comes again.
 """
 
 from __future__ import annotations
@@ -45,6 +46,29 @@ class Run:
     def offset(self, id: bytes) -> int:  # noqa: A002 - of a message
         """Say where an id of it came first."""
         return self.offsets[self.ids.index(id)]
+
+
+class Firsts:
+    """Finds where many ids came first: at the second one of a run, by an index made for it."""
+
+    def __init__(self) -> None:
+        self._known: dict[Run, dict[bytes, int]] = {}
+
+    def offset(self, run: Run, id: bytes) -> int:  # noqa: A002 - of a message
+        """
+        Say where an id came first.
+
+        Args:
+            run: The run that it is in.
+            id: The id.
+        """
+        known = self._known.get(run)
+        if known is None:
+            self._known[run] = {}
+            return run.offset(id)
+        if not known:
+            known.update(zip(run.ids, run.offsets, strict=True))
+        return known[id]
 
 
 class SeenIds:
@@ -89,13 +113,14 @@ class SeenIds:
         if at.keys().isdisjoint(given) and len({*given}) == len(given):
             return []
         found: Known = []
+        firsts = Firsts()
         first: dict[bytes, int] = {}
         for place, each in enumerate(ids):
             if each is None:
                 continue
             run = at.get(each)
             if run is not None and run.time + self.ms > time:
-                found.append((place, run.offset(each)))
+                found.append((place, firsts.offset(run, each)))
             elif (offset := first.setdefault(each, base + place)) != base + place:
                 found.append((place, offset))
         return found
@@ -109,10 +134,11 @@ class SeenIds:
             base: Where it is stored.
         """
         found: Known = []
+        firsts = Firsts()
         for place, each in enumerate(ids):
             run = None if each is None else self._at.get(each)
             if run is not None and each is not None:
-                offset = run.offset(each)
+                offset = firsts.offset(run, each)
                 if offset < base + place:
                     found.append((place, offset))
         return found
