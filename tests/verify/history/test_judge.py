@@ -136,6 +136,12 @@ def looked_back(play: Play) -> None:
     play.add("watcher-0", "seen", group="readers", p=0, o=1, since=float(len(play.history)))
 
 
+def told_back(play: Play) -> None:
+    """A group of which nobody wrote commits down is behind where it was seen."""
+    for offset in (3, 2):
+        play.add("watcher-0", "seen", group="movers", p=0, o=offset, since=float(len(play.history)))
+
+
 def unfinished(play: Play) -> None:
     """Nobody ever finished a record."""
     play.drop("worker-0", "finish", 2)
@@ -178,6 +184,7 @@ def saw_aborted(play: Play) -> None:
         (handed_back, "though it stood at 3"),
         (committed_back, "which was committed up to 3"),
         (looked_back, "which was committed up to 3"),
+        (told_back, "which was committed up to 3"),
         (unfinished, "was never finished"),
         (returned, "after it was finished"),
         (half, "is not in audit"),

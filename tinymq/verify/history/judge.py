@@ -160,18 +160,25 @@ def judge_commits(history: Iterable[Event], found: Findings) -> None:
         found: Takes what is wrong.
     """
     committed: dict[tuple[str, int], _Committed] = defaultdict(_Committed)
+    # What transactions commit nobody writes down; but whoever was told of it once, knows.
+    told: dict[tuple[str, int], _Committed] = defaultdict(_Committed)
     for event in history:
         facts = event.facts
         if "group" not in facts:
             continue
-        place = committed[facts["group"], facts["p"]]
+        share = facts["group"], facts["p"]
+        place = committed[share]
         if event.kind == "commit":
             found.figures["commits"] += 1
             place.add(event.at, facts["o"])
         elif event.kind in {"begin", "seen"}:
             # Whoever looks may have been told before others committed more. Whoever takes
             # over may not: from then on nobody else commits.
-            least = place.before(facts.get("since", event.at))
+            since = facts.get("since", event.at)
+            least = place.before(since)
+            if event.kind == "seen":
+                least = max(least, told[share].before(since))
+                told[share].add(event.at, facts["o"])
             if facts["o"] < least:
                 found.problem(
                     f"{event.actor} found {facts['group']} at {facts['o']} of partition "
