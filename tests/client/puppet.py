@@ -32,7 +32,6 @@ from tinymq.wire.batch import (
     NO_PRODUCER,
     SEQUENCE_MODULUS,
     BatchHeader,
-    check_produced,
     read_header,
     stamp,
 )
@@ -61,6 +60,7 @@ from tinymq.wire.messages import (
     ProduceReply,
     error_meta,
 )
+from tinymq.wire.produced import check_produced
 from tinymq.wire.records import RecordBatch
 
 #: What the puppet stamps batches with.

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.defer import Deferred
+from typing_extensions import override
 
 from tests.patterns.conftest import Base
 from tests.patterns.messages import KINDS, GroupMessage, Message, run, version
@@ -548,6 +549,7 @@ class Away(MemoryVersions):
 
     key = ""
 
+    @override
     def last(self, key: str, connection: Any = None) -> int | None:
         """Tell the last version of another key."""
         if key == self.key:

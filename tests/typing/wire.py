@@ -7,7 +7,7 @@ from typing import Any, assert_type
 
 from tinymq.errors import WireError
 from tinymq.limits import DEFAULT_LIMITS
-from tinymq.wire.batch import BatchHeader, Codec, check_produced, read_header, split, stamp
+from tinymq.wire.batch import BatchHeader, Codec, read_header, split, stamp
 from tinymq.wire.frames import Bytes, Frame, FrameDecoder, encode_frame
 from tinymq.wire.header import REPLY, MessageType
 from tinymq.wire.messages import (
@@ -26,6 +26,7 @@ from tinymq.wire.messages import (
     error_from_meta,
     error_meta,
 )
+from tinymq.wire.produced import check_produced
 from tinymq.wire.records import Headers, Record, RecordBatch, encode_batch
 
 

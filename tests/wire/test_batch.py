@@ -33,7 +33,6 @@ from tinymq.wire.batch import (
     BatchHeader,
     Codec,
     build,
-    check_produced,
     checked_header,
     column_spans,
     read_header,
@@ -42,6 +41,7 @@ from tinymq.wire.batch import (
     stamp,
 )
 from tinymq.wire.codec import pack
+from tinymq.wire.produced import check_produced
 from tinymq.wire.records import encode_batch
 
 NIL = b"\xc0"

@@ -12,8 +12,9 @@ from tests.wire.measuring import peak_bytes
 from tests.wire.test_batch import payload
 from tinymq.errors import CorruptBatch
 from tinymq.limits import DEFAULT_LIMITS
-from tinymq.wire.batch import NATIVE, Codec, build, check_produced
+from tinymq.wire.batch import NATIVE, Codec, build
 from tinymq.wire.codec import pack
+from tinymq.wire.produced import check_produced
 from tinymq.wire.records import RecordBatch, compress, decompress, encode_batch
 
 MIB = 1 << 20

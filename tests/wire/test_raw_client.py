@@ -10,8 +10,9 @@ import pytest
 from google_crc32c import value as crc_value
 
 from tinymq.limits import DEFAULT_LIMITS
-from tinymq.wire.batch import check_produced, stamp
+from tinymq.wire.batch import stamp
 from tinymq.wire.header import MessageType
+from tinymq.wire.produced import check_produced
 from tinymq.wire.records import encode_batch
 
 

@@ -21,10 +21,10 @@ from tinymq.wire.batch import (
     Codec,
     Column,
     build,
-    check_produced,
     read_header,
 )
 from tinymq.wire.codec import pack
+from tinymq.wire.produced import check_produced
 from tinymq.wire.records import Opened, Record, RecordBatch, compress, encode_batch
 
 MIB = 1 << 20

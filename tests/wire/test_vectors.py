@@ -9,11 +9,12 @@ import pytest
 from tests.wire.vectors import VECTORS, from_json
 from tinymq.errors import BY_CODE, WireError
 from tinymq.limits import DEFAULT_LIMITS
-from tinymq.wire.batch import Codec, check_produced, checked_header, read_header, stamp
+from tinymq.wire.batch import Codec, checked_header, read_header, stamp
 from tinymq.wire.codec import pack
 from tinymq.wire.frames import FrameDecoder, encode_frame
 from tinymq.wire.header import REPLY, MessageType
 from tinymq.wire.messages import PUSHES, REPLIES, REQUESTS, Error, Message
+from tinymq.wire.produced import check_produced
 from tinymq.wire.records import RecordBatch, encode_batch
 
 

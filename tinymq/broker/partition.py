@@ -49,12 +49,12 @@ from tinymq.wire.batch import (
     TRANSACTIONAL,
     BatchHeader,
     Column,
-    check_produced,
     column_spans,
     read_header,
     stamp,
 )
 from tinymq.wire.frames import Bytes
+from tinymq.wire.produced import check_produced
 from tinymq.wire.records import Opened, RecordBatch
 
 if TYPE_CHECKING:

@@ -36,13 +36,7 @@ from typing import Final, NamedTuple
 from google_crc32c import extend as crc_extend
 from google_crc32c import value as crc_value
 
-from tinymq.errors import (
-    BatchTooLarge,
-    CorruptBatch,
-    InvalidRequest,
-    InvalidTransaction,
-    ValueTooLarge,
-)
+from tinymq.errors import CorruptBatch
 from tinymq.limits import KIB, Limits
 from tinymq.wire.frames import Bytes
 
@@ -67,7 +61,7 @@ NO_PRODUCER: Final = -1
 #: For each column None, or where the content of its ``bin`` starts and ends.
 Spans = list[tuple[int, int] | None]
 
-_CODEC_MASK: Final = 0x7
+CODEC_MASK: Final = 0x7
 APPEND_TIME: Final = 1 << 3
 TRANSACTIONAL: Final = 1 << 4
 CONTROL: Final = 1 << 5
@@ -80,9 +74,6 @@ HAS_EXPIRY: Final = 1 << 14
 NATIVE: Final = -(1 << 15)
 
 _ATTRIBUTES_TO_END = struct.Struct(">hiqqqhii")
-_PRODUCER_ALLOWED: Final = (
-    NATIVE | HAS_DUE | HAS_IDS | HAS_EXPIRY | TRANSACTIONAL | APPEND_TIME | _CODEC_MASK
-)
 
 
 class Codec(IntEnum):
@@ -114,8 +105,6 @@ class Column(IntEnum):
 
 #: Columns of a payload, without and with due times.
 COLUMNS: Final = (Column.DUE, len(Column))
-#: Columns whose presence an attribute bit tells, so that a reader need not look.
-_FLAGS: Final = {Column.IDS: HAS_IDS, Column.EXPIRY: HAS_EXPIRY, Column.DUE: HAS_DUE}
 #: Most records in one native batch, whatever a header claims.
 MAX_RECORDS: Final = 65_535
 
@@ -160,7 +149,7 @@ class BatchHeader(NamedTuple):
     @property
     def codec(self) -> int:
         """The compression, as a number of `Codec`."""
-        return self.attributes & _CODEC_MASK
+        return self.attributes & CODEC_MASK
 
 
 def read_header(buffer: Bytes, position: int = 0) -> BatchHeader:
@@ -222,124 +211,6 @@ def checked_header(buffer: Bytes) -> BatchHeader:
     if crc != header.crc:
         raise CorruptBatch(f"checksum {crc:08x} of the batch is not the {header.crc:08x} it says")
     return header
-
-
-def check_produced(buffer: Bytes, limits: Limits) -> BatchHeader:
-    """
-    Check a batch that a producer sent, before it may be stored.
-
-    Args:
-        buffer: The payload of a PRODUCE request.
-        limits: The limits in force.
-
-    Returns:
-        Its header.
-
-    Raises:
-        CorruptBatch: The bytes contradict themselves.
-        BatchTooLarge: Several records, together over the batch limit.
-        ValueTooLarge: A single record over the limit of a value.
-        InvalidRequest: Flags, codec or counts that producers may not use.
-        InvalidTransaction: It cannot be part of a transaction.
-    """
-    header = checked_header(buffer)
-    _check_size(header, limits)
-    attributes = header.attributes
-    if attributes & ~_PRODUCER_ALLOWED or not header.native:
-        raise InvalidRequest(
-            f"attributes 0x{attributes & 0xFFFF:04x} are not a producer's to use",
-            field="attributes",
-        )
-    if header.codec not in NATIVE_CODECS:
-        raise InvalidRequest(
-            f"codec {header.codec} is not taken in native batches; use none, gzip or zstd",
-            field="codec",
-        )
-    if header.producer_id != NO_PRODUCER and (
-        min(header.producer_id, header.producer_epoch, header.base_sequence) < 0
-    ):
-        raise InvalidRequest(
-            "an idempotent batch needs a producer id, an epoch and a sequence", field="sequence"
-        )
-    if attributes & TRANSACTIONAL:
-        _check_transactional(header)
-    spans = column_spans(buffer)
-    _check_columns(header, spans)
-    if header.size > limits.key:
-        _check_lengths(header, spans, limits)
-    return header
-
-
-def _check_transactional(header: BatchHeader) -> None:
-    if header.producer_id == NO_PRODUCER:
-        raise InvalidTransaction("a batch of a transaction needs a producer id, epoch and sequence")
-    if header.attributes & HAS_DUE:
-        raise InvalidTransaction(
-            "messages that are not due yet cannot be part of a transaction; publish them without"
-        )
-
-
-def _check_size(header: BatchHeader, limits: Limits) -> None:
-    size, count = header.size, header.records
-    if not 1 <= count <= limits.records or count != header.last_offset_delta + 1:
-        raise InvalidRequest(
-            f"a batch has 1 to {limits.records} records and no gaps, not {count} records "
-            f"over {header.last_offset_delta + 1} offsets",
-            field="count",
-        )
-    if size > limits.batch:
-        if count > 1:
-            raise BatchTooLarge(
-                f"the batch of {count} records has {size} bytes; the batch limit is "
-                f"{limits.batch}: send fewer records in a batch",
-                limit=limits.batch,
-                name="batch",
-            )
-        if size > limits.payload:
-            raise ValueTooLarge(
-                f"the record has {size} bytes; the value limit is {limits.value}",
-                limit=limits.value,
-                name="value",
-            )
-
-
-def _check_columns(header: BatchHeader, spans: Spans) -> None:
-    if spans[Column.DELTAS] is not None:
-        raise InvalidRequest("a produced batch has no column of offset deltas", field="deltas")
-    for column, flag in _FLAGS.items():
-        if (spans[column] is not None) != bool(header.attributes & flag):
-            raise InvalidRequest(
-                f"column {column.name.lower()} and its attribute bit do not agree",
-                field="attributes",
-            )
-
-
-def _check_lengths(header: BatchHeader, spans: Spans, limits: Limits) -> None:
-    """
-    Hold keys, headers and values to their limits without opening a column.
-
-    Of several records it is the sum; who produces them looks at each.
-    """
-    bounds = [(Column.KEYS, "key", limits.key + _ITEM)]
-    if header.codec == Codec.NONE:
-        most = limits.headers + limits.header_count * 2 * _ITEM
-        bounds += [
-            (Column.HEADERS, "headers", most),
-            (Column.VALUES, "value", limits.value + _ITEM),
-        ]
-    for column, name, most in bounds:
-        span = spans[column]
-        if span is not None and span[1] - span[0] > header.records * most + _ITEM:
-            raise ValueTooLarge(
-                f"the column {column.name.lower()} of {header.records} records has "
-                f"{span[1] - span[0]} bytes; the {name} limit is {getattr(limits, name)} each",
-                limit=getattr(limits, name),
-                name=name,
-            )
-
-
-#: Most bytes that msgpack needs beside an item: its own head, and that of an array.
-_ITEM: Final = 5
 
 
 def column_spans(buffer: Bytes, start: int = PAYLOAD) -> Spans:

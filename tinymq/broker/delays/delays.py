@@ -32,8 +32,9 @@ from tinymq.errors import StorageFull, TinyMQError, WireError
 from tinymq.limits import MIB
 from tinymq.storage.facts import LogConfig
 from tinymq.storage.log import Log
-from tinymq.wire.batch import HAS_EXPIRY, PAYLOAD, BatchHeader, check_produced, read_header
+from tinymq.wire.batch import HAS_EXPIRY, PAYLOAD, BatchHeader, read_header
 from tinymq.wire.frames import Bytes
+from tinymq.wire.produced import check_produced
 from tinymq.wire.records import Headers, encode_batch
 
 if TYPE_CHECKING:
