@@ -65,6 +65,7 @@ class Person:
     holds: dict[Place, int] = field(factory=dict)
     draining: dict[Place, int] = field(factory=dict)
     generation: int = 0
+    count: int = 0
     drain_ms: int = 0
     mute: int = 0
     waits: bool = False
@@ -124,6 +125,7 @@ class Stage:
             rebalance_ms=person.rebalance_ms,
             owned=rows_of(person.owned),
             wait_ms=5000,
+            count=person.count,
             **more,
         )
         person.waits = True
@@ -157,7 +159,7 @@ class Stage:
             person.generation = 0
             person.speaks_at = self.now.mono + 100
             return
-        person.generation = reply.generation
+        person.generation, person.count = reply.generation, reply.count
         person.speaks_at = self.now.mono
         assigned = shares_of(reply.assigned)
         for place, generation in assigned.items():
