@@ -96,8 +96,7 @@ class Group(Division):
             raise InvalidRequest("no group is in such a generation", field="e")
         member = self.members.get(request.member)
         if request.leaves:
-            self._note(request)
-            self._goes(member, now)
+            self._goes(member, request, now)
             self._flush()
             answer(MemberReply(generation=self.generation))
             return None
@@ -134,8 +133,10 @@ class Group(Division):
             if member.poll is poll:
                 member.poll = None
 
-    def _goes(self, member: Membership | None, now: Now) -> None:
+    def _goes(self, member: Membership | None, request: Member, now: Now) -> None:
         if member is None:
+            self._note(request)
+            self._settle(now)
             return
         left = UnknownMember(f"{member.label} left the group {self.name}")
         self._drop_poll(member, left)
@@ -180,10 +181,10 @@ class Group(Division):
         return member
 
     def _note(self, request: Member) -> None:
-        """Note who comes, or is not to be waited for, while the group gathers."""
+        """Note who came from another coordinator, or left it, while the group gathers."""
         if self._collecting is None:
             return
-        if request.generation or request.instance is not None:
+        if request.generation:
             self._came.add(request.member)
         if request.count:
             self._expected = max(self._expected, (request.generation, request.count))
@@ -416,6 +417,11 @@ class Group(Division):
 
     # --- answers ------------------------------------------------------------------
 
+    @property
+    def _count(self) -> int:
+        """How many members there are; 0 as long as some may not have come yet."""
+        return len(self.members) if self._collecting is None else 0
+
     def _news(self, member: Membership) -> bool:
         asked = self._asked
         if asked is not None and asked.member is member and not asked.told:
@@ -439,7 +445,7 @@ class Group(Division):
                 state="moving" if self.moving else "stable",
                 interval_ms=min(member.interval, HURRY_MS) if hurry else member.interval,
                 members=rows,
-                count=len(self.members),
+                count=self._count,
             )
         )
 
@@ -450,7 +456,7 @@ class Group(Division):
             assigned=rows_of(member.told or {}),
             state="moving",
             interval_ms=member.interval,
-            count=len(self.members),
+            count=self._count,
         )
 
     def _flush(self) -> None:
