@@ -65,6 +65,8 @@ class Person:
     holds: dict[Place, int] = field(factory=dict)
     draining: dict[Place, int] = field(factory=dict)
     generation: int = 0
+    #: How many members it knows of, and since which generation.
+    count: tuple[int, int] = 0, 0
     drain_ms: int = 0
     mute: int = 0
     waits: bool = False
@@ -124,6 +126,7 @@ class Stage:
             rebalance_ms=person.rebalance_ms,
             owned=rows_of(person.owned),
             wait_ms=5000,
+            count=person.count[1] if person.generation == person.count[0] else 0,
             **more,
         )
         person.waits = True
@@ -157,7 +160,7 @@ class Stage:
             person.generation = 0
             person.speaks_at = self.now.mono + 100
             return
-        person.generation = reply.generation
+        person.generation, person.count = reply.generation, (reply.generation, reply.count)
         person.speaks_at = self.now.mono
         assigned = shares_of(reply.assigned)
         for place, generation in assigned.items():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from tests.groups.stage import Person, Stage, topic
@@ -566,6 +568,48 @@ def test_late_members_are_not_waited_for_for_ever() -> None:
         stage.people[person.name] = person
         stage.say(person)
         stage.run(5000)
+    stage.settled()
+
+
+def test_when_all_came_nobody_is_waited_for() -> None:
+    """What no member brings to another coordinator is given out when all of them are there."""
+    stage = Stage(topic("t", 6))
+    people = [stage.join(name, "t") for name in "abc"]
+    stage.run(500)
+    for person in people:
+        person.holds.clear()
+    stage.most_idle = 0
+    stage.fail_over(Random(1))
+    stage.run(1500)
+    stage.settled()
+    assert stage.most_idle <= 1300
+
+
+def test_who_is_missing_is_waited_for_until_its_session_is_over() -> None:
+    """Of a short session no more is waited than that, however late the last of the others came."""
+    stage = Stage(topic("t", 6))
+    for name in "abc":
+        stage.join(name, "t", session_ms=3000)
+    stage.run(500)
+    stage.crash("b")
+    stage.fail_over()
+    stage.people["c"].speaks_at = stage.now.mono + 2500
+    stage.run(2800)
+    assert len(stage.who()) == 4
+    stage.run(500)
+    stage.settled()
+
+
+def test_a_member_that_leaves_is_not_waited_for() -> None:
+    """One that goes while the group gathers at another coordinator is one less to come."""
+    stage = Stage(topic("t", 6))
+    for name in "abc":
+        stage.join(name, "t")
+    stage.run(500)
+    stage.fail_over()
+    stage.run(100)
+    stage.leave("b")
+    stage.run(300)
     stage.settled()
 
 

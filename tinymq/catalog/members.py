@@ -21,7 +21,8 @@ GROUP_MEMBERS: Final[dict[str, Operation]] = table(
             Parameter("reason", text(200), default="", text="What it is told, for people."),
             DRY,
         ),
-        text="Send a member away: what it reads is given to others at once; it may come back.",
+        text="Send a member away: what it reads is given to others at once. "
+        "One that still runs joins again.",
         http=Http("POST", f"{GROUP_PATH}/members/{{member}}:evict"),
         cli=("group", "evict"),
         result={"member": MEMBER, "dry_run": DRY_RUN},

@@ -61,6 +61,10 @@ class Division(Moves):
         self._replan_at: int | None = None
         #: Whether it has divided anything yet; until then it may not know all its members.
         self._divided = False
+        #: Who came from another coordinator, or left, while they are waited for.
+        self._came: set[str] = set()
+        #: How many members the group had, as those who came say, after the generation of that.
+        self._expected = (0, 0)
         self._asked: _Asked | None = None
         self._passed_over: set[str] = set()
 
@@ -109,9 +113,10 @@ class Division(Moves):
     def _settle(self, now: Now) -> None:
         """Divide anew if it is time for that, and give what is free."""
         if self._collecting is not None:
-            if not self.owner or not self._all_claimed():
+            if not (self._all_came() or (self.owner and self._all_claimed())):
                 return
             self._collecting = None
+            self._came.clear()
         if self._replan_at is not None:
             emptied = self.emptying and not self.owner
             if now.mono < self._replan_at and not emptied:
@@ -120,6 +125,10 @@ class Division(Moves):
         self.give(now)
         if not self.moving:
             self.history.end(now)
+
+    def _all_came(self) -> bool:
+        """Whether all members are here that the group had with another coordinator."""
+        return len(self._came) >= self._expected[1] > 0
 
     def _all_claimed(self) -> bool:
         read, _ = self._readable()

@@ -37,11 +37,12 @@ from tinymq.groups.values import (
 from tinymq.limits import LATEST_MS
 from tinymq.wire.messages import Member, MemberReply
 
-#: Milliseconds that members have to come with what they have, after one did: links of those that
-#: saw a broker die are dialled again after some seconds, and they read on meanwhile.
+#: Milliseconds that members have to come with what they have, at the most: links of those that
+#: saw a broker die are dialled again after a while, and they read on meanwhile. Who has not come
+#: when its session is over reads nothing any more.
 CLAIM_MS: Final = 10_000
-#: Milliseconds for which they are waited for at the most.
-MOST_CLAIM_MS: Final = 30_000
+#: Milliseconds that they have at least.
+LEAST_CLAIM_MS: Final = 1000
 #: Milliseconds after which a member without a long poll asks again, while something moves.
 HURRY_MS: Final = 500
 #: Members that went, and are told so if they come back.
@@ -57,10 +58,14 @@ class Group(Division):
         topics: The topics that there are.
         now: What time it is.
         pause_ms: How long nothing is given out: there may be members who have not come yet.
+        alone_ms: How long these may have had no coordinator.
     """
 
-    def __init__(self, name: str, topics: Topics, now: Now, pause_ms: int = 0) -> None:
+    def __init__(
+        self, name: str, topics: Topics, now: Now, pause_ms: int = 0, alone_ms: int = 0
+    ) -> None:
         super().__init__(topics, now.mono + pause_ms if pause_ms else None)
+        self._alone_since = now.mono - alone_ms
         self.name = name
         self._born = now.mono
         #: Since when it has no members.
@@ -91,12 +96,13 @@ class Group(Division):
             raise InvalidRequest("no group is in such a generation", field="e")
         member = self.members.get(request.member)
         if request.leaves:
-            self._goes(member, now)
+            self._goes(member, request, now)
             self._flush()
             answer(MemberReply(generation=self.generation))
             return None
         if member is None:
             member = self._enter(request, client, now)
+            self._note(request)
         elif not (member.says(request) or _restarts(request)):
             self._change(member, request, now)
         member.heard, member.client, member.absent = now, client, False
@@ -127,8 +133,10 @@ class Group(Division):
             if member.poll is poll:
                 member.poll = None
 
-    def _goes(self, member: Membership | None, now: Now) -> None:
+    def _goes(self, member: Membership | None, request: Member, now: Now) -> None:
         if member is None:
+            self._note(request)
+            self._settle(now)
             return
         left = UnknownMember(f"{member.label} left the group {self.name}")
         self._drop_poll(member, left)
@@ -163,14 +171,23 @@ class Group(Division):
             self._claim(member, request)
             return member
         if claims and (not self._divided or self._collecting is not None):
-            until = min(now.mono + CLAIM_MS, self._born + MOST_CLAIM_MS)
-            self._collecting = max(self._collecting or 0, until)
+            until = self._alone_since + min(request.session_ms, CLAIM_MS)
+            self._collecting = max(self._collecting or 0, until, self._born + LEAST_CLAIM_MS)
         self.members[member.id] = member
         if request.instance is not None:
             self._instances[request.instance] = member
         self._claim(member, request)
         self._replan(now, f"{member.label} {'came back' if claims else 'joined'}")
         return member
+
+    def _note(self, request: Member) -> None:
+        """Note who came from another coordinator, or left it, while the group gathers."""
+        if self._collecting is None:
+            return
+        if request.generation:
+            self._came.add(request.member)
+        if request.count:
+            self._expected = max(self._expected, (request.generation, request.count))
 
     def _claim(self, member: Membership, request: Member) -> None:
         """Let a member that was in the group before have what it brings along."""
@@ -364,6 +381,7 @@ class Group(Division):
         self._take_overdue(now)
         if self._collecting is not None and now.mono >= self._collecting:
             self._collecting = None
+            self._came.clear()
         self._settle(now)
         for member in list(self.members.values()):
             if member.poll is not None and now.mono >= member.poll.until:
@@ -399,6 +417,11 @@ class Group(Division):
 
     # --- answers ------------------------------------------------------------------
 
+    @property
+    def _count(self) -> int:
+        """How many members there are; 0 as long as some may not have come yet."""
+        return len(self.members) if self._collecting is None else 0
+
     def _news(self, member: Membership) -> bool:
         asked = self._asked
         if asked is not None and asked.member is member and not asked.told:
@@ -422,6 +445,7 @@ class Group(Division):
                 state="moving" if self.moving else "stable",
                 interval_ms=min(member.interval, HURRY_MS) if hurry else member.interval,
                 members=rows,
+                count=self._count,
             )
         )
 
@@ -432,6 +456,7 @@ class Group(Division):
             assigned=rows_of(member.told or {}),
             state="moving",
             interval_ms=member.interval,
+            count=self._count,
         )
 
     def _flush(self) -> None:
@@ -445,7 +470,7 @@ class Group(Division):
 def _wishes(request: Member) -> Member:
     """Keep what a request says of its member, not what it says of the moment."""
     kept = copy(request)
-    kept.owned, kept.plan = [], None
+    kept.owned, kept.plan, kept.count = [], None, 0
     return kept
 
 

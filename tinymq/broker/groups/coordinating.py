@@ -21,6 +21,7 @@ from tinymq.groups.patterns import Pattern
 from tinymq.groups.places import coordinator_of
 from tinymq.groups.topics import Topics
 from tinymq.groups.values import MOST_PATTERNS, Client, Now
+from tinymq.meta.membership import LOST_SECONDS
 from tinymq.names import valid_name
 from tinymq.wire.messages import Member, MemberReply
 
@@ -99,6 +100,8 @@ class Coordinating:
         self._turns: dict[Iterator[None], Timer] = {}
         self._weight = 0
         self._moved_at = 0
+        #: Since when members may have been without the coordinator that they had.
+        self._alone_at = 0
         self._closed = False
 
     # --- life -----------------------------------------------------------------------
@@ -107,7 +110,7 @@ class Coordinating:
         """Follow the MetaServer."""
         registry = self._broker.meta.registry
         self._topics = Topics(registry.topics, registry.by_name)
-        self._moved_at = self.now().mono
+        self._moved_at = self._alone_at = self.now().mono
         self._unwatch = self._broker.meta.watch(self._changed)
 
     def close(self) -> None:
@@ -129,12 +132,7 @@ class Coordinating:
 
     def _changed(self, before: Registry, after: Registry) -> None:
         if after.brokers.keys() != before.brokers.keys():
-            self._moved_at = self.now().mono
-            for name in tuple(self._groups):
-                try:
-                    self._check_place(name)
-                except NotCoordinator as error:
-                    self._drop(name, error)
+            self._move(gone=bool(before.brokers.keys() - after.brokers.keys()))
         if after.groups is not before.groups:
             for name, kept in tuple(self._groups.items()):
                 there = after.groups.get(name)
@@ -146,6 +144,16 @@ class Coordinating:
                 for kept in tuple(self._groups.values()):
                     kept.group.follow(changed, self.now())
                     self._arm(kept, kept.group.soon)
+
+    def _move(self, *, gone: bool) -> None:
+        """Let go of the groups that others coordinate now; one that is gone was lost before."""
+        self._moved_at = self.now().mono
+        self._alone_at = self._moved_at - (round(LOST_SECONDS * 1000) if gone else 0)
+        for name in tuple(self._groups):
+            try:
+                self._check_place(name)
+            except NotCoordinator as error:
+                self._drop(name, error)
 
     def _drop(self, name: str, error: WireError) -> None:
         kept = self._groups.pop(name)
@@ -244,7 +252,8 @@ class Coordinating:
             now = self.now()
             recent = now.mono - self._moved_at < RECENT_MS
             pause = PAUSE_MS if known and recent else 0
-            group = Group(info.name, self._topics, now, pause)
+            alone = now.mono - self._alone_at if pause else 0
+            group = Group(info.name, self._topics, now, pause, alone)
             kept = self._groups[info.name] = _Kept(group, info.created_ms)
         return kept
 

@@ -118,6 +118,9 @@ class GroupCalls(Calls[R]):
         """
         Send a member away; what it reads is given to others at once.
 
+        This is for one that hangs. One that still runs joins again, with what a newcomer gets:
+        stop its process to keep it away.
+
         Args:
             name: The group.
             member: Its id, or its instance.

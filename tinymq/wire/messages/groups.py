@@ -84,6 +84,8 @@ class Member(Message):
     #: With the strategy "own": what its assignor decided, in the generation that asked for it.
     plan: list[PlanRow] | None = wire("p", optional(_PLAN), default=None)
     wait_ms: int = wire("w", integer(0, 60_000), default=0)
+    #: How many members the group had in that generation; 0 is not known.
+    count: int = wire("n", integer(0, MOST_MEMBERS), default=0)
 
 
 @message(MessageType.MEMBER, reply=True)
@@ -109,6 +111,8 @@ class MemberReply(Message):
         ),
         default=None,
     )
+    #: How many members the group has; 0 is not known.
+    count: int = wire("n", integer(0, MOST_MEMBERS), default=0)
 
 
 #: Partition, generation of the share or -1 of nobody's, offset, epoch before it, note.

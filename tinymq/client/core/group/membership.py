@@ -46,6 +46,11 @@ _QUICK: Final = 10
 _HOPS: Final = 3
 #: Longest wait of a broker, in seconds.
 _LONGEST_S: Final = 20.0
+#: Longest pause while other brokers name one that does not answer: soon they name another.
+_SEEK_S: Final = 0.5
+#: Seconds for which a member reads on meanwhile, if its session is shorter: nobody gives away
+#: what it has, or if somebody does, the partitions refuse what it commits.
+_ALONE_S: Final = 10.0
 #: So many seconds late, a look at the time says nothing of the coordinator.
 _LATE_S: Final = 1.0
 
@@ -130,6 +135,10 @@ class Membership:
         self._next_at = inf
         self._attempt = 0
         self._hops = 0
+        #: Other brokers answered since the coordinator did.
+        self._seeks = False
+        #: How many members the group had, and in which generation.
+        self._count = 0, 0
         #: Answers in a row that came at once, and until when no more are asked for.
         self._quick = 0
         self._calm_until = -inf
@@ -209,7 +218,13 @@ class Membership:
             return inf
         if self.phase is Phase.LEAVING:
             return min(self._next_at, self._leave_by)
-        return min(self._next_at, self.heard_at + self._config.session_s)
+        return min(self._next_at, self._over_at)
+
+    @property
+    def _over_at(self) -> float:
+        """When its session is over."""
+        session = self._config.session_s
+        return self.heard_at + (max(session, _ALONE_S) if self._seeks else session)
 
     def tick(self, now: float) -> None:
         """
@@ -228,7 +243,7 @@ class Membership:
             # The program stood still, and has still to read what it was answered.
             session = self._config.session_s
             self.heard_at = max(self.heard_at, now - session * 2 / 3)
-        if self.phase is not Phase.LEAVING and now >= self.heard_at + self._config.session_s:
+        if self.phase is not Phase.LEAVING and now >= self._over_at:
             # Nobody answers: the group may have gone on without this member by now. It asks as
             # who it was: if it is known, nobody waits until its former self is taken for dead.
             self.heard_at = now
@@ -281,6 +296,7 @@ class Membership:
             metadata=config.member_data,
             plan=plan,
             wait_ms=0 if leaves else round(self._wait_s * 1000),
+            count=self._count[1] if generation and generation == self._count[0] else 0,
         )
 
         def told(reply: Any, _: Bytes, error: TinyMQError | None, now: float) -> None:
@@ -313,6 +329,7 @@ class Membership:
 
     def _answered(self, reply: MemberReply, asked: float, now: float) -> None:
         self._attempt = self._hops = 0
+        self._seeks = False
         self.heard_at = now
         self.why = None
         if self.phase is Phase.LEAVING:
@@ -320,6 +337,7 @@ class Membership:
             return
         self.phase = Phase.MEMBER
         self.generation = max(self.generation, reply.generation)
+        self._count = reply.generation, reply.count
         self.state = reply.state
         self._wait_s = min(reply.interval_ms / 1000, self._config.session_s / 3, _LONGEST_S)
         self._quick = self._quick + 1 if now - asked < _CALM_S else 0
@@ -368,9 +386,11 @@ class Membership:
         """Ask the broker that was named."""
         named = error.data.get("broker")
         self._hops += 1
+        self._seeks = True
         self._coordinator = named if type(named) is int and named >= 0 else None
         known = named in self._cluster.metadata.brokers
         if self._coordinator is None or self._hops > _HOPS:
+            self._hops = 0
             self._later(now)
             return
         if known or named == self._cluster.seed.broker_id:
@@ -393,8 +413,8 @@ class Membership:
         if self._attempt == 1:
             self._next_at = now
             return
-        backoff = self._cluster.config.backoff
-        self._next_at = now + backoff.delay(self._attempt, self._cluster.chance())
+        delay = self._cluster.config.backoff.delay(self._attempt, self._cluster.chance())
+        self._next_at = now + (min(delay, _SEEK_S) if self._seeks else delay)
 
     def _rejoin(self, now: float) -> None:
         """Begin anew, with nothing."""
