@@ -310,7 +310,10 @@ class ProducerCore:
     @property
     def wake_at(self) -> float:
         """When `tick` has something to do."""
-        return min((lane.wake_at for lane in self.sending.lanes), default=inf)
+        at = inf
+        for lane in self.sending.lanes:
+            at = min(at, lane.wake_at)
+        return at
 
     def tick(self, now: float) -> None:
         """
