@@ -344,8 +344,8 @@ class Lane:
         if head is not None and not head.flying:
             at = min(at, head.deadline)
         needs = self._recovering or (self._idempotent and self.identity is None)
-        needs = needs and not self._way.waits(self)
-        if needs and not (self._window.flying or self._locating or self._identifying):
+        busy = self._window.flying or self._locating or self._identifying
+        if needs and not busy and not self._way.waits(self):
             at = min(at, self._retry_at) if self._queue or head is not None else at
         return at
 

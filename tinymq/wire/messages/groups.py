@@ -36,7 +36,7 @@ from tinymq.wire.messages.base import (
 #: Longest text that is kept with a commit, and longest word of a member to its assignor.
 NOTE_BYTES: Final = 4096
 #: Most transactions of one producer that are under way, each with an epoch of its own.
-AHEAD: Final = 16
+AHEAD: Final = 64
 #: Most topics, or patterns, that one member asks for, and most members of a group.
 MOST_WANTED: Final = 1000
 MOST_MEMBERS: Final = 1000

@@ -38,7 +38,7 @@ class TransactionSending(Sending):
         #: Told once of what makes it impossible to go on.
         self.failed: Callable[[TinyMQError, float], None] = _nobody
         #: Told when all that it has is written.
-        self.written: Callable[[], None] = _nothing
+        self.written: Callable[[float], None] = _nothing
         #: How those of the transaction before travel, while some may have to be written again.
         self.before: TransactionSending | None = None
         #: Whether something was not written because of that.
@@ -94,7 +94,7 @@ class TransactionSending(Sending):
         self.places.add((lane.topic_id, lane.partition))
         super().fly(lane, batch, now)
         if lane.under_way:
-            self.written()
+            self.written(now)
 
     @override
     def settled(self, lane: Lane, batch: Batch) -> None:
@@ -117,6 +117,8 @@ class Desk(ProducerCore):
 
     def __init__(self, cluster: Cluster, config: ProducerConfig, deliver: Deliver) -> None:
         super().__init__(cluster, config, deliver, TransactionSending)
+        # Its producer calls it, and only when there may be something to do.
+        cluster.remove(self)
 
     @property
     def under_way(self) -> bool:
@@ -175,5 +177,5 @@ def _nobody(error: TinyMQError, now: float) -> None:
     """Tell nobody."""
 
 
-def _nothing() -> None:
+def _nothing(now: float) -> None:
     """Tell nobody."""

@@ -156,6 +156,7 @@ class TransactionsCore:
         if self.current is not None:
             raise UsageError("a transaction is open: commit or abort it first")
         desk = self._free.pop() if self._free else self._desk()
+        desk.link_changed(now)  # others may be preferred since it was used
         before = self._chain[-1] if self._chain else None
         made = TransactionCore(self, desk, before, now)
         self._chain.append(made)
@@ -175,6 +176,22 @@ class TransactionsCore:
             now: The time.
         """
         self._give(now)
+
+    def wrote(self, one: TransactionCore, now: float) -> None:
+        """
+        Go on with the transaction behind one of which more was written.
+
+        Args:
+            one: Maybe all of it.
+            now: The time.
+        """
+        after = one.after
+        if after is None:
+            return
+        if after.identity is None:
+            self._give(now)
+        elif after.desk.sending.held:
+            self.later(after)
 
     def _give(self, now: float) -> None:
         """Give transactions their identities, as far as these are known."""
@@ -214,12 +231,11 @@ class TransactionsCore:
 
     def _release(self, one: TransactionCore) -> None:
         """Let nothing wait for a transaction of which nothing is to be written any more."""
-        for each in self._chain:
-            sending = each.desk.sending
-            if sending.before is one.desk.sending:
-                sending.before = None
-                if sending.held:
-                    self.later(each)
+        after = one.after
+        if after is not None:
+            after.desk.sending.before = None
+            if after.desk.sending.held:
+                self.later(after)
 
     def proceed(self, now: float) -> None:
         """
@@ -402,8 +418,29 @@ class TransactionsCore:
         """When `tick` has something to do."""
         if self._later:
             return -inf
-        waits = (each.wake_at for each in self._chain)
-        return min(self.errands.wake_at, *waits) if self._chain else self.errands.wake_at
+        at = self.errands.wake_at
+        for desk in self._at_work:
+            at = min(at, desk.wake_at)
+        for one in self._chain:
+            at = min(at, one.wake_at)
+        return at
+
+    @property
+    def _at_work(self) -> list[Desk]:
+        """
+        Those that can do something by themselves.
+
+        Of the others each waits for the one before, and its deadlines come later.
+        """
+        found: list[Desk] = []
+        for one in self._chain:
+            found.append(one.desk)
+            if one.identity is None:
+                break
+        current = self.current
+        if current is not None and current.desk is not found[-1]:
+            found.append(current.desk)  # its batches may have to be closed
+        return found
 
     def tick(self, now: float) -> None:
         """
@@ -415,12 +452,12 @@ class TransactionsCore:
         later, self._later = self._later, []
         for one in later:
             one.go_on(now)
-        if later:
-            self._give(now)
-            for one in self._chain:
-                if one.desk.sending.held:
-                    one.desk.go_on(now)
+            if one.desk.sending.held:
+                one.desk.go_on(now)
         self.errands.tick(now)
+        for desk in self._at_work:
+            if desk.wake_at <= now:
+                desk.tick(now)
         for one in [each for each in self._chain if each.wake_at <= now]:
             one.overdue(
                 DeadlineExceeded(
@@ -436,10 +473,19 @@ class TransactionsCore:
         Args:
             now: The time.
         """
+        for desk in self._at_work:
+            desk.link_changed(now)
         self.tick(now)
 
     def topics_changed(self, now: float) -> None:
-        """Do nothing: desks hear of it themselves."""
+        """
+        Take over new partitions, and identities of topics that were made anew.
+
+        Args:
+            now: The time.
+        """
+        for desk in tuple(self._desks):
+            desk.topics_changed(now)
 
     def cluster_closed(self, now: float) -> None:
         """
@@ -454,6 +500,8 @@ class TransactionsCore:
         for one in tuple(self._chain):
             one.tell(error)
         self._chain.clear()
+        for desk in self._desks:
+            desk.cluster_closed(now)
 
     def close(self, done: Any, now: float) -> None:
         """

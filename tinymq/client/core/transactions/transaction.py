@@ -111,8 +111,12 @@ class TransactionCore:
         self._branches: dict[Branch, None] = {}
         self._told: Settles | None = None
         desk.sending.failed = self.failed
-        desk.sending.written = partial(producer.later, self)
-        desk.sending.before = None if before is None else before.desk.sending
+        #: The one behind.
+        self.after: TransactionCore | None = None
+        desk.sending.written = partial(producer.wrote, self)
+        if before is not None:
+            before.after = self
+            desk.sending.before = before.desk.sending
 
     # --- what belongs to it --------------------------------------------------------
 
@@ -304,6 +308,7 @@ class TransactionCore:
                         now,
                     )
                 )
+            self.producer.wrote(self, now)
         elif self._flushed and not self._open_pieces:
             self.stage = Stage.READY
             self.producer.ready(self, now)
