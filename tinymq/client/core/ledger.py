@@ -146,9 +146,9 @@ class Ledger:
 
     def fire(self) -> None:
         """Tell about settled batches, outermost call only: being told leads to new calls."""
-        if self._firing:
-            return
         settled = self._settled
+        if self._firing or not (settled or self._flushes):
+            return
         self._firing = True
         try:
             while settled:
@@ -175,7 +175,7 @@ class Ledger:
         self.generation += 1
 
     def _unfinished(self, generation: int) -> bool:
-        return any(one <= generation for one in self._counts)
+        return any([one <= generation for one in self._counts])  # few: a generator costs more
 
     def _count(self, topic: str, partition: int, batch: Batch) -> None:
         count = len(batch.values)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from itertools import takewhile
+from itertools import islice, takewhile
 from math import inf
 from typing import Any, Final
 
@@ -106,6 +106,8 @@ class TransactionsCore:
         self._window = WINDOW
         self._asking = False
         self._coordinator: int | None = None
+        #: How many have their identities, the first ones.
+        self._known = 0
         #: The first of those that are being decided.
         self._ending: TransactionCore | None = None
         self._later: list[TransactionCore] = []
@@ -195,18 +197,17 @@ class TransactionsCore:
 
     def _give(self, now: float) -> None:
         """Give transactions their identities, as far as these are known."""
-        chain = self._chain
-        while 0 < len(chain) and chain[-1].identity is None:
-            at = len(chain) - 1  # those without one are the last, and few
-            while at and chain[at - 1].identity is None:
-                at -= 1
-            following = self._following(at, now)
+        while self._known < len(self._chain):
+            following = self._following(now)
             if following is None:
                 return
-            chain[at].lend(following, self._window, now)
+            one = self._chain[self._known]
+            self._known += 1
+            one.lend(following, self._window, now)
 
-    def _following(self, at: int, now: float) -> Identity | None:
+    def _following(self, now: float) -> Identity | None:
         """Tell the identity of the first transaction that has none, if that is known."""
+        at = self._known
         if not at:
             if self._identity is None:
                 self._init(now)
@@ -309,7 +310,9 @@ class TransactionsCore:
             one: The first.
             now: The time.
         """
-        self._chain.remove(one)
+        assert self._chain[0] is one, "those behind wait for it"
+        self._chain.popleft()
+        self._known -= one.identity is not None
         self._release(one)
         followers = [*self._chain]
         broken = one.stage is Stage.ABORTED
@@ -418,12 +421,10 @@ class TransactionsCore:
         """When `tick` has something to do."""
         if self._later:
             return -inf
-        at = self.errands.wake_at
-        for desk in self._at_work:
-            at = min(at, desk.wake_at)
-        for one in self._chain:
-            at = min(at, one.wake_at)
-        return at
+        waits = [self.errands.wake_at]
+        waits += [desk.wake_at for desk in self._at_work]
+        waits += [one.wake_at for one in self._chain]
+        return min(waits)
 
     @property
     def _at_work(self) -> list[Desk]:
@@ -433,10 +434,8 @@ class TransactionsCore:
         Of the others each waits for the one before, and its deadlines come later.
         """
         found: list[Desk] = []
-        for one in self._chain:
+        for one in islice(self._chain, self._known + 1):
             found.append(one.desk)
-            if one.identity is None:
-                break
         current = self.current
         if current is not None and current.desk is not found[-1]:
             found.append(current.desk)  # its batches may have to be closed
@@ -500,6 +499,7 @@ class TransactionsCore:
         for one in tuple(self._chain):
             one.tell(error)
         self._chain.clear()
+        self._known = 0
         for desk in self._desks:
             desk.cluster_closed(now)
 

@@ -85,6 +85,8 @@ class TransactionCore:
         wrong: Why it cannot count.
         producer: Whose it is.
         began_at: When it began.
+        wake_at: When nobody waits for its end any longer.
+        after: The one behind.
     """
 
     def __init__(
@@ -111,8 +113,8 @@ class TransactionCore:
         self._branches: dict[Branch, None] = {}
         self._told: Settles | None = None
         desk.sending.failed = self.failed
-        #: The one behind.
         self.after: TransactionCore | None = None
+        self.wake_at = inf
         desk.sending.written = partial(producer.wrote, self)
         if before is not None:
             before.after = self
@@ -211,7 +213,7 @@ class TransactionCore:
             raise UsageError(f"the transaction is {self.stage.value}")
         self.stage = Stage.GATHERING
         self._ended = ended
-        self._until = deadline
+        self._until = self.wake_at = deadline
         if self.wrong is not None:
             self._abort(now)
             return
@@ -389,6 +391,7 @@ class TransactionCore:
         Args:
             error: Why it does not count, or why that is not known.
         """
+        self.wake_at = inf
         told, self._ended = self._ended, None
         if told is not None:
             told(error)
@@ -404,11 +407,6 @@ class TransactionCore:
 
     # --- time ------------------------------------------------------------------------
 
-    @property
-    def wake_at(self) -> float:
-        """When nobody waits for its end any longer."""
-        return self._until if self._ended is not None else inf
-
     def overdue(self, error: TinyMQError) -> None:
         """
         Wait no longer.
@@ -416,5 +414,4 @@ class TransactionCore:
         Args:
             error: What is told.
         """
-        self._until = inf
         self.tell(error)
