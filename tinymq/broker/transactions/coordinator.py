@@ -305,13 +305,13 @@ class Coordinator:
         elif identity == state.identity:
             self._decide(entry, places, "producer", done, commit=commit)
         else:
-            done(self._again(name, state, identity, commit=commit))
+            done(self._again(name, state, identity, len(places) if commit else 0))
 
     @staticmethod
     def _again(
-        name: str, state: Producing, identity: Identity, *, commit: bool
+        name: str, state: Producing, identity: Identity, committed: int
     ) -> Identity | WireError:
-        """Answer what was decided before, or cannot be decided."""
+        """Answer what was decided before, or cannot be decided: so many are to count."""
         which = f"transaction {identity[0]}:{identity[1]} of {name}"
         known = (each for each in (state.last, state.told) if each is not None)
         last = next((each for each in known if each.identity == identity), None)
@@ -321,11 +321,14 @@ class Coordinator:
             return ProducerFenced(f"{which} is over; another one is under way")
         if last.by == "fence":
             return ProducerFenced(f"another producer is at work as {name}, and {which} was aborted")
-        if commit and not last.commit:
+        if committed and not last.commit:
             why = {"timeout": "it took too long", "operator": "people ended it"}.get(last.by, "")
             return TransactionAborted(f"{which} was aborted{': ' if why else ''}{why}")
-        if last.commit and not commit:
-            return InvalidTransaction(f"{which} was committed before, and cannot be aborted")
+        if last.commit and committed != last.count:
+            return InvalidTransaction(
+                f"{which} was committed before, {last.count} with it and those behind; say that "
+                "again as it was said"
+            )
         return last.following
 
     def abort(self, name: str, by: By, done: Callable[[WireError | None], None]) -> None:
@@ -355,7 +358,13 @@ class Coordinator:
         self._in_turn(entry, told, begin)
 
     def _decide(
-        self, entry: _Entry, places: Sequence[list[Place]], by: By, done: Identified, *, commit: bool
+        self,
+        entry: _Entry,
+        places: Sequence[list[Place]],
+        by: By,
+        done: Identified,
+        *,
+        commit: bool,
     ) -> None:
         before = entry.state
         assert before is not None, entry.name

@@ -175,7 +175,7 @@ class Ledger:
         self.generation += 1
 
     def _unfinished(self, generation: int) -> bool:
-        return any([one <= generation for one in self._counts])  # few: a generator costs more
+        return any(one <= generation for one in self._counts)
 
     def _count(self, topic: str, partition: int, batch: Batch) -> None:
         count = len(batch.values)

@@ -68,7 +68,7 @@ class TransactionSending(Sending):
     @property
     def under_way(self) -> bool:
         """Whether all that its lanes were given is written."""
-        return all([lane.under_way for lane in self.lanes])  # few: a generator costs more
+        return all(lane.under_way for lane in self.lanes)
 
     @override
     def waits(self, lane: Lane) -> bool:
@@ -123,7 +123,7 @@ class Desk(ProducerCore):
     @property
     def under_way(self) -> bool:
         """Whether all that it was given is written."""
-        parked = any([route.parked for route in self._routes.values()])
+        parked = any(route.parked for route in self._routes.values())
         return not parked and self.sending.under_way
 
     def go_on(self, now: float) -> None:

@@ -433,9 +433,7 @@ class TransactionsCore:
 
         Of the others each waits for the one before, and its deadlines come later.
         """
-        found: list[Desk] = []
-        for one in islice(self._chain, self._known + 1):
-            found.append(one.desk)
+        found = [one.desk for one in islice(self._chain, self._known + 1)]
         current = self.current
         if current is not None and current.desk is not found[-1]:
             found.append(current.desk)  # its batches may have to be closed
