@@ -12,6 +12,7 @@ from tests.broker.transactions.stage import Stage, transactional
 from tests.fakes.broker import Answers, error_of, refused
 from tinymq.broker.peek import look
 from tinymq.broker.transactions.coordinator import FORGET_MS
+from tinymq.broker.transactions.opened import Identity
 from tinymq.broker.transactions.places import place_of, place_of_producer
 from tinymq.broker.transactions.producing import LAST_EPOCH
 from tinymq.errors import (
@@ -222,8 +223,9 @@ class TestProducers:
         assert entry.state is not None
         entry.state = evolve(entry.state, epoch=LAST_EPOCH - 1)
         last = one[0], LAST_EPOCH - 1
+        found: list[EndTransactionReply | WireError] = []
         for more, wanted in ((2, InvalidTransaction), (1, EndTransactionReply)):
-            found: list[EndTransactionReply | WireError] = []
+            found.clear()
             request = EndTransaction(
                 transactional_id="bank", transaction=last, commit=True, topics=[], more=[[]] * more
             )
