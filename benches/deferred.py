@@ -32,7 +32,7 @@ _reactor: Any = any_reactor
 CALL = MIB
 CALLS = 8
 #: Transactions, and calls without one beside them, that are on their way.
-TRANSACTIONS = 2
+TRANSACTIONS = 32
 
 
 def run_client(body: Callable[[Client], Coroutine[Any, Any, Figures]], task: Task) -> Figures:

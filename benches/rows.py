@@ -272,7 +272,7 @@ ROWS = (
         transactions,
         ("none_per_s", "transactions_per_s", "ratio"),
         "Pairs of runs right after each other: calls of `send_batch`, and transactions with one "
-        "each, two on their way.",
+        "each, 32 of either on their way.",
     ),
     Row("keyed", "Publish by 1000 keys to 8 partitions", keyed, _RATES),
     Row(

@@ -71,6 +71,10 @@ class FakeWay:
         """Note the batch."""
         self.done.append(batch)
 
+    def waits(self, lane: Lane) -> bool:
+        """Nothing comes before it."""
+        return False
+
     def identify(self, lane: Lane, now: float) -> None:
         """Answer at once, or not."""
         self.asked += 1

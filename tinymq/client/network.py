@@ -259,6 +259,8 @@ class TwistedNetwork:
 
     def arm(self) -> None:
         """Make sure that the cluster is woken when it wants to be."""
+        if self._receiving:
+            return  # it is done at the end, once
         at = inf if self.cluster is None else self.cluster.wake_at
         timer = self._timer
         if timer is not None:

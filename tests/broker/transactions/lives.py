@@ -12,7 +12,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -27,6 +27,7 @@ from tests.fakes.taking import Taken, Taker
 from tinymq.broker.partition import Appended
 from tinymq.broker.transactions.opened import Identity
 from tinymq.broker.transactions.places import place_of
+from tinymq.broker.transactions.producing import LAST_EPOCH
 from tinymq.errors import (
     InvalidTransaction,
     ProducerFenced,
@@ -38,6 +39,7 @@ from tinymq.names import TRANSACTIONS
 from tinymq.wire.frames import Bytes
 from tinymq.wire.header import REPLY
 from tinymq.wire.messages import (  # noqa: F401
+    AHEAD,
     FINISH,
     EndTransaction,
     EndTransactionReply,
@@ -49,6 +51,7 @@ from tinymq.wire.messages import (  # noqa: F401
     SettleReply,
     Subscribe,
     SubscribeReply,
+    Topics,
 )
 
 #: Partitions of the topic that is read, and of the one that is written.
@@ -108,6 +111,10 @@ class Client:
         self.sequences: Counter[int] = Counter()
         self.places: set[tuple[str, int]] = set()
         self.takers: dict[int, tuple[Member, int, Taker]] = {}
+        #: What is to be committed before the present transaction, with its places.
+        self.aside: list[tuple[Work, set[tuple[str, int]]]] = []
+        #: Whether the coordinator was asked for that alone.
+        self.committing_aside = False
 
     # --- the coordinator -------------------------------------------------------------
 
@@ -138,6 +145,8 @@ class Client:
         """Do the next thing: get an identity, send again what was not acknowledged."""
         if self.work is None:
             self.init()
+        elif self.committing_aside:
+            self.end_aside()
         elif self.work.ending is not None:
             self.end(commit=self.work.ending)
         else:
@@ -167,10 +176,82 @@ class Client:
         self.sequences.clear()
         self.places.clear()
 
+    def set_aside(self) -> None:
+        """Go on with the next transaction before this one is decided, which is to count."""
+        work = self.work
+        if work is None or work.ending is not None or self.parcels or not self.places:
+            return
+        if self.committing_aside or len(self.aside) >= AHEAD - 1 or work.identity[1] == LAST_EPOCH:
+            return
+        self.aside.append((work, {*self.places}))
+        self.lives.done["set aside"] += 1
+        self._begin((work.identity[0], work.identity[1] + 1))
+
+    def end_aside(self) -> None:
+        """Have all committed that was set aside, while the present transaction goes on."""
+        member = self.coordinator
+        if not self.aside or member is None or self.asking:
+            return
+        self.asking = self.committing_aside = True
+        self._end(member, self.aside, commit=True)
+
+    def _end(
+        self, member: Member, run: Sequence[tuple[Work, set[tuple[str, int]]]], *, commit: bool
+    ) -> None:
+        """Say END_TRANSACTION of transactions that follow each other."""
+        self.lives.asked(member, self)
+        present, topics = self.work, [self._topics(places) for _, places in run]
+        request = EndTransaction(
+            transactional_id=self.name,
+            transaction=run[0][0].identity,
+            commit=commit,
+            topics=topics[0],
+            more=topics[1:],
+        )
+
+        def told(found: EndTransactionReply | WireError) -> None:
+            self.asking = False
+            if present is not self.work or run[0][0] is not (self.aside or run)[0][0]:
+                return  # it asked twice, and this is the second answer
+            if isinstance(found, EndTransactionReply):
+                for work, _ in run:
+                    self.lives.decided(work, commit=commit)
+                alone = self.committing_aside
+                self.aside, self.committing_aside = [], False
+                if not alone:
+                    self._begin(found.identity)
+                else:
+                    assert present is not None
+                    assert found.identity == present.identity
+            elif isinstance(found, (TransactionAborted, ProducerFenced)):
+                self.lives.done[type(found).__name__] += 1
+                gone, self.work = [*self.aside, *run], None
+                self.aside, self.committing_aside = [], False
+                if isinstance(found, ProducerFenced):
+                    self.die()  # what became of an end that it said before, it never hears
+                else:
+                    for work, _ in gone:
+                        self.lives.decided(work, commit=False)
+                    if present is not None and present.commit is None:
+                        self.lives.decided(present, commit=False)
+            else:
+                assert not isinstance(found, (UnknownProducer, InvalidTransaction)), found
+
+        member.broker.transacting.end(request, self._hears(member, told))
+
+    def _topics(self, places: set[tuple[str, int]]) -> Topics:
+        found: dict[bytes, list[int]] = {}
+        for name, index in sorted(places):
+            found.setdefault(self.lives.ring.meta.describe(name).id, []).append(index)
+        return [*found.items()]
+
     def end(self, *, commit: bool) -> None:
-        """End the transaction."""
+        """End the transaction, with what was set aside; an abort comes behind that."""
         work, member = self.work, self.coordinator
         if work is None or member is None or self.asking:
+            return
+        if self.aside and (self.committing_aside or not commit or work.ending is False):
+            self.end_aside()
             return
         if not self.places and self.lives.rng.randrange(8):
             return  # it would be about nothing
@@ -178,35 +259,7 @@ class Client:
             return  # not everything was acknowledged
         work.ending = commit if work.ending is None else work.ending
         self.asking = True
-        self.lives.asked(member, self)
-        by_topic: dict[bytes, list[int]] = {}
-        for name, index in sorted(self.places):
-            by_topic.setdefault(self.lives.ring.meta.describe(name).id, []).append(index)
-        request = EndTransaction(
-            transactional_id=self.name,
-            transaction=work.identity,
-            commit=work.ending,
-            topics=[*by_topic.items()],
-        )
-
-        def told(found: EndTransactionReply | WireError) -> None:
-            self.asking = False
-            if work is not self.work:
-                return  # it asked twice, and this is the second answer
-            if isinstance(found, EndTransactionReply):
-                self.lives.decided(work, commit=bool(work.ending))
-                self._begin(found.identity)
-            elif isinstance(found, (TransactionAborted, ProducerFenced)):
-                self.lives.done[type(found).__name__] += 1
-                self.work = None
-                if isinstance(found, ProducerFenced):
-                    self.die()  # what became of an end that it said before, it never hears
-                else:
-                    self.lives.decided(work, commit=False)
-            else:
-                assert not isinstance(found, (UnknownProducer, InvalidTransaction)), found
-
-        member.broker.transacting.end(request, self._hears(member, told))
+        self._end(member, [*self.aside, (work, {*self.places})], commit=work.ending)
 
     # --- publishing -----------------------------------------------------------------
 
@@ -431,6 +484,10 @@ class TransactionLives:
             client.publish(*(b"x%d" % rng.getrandbits(60) for _ in range(rng.randint(1, 3))))
         elif act < 7:
             client.go_on()
+            if rng.randrange(2):
+                client.set_aside()
+            elif client.work is not None and client.work.ending is None and rng.randrange(4) == 0:
+                client.end_aside()
         else:
             client.end(commit=rng.randrange(4) > 0)
             if rng.randrange(10) == 0:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from attrs import evolve
 
 from tests.broker.transactions.stage import Stage, transactional
 from tests.fakes.broker import Answers, error_of, refused
 from tinymq.broker.peek import look
 from tinymq.broker.transactions.coordinator import FORGET_MS
+from tinymq.broker.transactions.opened import Identity
 from tinymq.broker.transactions.places import place_of, place_of_producer
+from tinymq.broker.transactions.producing import LAST_EPOCH
 from tinymq.errors import (
     InvalidRequest,
     InvalidTransaction,
@@ -26,6 +30,7 @@ from tinymq.errors import (
 from tinymq.names import TRANSACTIONS
 from tinymq.protocol import MOST_ENDS
 from tinymq.wire.messages import (
+    AHEAD,
     LATEST,
     EndTransaction,
     EndTransactionReply,
@@ -170,8 +175,82 @@ class TestProducers:
         one = stage.init()
         assert place_of_producer(one[0]) == place_of("bank")
         assert stage.end(one, []) == (one[0], one[1] + 1)
-        assert stage.init() == (one[0], one[1] + 3)
+        # Nobody has the identities that the fenced one may have begun to use.
+        assert stage.init() == (one[0], one[1] + 1 + AHEAD)
         assert stage.init("other")[0] != one[0]
+
+    def test_several(self, stage: Stage) -> None:
+        """Transactions that follow each other are committed together, each where it has records."""
+        one = stage.init()
+        two, three, four = ((one[0], one[1] + at) for at in (1, 2, 3))
+        stage.send(one, b"a", index=0)
+        stage.send(two, b"b", index=1)
+        stage.send(three, b"c", index=0)
+        topic_id = stage.meta.describe("t").id
+        found: list[EndTransactionReply | WireError] = []
+
+        def say(count: int, identity: Identity = one, *, commit: bool = True) -> Any:
+            places = [[(topic_id, [0])], [(topic_id, [1])], [(topic_id, [0])]][:count]
+            request = EndTransaction(
+                transactional_id="bank",
+                transaction=identity,
+                commit=commit,
+                topics=places[0],
+                more=places[1:],
+            )
+            stage.broker.transacting.end(request, found.append)
+            stage.settle()
+            reply = found.pop()
+            return reply.identity if isinstance(reply, EndTransactionReply) else type(reply)
+
+        assert say(2, commit=False) is InvalidTransaction
+        assert say(3) == four
+        assert stage.seen(0) == [b"a", b"c"]
+        assert stage.seen(1) == [b"b"]
+        assert say(3) == four  # the answer may have been lost
+        for other in (1, 2):
+            assert say(other) is InvalidTransaction, other
+        assert say(1, two) is ProducerFenced
+        stage.put(four, b"d")
+        assert say(1, four) == (four[0], four[1] + 1)
+
+    def test_several_of_the_last_epochs(self, stage: Stage) -> None:
+        """Nothing is committed of a run that goes beyond the last epoch."""
+        one = stage.init()
+        (entry,) = [
+            each for seat in stage.broker.transacting.seats for each in seat._by_producer.values()
+        ]
+        assert entry.state is not None
+        entry.state = evolve(entry.state, epoch=LAST_EPOCH - 1)
+        last = one[0], LAST_EPOCH - 1
+        found: list[EndTransactionReply | WireError] = []
+        for more, wanted in ((2, InvalidTransaction), (1, EndTransactionReply)):
+            found.clear()
+            request = EndTransaction(
+                transactional_id="bank", transaction=last, commit=True, topics=[], more=[[]] * more
+            )
+            for _ in range(2):
+                stage.broker.transacting.end(request, found.append)
+                stage.settle()
+            assert [type(each) for each in found] == [wanted] * 2
+        reply = found[0]
+        assert isinstance(reply, EndTransactionReply)
+        assert reply.identity[0] != one[0]
+
+    def test_nobody_ends_those_behind(self, stage: Stage) -> None:
+        """What was begun ahead gets free, too, when its producer dies: also behind an empty one."""
+        one = stage.init(timeout_ms=3000)
+        stage.send((one[0], one[1] + 1), b"x")
+        stage.send((one[0], one[1] + 2), b"y", index=1)
+        stage.settle(2)
+        assert stage.partition("t", 0).transactions.open
+        for _ in range(5):
+            stage.settle(1)
+        assert not stage.partition("t", 0).transactions.open
+        assert not stage.partition("t", 1).transactions.open
+        assert stage.seen(0) == stage.seen(1) == []
+        following = stage.init()
+        assert following[1] >= one[1] + 2 * AHEAD
 
     def test_the_last_epoch(self, stage: Stage) -> None:
         """Behind the last epoch comes another producer id of the same place."""

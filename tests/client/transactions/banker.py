@@ -10,6 +10,7 @@ from tests.client.puppet import Puppet
 from tinymq.errors import NotCoordinator, ProducerFenced, TransactionAborted
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import (
+    AHEAD,
     Commit,
     CommitReply,
     EndTransaction,
@@ -46,9 +47,11 @@ class Banker(Puppet):
         match request:
             case InitProducer(transactional_id=str(name)):
                 self._mine()
-                producer, epoch = self.current.get(name, (16, -2))
-                self.current[name] = producer, epoch + 2
-                return InitProducerReply(producer_id=producer, epoch=epoch + 2, window=self.window)
+                producer, epoch = self.current.get(name, (16, -AHEAD))
+                self.current[name] = producer, epoch + AHEAD
+                return InitProducerReply(
+                    producer_id=producer, epoch=epoch + AHEAD, window=self.window
+                )
             case EndTransaction():
                 self._mine()
                 return self._end(request)
@@ -72,10 +75,12 @@ class Banker(Puppet):
             self.current[request.transactional_id] = producer, identity[1] + 1
             if request.commit:
                 raise TransactionAborted
-        if (identity, request.commit) in self.ended and identity[1] == epoch - 1:
-            return EndTransactionReply(identity=(producer, epoch))
+        run = [(producer, identity[1] + at) for at in range(1 + len(request.more))]
+        following = producer, identity[1] + len(run)
+        if (identity, request.commit) in self.ended and following[1] == epoch:
+            return EndTransactionReply(identity=following)
         if identity != (producer, epoch):
             raise ProducerFenced("another one is under way")
-        self.ended.append((identity, request.commit))
-        self.current[request.transactional_id] = producer, epoch + 1
-        return EndTransactionReply(identity=(producer, epoch + 1))
+        self.ended += [(each, request.commit) for each in run]
+        self.current[request.transactional_id] = following
+        return EndTransactionReply(identity=following)

@@ -29,7 +29,15 @@ from tinymq.errors import (
 )
 from tinymq.wire.batch import TRANSACTIONAL
 from tinymq.wire.header import MessageType
-from tinymq.wire.messages import Commit, EndTransaction, InitProducer, Message, Produce, error_meta
+from tinymq.wire.messages import (
+    AHEAD,
+    Commit,
+    EndTransaction,
+    InitProducer,
+    Message,
+    Produce,
+    error_meta,
+)
 
 SECOND = Address("127.0.0.2", 7800)
 
@@ -113,7 +121,7 @@ class TestWay:
         ]
 
     def test_ahead(self, stand: Stand) -> None:
-        """The next one is sent while one is decided, but not before all of that is stored."""
+        """The next ones are sent while one is decided, and then decided together."""
         first = stand.begin()
         stand.net.pump()
         stand.banker.mute.add(MessageType.END_TRANSACTION)
@@ -122,17 +130,82 @@ class TestWay:
         second = stand.work(b"b")
         third = stand.work(b"c")
         stand.net.pump()
-        assert stand.banker.values("t") == [b"a", b"b"]
+        assert stand.banker.values("t") == [b"a", b"b", b"c"]
         assert (first.stage, second.stage, third.stage) == (
             Stage.ENDING,
             Stage.READY,
-            Stage.GATHERING,
+            Stage.READY,
         )
         assert len(stand.ends()) == 1
         stand.banker.mute.clear()
         stand.net.advance(30)
         assert stand.told == [None] * 3
         assert [epoch for (_, epoch), _ in stand.banker.ended] == [0, 1, 2]
+        assert [len(each.more) for each in stand.ends()] == [0, 0, 1]
+
+    def test_as_many_as_are_known(self, stand: Stand) -> None:
+        """No more are under way than identities that nobody else is given."""
+        stand.net.pump()
+        stand.banker.mute.add(MessageType.END_TRANSACTION)
+        every = [stand.work(b"%d" % number) for number in range(AHEAD + 3)]
+        stand.net.pump()
+        assert len(stand.banker.values("t")) == AHEAD
+        assert every[AHEAD].identity is None
+        stand.banker.mute.clear()
+        stand.net.advance(30)
+        assert stand.told == [None] * (AHEAD + 3)
+        assert [epoch for (_, epoch), _ in stand.banker.ended] == [*range(AHEAD + 3)]
+
+    def test_empty_in_between(self, stand: Stand) -> None:
+        """One with nothing in it has its turn, so that those behind have their identities."""
+        stand.net.pump()
+        stand.banker.mute.add(MessageType.END_TRANSACTION)
+        stand.work(b"a")
+        stand.work(b"b")
+        stand.commit(stand.begin())
+        stand.work(b"c")
+        stand.net.pump()
+        stand.banker.mute.clear()
+        stand.net.advance(30)
+        assert stand.told == [None] * 4
+        assert stand.banker.values("t") == [b"a", b"b", b"c"]
+
+    def test_order_after_a_failure(self, stand: Stand) -> None:
+        """What has to be written again is written before anything of the next transaction."""
+        stand.net.pump()
+        refusals: list[WireError] = [StorageFull("no room")]
+
+        def refuse(request: Message) -> WireError | None:
+            return refusals.pop() if isinstance(request, Produce) and refusals else None
+
+        stand.banker.refuse = refuse
+        first, second = stand.work(b"a"), stand.begin()
+        stand.net.pump()
+        stand.send(second, b"b")
+        stand.commit(second)
+        stand.net.pump()
+        assert not stand.banker.values("t")
+        stand.net.advance(30)
+        assert stand.told == [None, None]
+        assert stand.banker.values("t") == [b"a", b"b"]
+        assert first.identity is not None
+        assert second.identity == (first.identity[0], first.identity[1] + 1)
+
+    def test_aborted_together(self, stand: Stand) -> None:
+        """If the first was aborted by others, those that were to be decided with it are, too."""
+        stand.net.pump()
+        stand.banker.mute.add(MessageType.END_TRANSACTION)
+        for value in (b"a", b"b", b"c"):
+            stand.work(value)
+        stand.net.pump()
+        stand.banker.aborts.add((16, 0))
+        stand.banker.mute.clear()
+        stand.net.advance(30)
+        assert [type(error) for error in stand.told] == [TransactionAborted] * 3
+        stand.work(b"d")
+        stand.net.advance(5)
+        assert stand.told[3:] == [None]
+        assert len([each for each in stand.banker.seen if isinstance(each, InitProducer)]) == 2
 
     def test_last_epoch(self, stand: Stand) -> None:
         """Nobody knows what comes behind the last epoch before it is told."""

@@ -10,7 +10,7 @@ the next one without. Whatever it does not know was aborted, or is done.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
@@ -34,6 +34,7 @@ from tinymq.errors import (
     UnknownProducer,
     WireError,
 )
+from tinymq.wire.messages import AHEAD
 
 #: Producers that one place knows at most.
 MOST_PRODUCERS: Final = 100_000
@@ -247,26 +248,32 @@ class Coordinator:
             if before is not None:
                 over = before.after(identity, now, "fence", commit=False)
                 state = evolve(state, last=over.last, told=over.told)
-            way = None if before is None else self._aborting(entry)
-            self._write(entry, state, way, done)
+            self._write(entry, state, [] if before is None else [self._aborting(entry)], done)
 
         if before is None:
             self._new_identity(given)
         else:
-            # Whoever is fenced may have begun a transaction under the next identity, while
-            # its last one is being decided: that one stays nobody's.
-            self._next_identity(before, given, 2)
+            # Whoever is fenced may have begun transactions under the next identities, while
+            # its last one is being decided: these stay nobody's.
+            self._next_identity(before, given, AHEAD)
 
     def end(
-        self, name: str, identity: Identity, places: list[Place], done: Identified, *, commit: bool
+        self,
+        name: str,
+        identity: Identity,
+        places: Sequence[list[Place]],
+        done: Identified,
+        *,
+        commit: bool,
     ) -> None:
         """
-        Decide a transaction, as its producer wants.
+        Decide transactions, as their producer wants.
 
         Args:
             name: The transactional id.
             identity: The transaction.
-            places: Where it has something.
+            places: Where it has something; and where those with the epochs behind have,
+                which are to count, too.
             done: Called once, when it is decided, with the identity of the next one.
             commit: Whether it is to count.
         """
@@ -283,7 +290,7 @@ class Coordinator:
         self,
         entry: _Entry,
         identity: Identity,
-        places: list[Place],
+        places: Sequence[list[Place]],
         done: Identified,
         *,
         commit: bool,
@@ -293,16 +300,18 @@ class Coordinator:
             done(
                 UnknownProducer(f"no producer of transactions is known as {name}; start a new one")
             )
+        elif len(places) > 1 and (not commit or identity[1] + len(places) - 1 > LAST_EPOCH):
+            done(InvalidTransaction("several transactions are committed, up to the last epoch"))
         elif identity == state.identity:
             self._decide(entry, places, "producer", done, commit=commit)
         else:
-            done(self._again(name, state, identity, commit=commit))
+            done(self._again(name, state, identity, len(places) if commit else 0))
 
     @staticmethod
     def _again(
-        name: str, state: Producing, identity: Identity, *, commit: bool
+        name: str, state: Producing, identity: Identity, committed: int
     ) -> Identity | WireError:
-        """Answer what was decided before, or cannot be decided."""
+        """Answer what was decided before, or cannot be decided: so many are to count."""
         which = f"transaction {identity[0]}:{identity[1]} of {name}"
         known = (each for each in (state.last, state.told) if each is not None)
         last = next((each for each in known if each.identity == identity), None)
@@ -312,11 +321,14 @@ class Coordinator:
             return ProducerFenced(f"{which} is over; another one is under way")
         if last.by == "fence":
             return ProducerFenced(f"another producer is at work as {name}, and {which} was aborted")
-        if commit and not last.commit:
+        if committed and not last.commit:
             why = {"timeout": "it took too long", "operator": "people ended it"}.get(last.by, "")
             return TransactionAborted(f"{which} was aborted{': ' if why else ''}{why}")
-        if last.commit and not commit:
-            return InvalidTransaction(f"{which} was committed before, and cannot be aborted")
+        if last.commit and committed != last.count:
+            return InvalidTransaction(
+                f"{which} was committed before, {last.count} with it and those behind; say that "
+                "again as it was said"
+            )
         return last.following
 
     def abort(self, name: str, by: By, done: Callable[[WireError | None], None]) -> None:
@@ -341,28 +353,36 @@ class Coordinator:
             if entry.state is None or entry.state.identity != identity:
                 done(identity)  # it was decided meanwhile
             else:
-                self._decide(entry, [], by, done, commit=False)
+                self._decide(entry, [[]], by, done, commit=False)
 
         self._in_turn(entry, told, begin)
 
     def _decide(
-        self, entry: _Entry, places: list[Place], by: By, done: Identified, *, commit: bool
+        self,
+        entry: _Entry,
+        places: Sequence[list[Place]],
+        by: By,
+        done: Identified,
+        *,
+        commit: bool,
     ) -> None:
         before = entry.state
         assert before is not None, entry.name
         if commit:
-            way = _Way(commit=True, since_ms=self._world.now(), left=dict.fromkeys(places))
+            now = self._world.now()
+            ways = [_Way(commit=True, since_ms=now, left=dict.fromkeys(each)) for each in places]
         else:
-            way = self._aborting(entry, places)
+            ways = [self._aborting(entry, places[0])]
 
         def given(identity: Identity | WireError) -> None:
             if isinstance(identity, WireError):
                 done(identity)
             else:
                 state = before.after(identity, self._world.now(), by, commit=commit)
-                self._write(entry, state, way, done)
+                self._write(entry, state, ways, done)
 
-        self._next_identity(before, given)
+        # Its producer knows which of the next identities it used; nobody else does.
+        self._next_identity(before, given, len(ways) if by == "producer" else AHEAD)
 
     def _aborting(self, entry: _Entry, places: Iterable[Place] = ()) -> _Way:
         """Say where the present transaction may have something, as far as is known here."""
@@ -408,7 +428,7 @@ class Coordinator:
         if entry.state is None and not entry.busy:
             self._entries.pop(entry.name, None)  # it came to nothing
 
-    def _next_identity(self, state: Producing, done: Identified, step: int = 1) -> None:
+    def _next_identity(self, state: Producing, done: Identified, step: int) -> None:
         if state.epoch + step <= LAST_EPOCH:
             done((state.producer_id, state.epoch + step))
         else:
@@ -420,9 +440,15 @@ class Coordinator:
 
         self._world.producer_id(given)
 
-    def _write(self, entry: _Entry, state: Producing, way: _Way | None, done: Identified) -> None:
+    def _write(
+        self, entry: _Entry, state: Producing, ways: Sequence[_Way], done: Identified
+    ) -> None:
         """Bring a producer's new state to the disk, and only then believe it."""
         before = entry.state
+        decided: dict[Identity, _Way] = {}
+        if before is not None:
+            producer, epoch = before.identity
+            decided = {(producer, epoch + at): way for at, way in enumerate(ways) if way.left}
 
         def written(error: WireError | None) -> None:
             if error is not None:
@@ -430,16 +456,16 @@ class Coordinator:
                 return
             entry.heard = None
             self._take(entry, state)
-            if before is not None and way is not None and way.left:
-                self._decided(entry, before.identity, way)
+            for identity, way in decided.items():
+                self._decided(entry, identity, way)
             # Whoever decided hears of it first.
             done(state.identity)
-            if before is not None and before.identity in entry.ways:
-                self._bring(entry, before.identity)
+            for identity in decided:
+                if identity in entry.ways:
+                    self._bring(entry, identity)
 
-        undone = entry.undone
-        if before is not None and way is not None and way.commit and way.left:
-            undone[before.identity] = [*way.left]
+        committed = {identity: [*way.left] for identity, way in decided.items() if way.commit}
+        undone = entry.undone | committed
         self._world.write(entry.name, encoded(state, undone), written)
 
     # --- what partitions are told, and ask ------------------------------------------------
@@ -478,16 +504,16 @@ class Coordinator:
         entry = self._by_producer.get(identity[0])
         if entry is None or entry.state is None:
             return False
-        if identity != entry.state.identity:
-            # The next one may have begun while this one is being decided.
-            following = identity[0], identity[1] - 1
-            return None if following == entry.state.identity else False
-        since = self._world.now() - asked.age_ms
-        heard = entry.heard
-        if heard is None:
-            heard = entry.heard = _Heard(since)
-        heard.since_ms = min(heard.since_ms, since)
-        heard.places[place] = None
+        if not 0 <= identity[1] - entry.state.epoch < AHEAD:
+            return False
+        if identity == entry.state.identity:
+            since = self._world.now() - asked.age_ms
+            heard = entry.heard
+            if heard is None:
+                heard = entry.heard = _Heard(since)
+            heard.since_ms = min(heard.since_ms, since)
+            heard.places[place] = None
+        # The next ones may have begun, too, of which the present one may have nothing anywhere.
         if asked.age_ms >= entry.state.timeout_ms and not entry.busy:
             self.abort(entry.name, "timeout", _nothing)
         return None

@@ -29,10 +29,10 @@ By: TypeAlias = Literal["producer", "timeout", "fence", "operator"]
 @frozen
 class Ended:
     """
-    A transaction of a producer that is over.
+    A transaction of a producer that is over, with those behind that were committed together.
 
     Attributes:
-        identity: Its own.
+        identity: Its own; the epochs of the others follow.
         commit: Whether it counts.
         by: Who ended it.
         following: The identity that was given for the one after it.
@@ -42,6 +42,12 @@ class Ended:
     commit: bool
     by: By
     following: Identity
+
+    @property
+    def count(self) -> int:
+        """How many were committed together."""
+        same = self.following[0] == self.identity[0]
+        return (self.following[1] if same else LAST_EPOCH + 1) - self.identity[1]
 
 
 @frozen

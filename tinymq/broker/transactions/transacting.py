@@ -30,7 +30,12 @@ from tinymq.errors import (
 from tinymq.limits import MIB
 from tinymq.names import TRANSACTIONS
 from tinymq.wire.batch import split
-from tinymq.wire.messages import EndTransaction, EndTransactionReply, InitProducerReply
+from tinymq.wire.messages import (
+    EndTransaction,
+    EndTransactionReply,
+    InitProducerReply,
+    Topics,
+)
 from tinymq.wire.records import RecordBatch, encode_batch
 
 if TYPE_CHECKING:
@@ -346,7 +351,7 @@ class Transacting:
                     raise coordinator.with_traceback(None)
                 if refusing is not None:
                     raise refusing.with_traceback(None)
-                places = self._places(request)
+                places = [self._places(each) for each in (request.topics, *request.more)]
             except WireError as error:
                 answer(error)
                 return
@@ -361,11 +366,11 @@ class Transacting:
         refusing = self._broker.refusing
         return None if type(refusing) is StorageFull else refusing
 
-    def _places(self, request: EndTransaction) -> list[Place]:
+    def _places(self, topics: Topics) -> list[Place]:
         """Where a transaction has something; topics that were deleted have nothing."""
         registry = self._broker.meta.registry
         found: dict[Place, None] = {}
-        for topic_id, indexes in request.topics:
+        for topic_id, indexes in topics:
             topic = registry.topics.get(topic_id)
             if topic is None:
                 if topic_id in registry.deleted:

@@ -76,6 +76,9 @@ class Way(Protocol):
     def locate(self, lane: Lane, now: float) -> None:
         """Look the topic up anew; `Lane.located` or `Lane.give_up` is called."""
 
+    def waits(self, lane: Lane) -> bool:
+        """Whether nothing may be written now; `Lane.drain` is called when that is over."""
+
     def refresh(self, now: float) -> None:
         """The leader may have changed."""
 
@@ -138,6 +141,17 @@ class Lane:
         return self.open is None and not self._queue and not self._window
 
     @property
+    def under_way(self) -> bool:
+        """Whether all that it was given is written, and nothing of it is to be written again."""
+        window = self._window
+        return (
+            self.open is None
+            and not self._queue
+            and window.flying == len(window)
+            and not self._recovering
+        )
+
+    @property
     def trouble(self) -> TinyMQError | None:
         """Why batches were not stored, as far as is known."""
         return self._why
@@ -177,6 +191,8 @@ class Lane:
             now: The time.
         """
         if self._draining or self._locating or not (self._queue or self._window):
+            return
+        if self._way.waits(self):
             return
         self._draining = True
         try:
@@ -328,7 +344,8 @@ class Lane:
         if head is not None and not head.flying:
             at = min(at, head.deadline)
         needs = self._recovering or (self._idempotent and self.identity is None)
-        if needs and not (self._window.flying or self._locating or self._identifying):
+        busy = self._window.flying or self._locating or self._identifying
+        if needs and not busy and not self._way.waits(self):
             at = min(at, self._retry_at) if self._queue or head is not None else at
         return at
 

@@ -146,9 +146,9 @@ class Ledger:
 
     def fire(self) -> None:
         """Tell about settled batches, outermost call only: being told leads to new calls."""
-        if self._firing:
-            return
         settled = self._settled
+        if self._firing or not (settled or self._flushes):
+            return
         self._firing = True
         try:
             while settled:

@@ -310,7 +310,10 @@ class ProducerCore:
     @property
     def wake_at(self) -> float:
         """When `tick` has something to do."""
-        return min((lane.wake_at for lane in self.sending.lanes), default=inf)
+        at = inf
+        for lane in self.sending.lanes:
+            at = min(at, lane.wake_at)
+        return at
 
     def tick(self, now: float) -> None:
         """
@@ -339,10 +342,10 @@ class ProducerCore:
 
     def _prefer(self) -> None:
         """Prefer other brokers for records that may go anywhere, if something changed."""
-        favour = Favour(self._cluster.failing, self._cluster.near)
-        if favour == self._favour:
+        failing, near = self._cluster.failing, self._cluster.near
+        if failing == self._favour.failing and near == self._favour.near:
             return
-        self._favour = favour
+        self._favour = favour = Favour(failing, near)
         for route in self._routes.values():
             if route.info is not None:
                 route.learn(route.info, favour)

@@ -137,6 +137,15 @@ class Sending:
         """
         return not self.link(lane).paused
 
+    def waits(self, lane: Lane) -> bool:
+        """
+        Say whether nothing may be written now.
+
+        Args:
+            lane: Who asks.
+        """
+        return False
+
     def link(self, lane: Lane) -> Link:
         """
         Find the link to the leader of a partition, or any while nobody leads it.

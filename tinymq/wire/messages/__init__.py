@@ -24,6 +24,7 @@ from tinymq.wire.messages.base import (
     start_time,
 )
 from tinymq.wire.messages.groups import (
+    AHEAD,
     MOST_MEMBERS,
     MOST_WANTED,
     NOTE_BYTES,
@@ -40,6 +41,7 @@ from tinymq.wire.messages.groups import (
     PlanRow,
     Share,
     Shares,
+    Topics,
 )
 from tinymq.wire.messages.queue import (
     FINISH,
@@ -148,6 +150,7 @@ __all__ = [
     "ACKS_ALL",
     "ACKS_LEADER",
     "ACKS_NONE",
+    "AHEAD",
     "EARLIEST",
     "FINISH",
     "GIVE_BACK",
@@ -213,6 +216,7 @@ __all__ = [
     "Subscribe",
     "SubscribeReply",
     "TopicRow",
+    "Topics",
     "Unsubscribe",
     "UnsubscribeReply",
     "error_from_meta",

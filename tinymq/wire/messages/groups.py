@@ -35,6 +35,8 @@ from tinymq.wire.messages.base import (
 
 #: Longest text that is kept with a commit, and longest word of a member to its assignor.
 NOTE_BYTES: Final = 4096
+#: Most transactions of one producer that are under way, each with an epoch of its own.
+AHEAD: Final = 64
 #: Most topics, or patterns, that one member asks for, and most members of a group.
 MOST_WANTED: Final = 1000
 MOST_MEMBERS: Final = 1000
@@ -46,11 +48,12 @@ Share = tuple[int, int]
 #: Topic id and shares.
 Shares = list[tuple[bytes, list[Share]]]
 _SHARES: Final = array(row(TOPIC_ID, array(row(PARTITION, _GENERATION), PARTITIONS)), PARTITIONS)
+#: Topic ids and partitions.
+Topics = list[tuple[bytes, list[int]]]
+_TOPICS: Final = array(row(TOPIC_ID, array(PARTITION, PARTITIONS)), PARTITIONS)
 #: Member, and the partitions that it is to have.
-PlanRow = tuple[str, list[tuple[bytes, list[int]]]]
-_PLAN: Final = array(
-    row(_MEMBER, array(row(TOPIC_ID, array(PARTITION, PARTITIONS)), PARTITIONS)), MOST_MEMBERS
-)
+PlanRow = tuple[str, Topics]
+_PLAN: Final = array(row(_MEMBER, _TOPICS), MOST_MEMBERS)
 
 
 @message(MessageType.MEMBER)
@@ -204,19 +207,20 @@ class EndTransaction(Message):
     Commit or abort; all that belongs to it was acknowledged before.
 
     It is decided when this is answered, and visible in all its partitions soon after.
+    A commit may be one of several transactions that follow each other.
     """
 
     transactional_id: str = wire("i", text(NAME_BYTES))
     transaction: Identity = wire("x", IDENTITY)
     commit: bool = wire("c", boolean)
     #: Where it has records, commits or settles.
-    topics: list[tuple[bytes, list[int]]] = wire(
-        "q", array(row(TOPIC_ID, array(PARTITION, PARTITIONS)), PARTITIONS), default=[]
-    )
+    topics: Topics = wire("q", _TOPICS, default=[])
+    #: The same of those with the epochs behind, which are committed together with it.
+    more: list[Topics] = wire("m", array(_TOPICS, AHEAD - 1), default=[])
 
 
 @message(MessageType.END_TRANSACTION, reply=True)
 class EndTransactionReply(Message):
-    """The producer's identity for its next transaction, which may begin at once."""
+    """The producer's identity for the transaction behind the last, which may begin at once."""
 
     identity: Identity = wire("x", IDENTITY)

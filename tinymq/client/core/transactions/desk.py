@@ -25,7 +25,9 @@ class TransactionSending(Sending):
     """
     How the batches of a transaction travel.
 
-    Its lanes wait for the identity of the transaction, and never get another one.
+    Its lanes wait for the identity of the transaction, and never get another one. Nothing
+    is written, also not again, while something of the transaction before is to be written:
+    partitions take nothing of a transaction after something of the next.
     """
 
     def __init__(self, cluster: Cluster, config: ProducerConfig, ledger: Ledger) -> None:
@@ -35,6 +37,12 @@ class TransactionSending(Sending):
         self.lent: Identity | None = None
         #: Told once of what makes it impossible to go on.
         self.failed: Callable[[TinyMQError, float], None] = _nobody
+        #: Told when all that it has is written.
+        self.written: Callable[[float], None] = _nothing
+        #: How those of the transaction before travel, while some may have to be written again.
+        self.before: TransactionSending | None = None
+        #: Whether something was not written because of that.
+        self.held = False
         self._lanes_waiting: list[Lane] = []
         self.most = WINDOW
 
@@ -57,6 +65,19 @@ class TransactionSending(Sending):
         """Let no lane wait any more."""
         self._lanes_waiting.clear()
 
+    @property
+    def under_way(self) -> bool:
+        """Whether all that its lanes were given is written."""
+        return all(lane.under_way for lane in self.lanes)
+
+    @override
+    def waits(self, lane: Lane) -> bool:
+        before = self.before
+        if before is None or before.under_way:
+            return False
+        self.held = True
+        return True
+
     @override
     def identify(self, lane: Lane, now: float) -> None:
         if lane.renewed:
@@ -72,6 +93,8 @@ class TransactionSending(Sending):
         batch.transactional = True
         self.places.add((lane.topic_id, lane.partition))
         super().fly(lane, batch, now)
+        if lane.under_way:
+            self.written(now)
 
     @override
     def settled(self, lane: Lane, batch: Batch) -> None:
@@ -94,6 +117,25 @@ class Desk(ProducerCore):
 
     def __init__(self, cluster: Cluster, config: ProducerConfig, deliver: Deliver) -> None:
         super().__init__(cluster, config, deliver, TransactionSending)
+        # Its producer calls it, and only when there may be something to do.
+        cluster.remove(self)
+
+    @property
+    def under_way(self) -> bool:
+        """Whether all that it was given is written."""
+        parked = any(route.parked for route in self._routes.values())
+        return not parked and self.sending.under_way
+
+    def go_on(self, now: float) -> None:
+        """
+        Write what waited for the transaction before.
+
+        Args:
+            now: The time.
+        """
+        self.sending.held = False
+        for lane in self.sending.lanes:
+            lane.drain(now)
 
     def give_up(self, error: TinyMQError, now: float) -> None:
         """
@@ -104,6 +146,7 @@ class Desk(ProducerCore):
             now: The time.
         """
         self.sending.failed = _nobody
+        self.sending.written = _nothing
         for route in tuple(self._routes.values()):
             while route.parked:
                 self.ledger.lose(route.topic, route.parked.popleft().batch, error)
@@ -116,6 +159,9 @@ class Desk(ProducerCore):
         """Forget the transaction that was; nothing of it is under way."""
         sending = self.sending
         sending.failed = _nobody
+        sending.written = _nothing
+        sending.before = None
+        sending.held = False
         sending.lent = None
         sending.lanes.clear()
         sending.forget_waiting()
@@ -128,4 +174,8 @@ class Desk(ProducerCore):
 
 
 def _nobody(error: TinyMQError, now: float) -> None:
+    """Tell nobody."""
+
+
+def _nothing(now: float) -> None:
     """Tell nobody."""

@@ -2,14 +2,17 @@
 A producer of transactions: its identity, and its transactions one behind the other.
 
 The coordinator gives the identity of the first transaction, and with the end of each
-that of the next. While a transaction is being decided the next one may be sent under
-the identity that it will have: then the time of that decision costs nothing.
+that of the next. While a transaction is stored and decided the next ones may be sent
+under the identities that they will have. Those that are ready while the coordinator
+decides wait for its answer, and then are decided together: one request, and one record
+and one sync of the coordinator, for as many as came meanwhile.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from itertools import islice, takewhile
 from math import inf
 from typing import Any, Final
 
@@ -33,16 +36,18 @@ from tinymq.errors import (
 )
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import (
+    AHEAD,
     NAME_BYTES,
     EndTransaction,
     Identity,
     InitProducer,
     Message,
     Metadata,
+    Topics,
 )
 
 #: Epochs are 15 bits; what comes behind the last one has another producer id.
-_LAST_EPOCH: Final = 32_767
+LAST_EPOCH: Final = 32_767
 #: Shortest and longest time-out of a transaction, in seconds.
 _LEAST_S: Final = 0.001
 _LONGEST_S: Final = 24 * 3600
@@ -66,7 +71,6 @@ class TransactionsCore:
         cluster: The brokers.
         errands: What is tried again and again.
         fatal: Why it can do nothing any more, or None.
-        ahead: Whether the next transaction is sent while one is being decided.
 
     Raises:
         UsageError: The name or the time-out is none.
@@ -92,7 +96,6 @@ class TransactionsCore:
         self.cluster = cluster
         self.errands = Errands(cluster)
         self.fatal: TinyMQError | None = None
-        self.ahead = True
         self.closed = False
         self._timeout_ms = max(1, round(timeout_s * 1000))
         self._deliver = deliver
@@ -103,6 +106,10 @@ class TransactionsCore:
         self._window = WINDOW
         self._asking = False
         self._coordinator: int | None = None
+        #: How many have their identities, the first ones.
+        self._known = 0
+        #: The first of those that are being decided.
+        self._ending: TransactionCore | None = None
         self._later: list[TransactionCore] = []
         self._closing: list[Any] = []
         self.seconds = seconds
@@ -151,6 +158,7 @@ class TransactionsCore:
         if self.current is not None:
             raise UsageError("a transaction is open: commit or abort it first")
         desk = self._free.pop() if self._free else self._desk()
+        desk.link_changed(now)  # others may be preferred since it was used
         before = self._chain[-1] if self._chain else None
         made = TransactionCore(self, desk, before, now)
         self._chain.append(made)
@@ -171,60 +179,128 @@ class TransactionsCore:
         """
         self._give(now)
 
-    def _give(self, now: float) -> None:
-        """Give the next transaction its identity, if that is known."""
-        before: TransactionCore | None = None
-        for one in tuple(self._chain):
-            if one.identity is None:
-                if before is None:
-                    if self._identity is not None:
-                        one.lend(self._identity, self._window, now)
-                    else:
-                        self._init(now)
-                elif self.ahead and before.stage is Stage.ENDING and before.wrong is None:
-                    assert before.identity is not None, "it has ended"
-                    producer, epoch = before.identity
-                    if epoch < _LAST_EPOCH:
-                        one.lend((producer, epoch + 1), self._window, now)
-                return
-            before = one
-
-    def end(self, one: TransactionCore, now: float, *, commit: bool) -> None:
+    def wrote(self, one: TransactionCore, now: float) -> None:
         """
-        Have a transaction decided.
+        Go on with the transaction behind one of which more was written.
 
         Args:
-            one: It is the first, and all of it is acknowledged, or it is to be aborted.
+            one: Maybe all of it.
             now: The time.
-            commit: Whether it is to count.
         """
-        topics: dict[bytes, list[int]] = {}
-        for topic_id, partition in sorted(one.desk.sending.places):
-            topics.setdefault(topic_id, []).append(partition)
-        assert one.identity is not None, "it has places"
+        after = one.after
+        if after is None:
+            return
+        if after.identity is None:
+            self._give(now)
+        elif after.desk.sending.held:
+            self.later(after)
+
+    def _give(self, now: float) -> None:
+        """Give transactions their identities, as far as these are known."""
+        while self._known < len(self._chain):
+            following = self._following(now)
+            if following is None:
+                return
+            one = self._chain[self._known]
+            self._known += 1
+            one.lend(following, self._window, now)
+
+    def _following(self, now: float) -> Identity | None:
+        """Tell the identity of the first transaction that has none, if that is known."""
+        at = self._known
+        if not at:
+            if self._identity is None:
+                self._init(now)
+            return self._identity
+        before = self._chain[at - 1]
+        assert before.identity is not None, "it is the last one that has"
+        producer, epoch = before.identity
+        if at >= AHEAD or not before.written or epoch == LAST_EPOCH:
+            return None
+        return producer, epoch + 1
+
+    def ready(self, one: TransactionCore, now: float) -> None:
+        """
+        Have a transaction decided, if it is its turn.
+
+        Args:
+            one: It is to count, and all of it is acknowledged.
+            now: The time.
+        """
+        self._release(one)
+        self.proceed(now)
+
+    def _release(self, one: TransactionCore) -> None:
+        """Let nothing wait for a transaction of which nothing is to be written any more."""
+        after = one.after
+        if after is not None:
+            after.desk.sending.before = None
+            if after.desk.sending.held:
+                self.later(after)
+
+    def proceed(self, now: float) -> None:
+        """
+        Have decided what is first and can be decided, unless something is being decided.
+
+        Args:
+            now: The time.
+        """
+        while self._chain and self._ending is None:
+            first = self._chain[0]
+            if first.stage is Stage.ABORTING:
+                if first.empty or first.orphan or self.fatal is not None:
+                    first.ended(first.wrong, now, commit=False)
+                else:
+                    self._end([first], now, commit=False)
+            elif first.stage is Stage.READY:
+                run = [*takewhile(lambda one: one.stage is Stage.READY, self._chain)][:AHEAD]
+                if first.empty and not (len(self._chain) > 1 and self._chain[1].identity):
+                    first.ended(None, now, commit=True)
+                else:
+                    self._end(run, now, commit=True)
+            else:
+                return
+
+    def _end(self, run: list[TransactionCore], now: float, *, commit: bool) -> None:
+        """Have transactions decided that follow each other, from the first one on."""
+        identity, *following = [one.identity for one in run if one.identity is not None]
+        assert len(following) == len(run) - 1, "all of them wait for nothing but this"
+        topics, *more = map(_topics, run)
         message = EndTransaction(
             transactional_id=self.name,
-            transaction=one.identity,
+            transaction=identity,
             commit=commit,
-            topics=[*topics.items()],
+            topics=topics,
+            more=more,
         )
 
         def told(reply: Any, error: TinyMQError | None, now: float) -> None:
+            self._ending = None
             if error is None:
-                self._identity = reply.identity
-            elif isinstance(error, ProducerFenced):
-                self._fence(error)
-                error = self.fatal
-            elif not isinstance(error, ClosedError):
-                self._identity = None
-                if not isinstance(error, TransactionAborted):
-                    cause, error = error, TransactionAborted(f"{self.name} was aborted: {error}")
-                    error.__cause__ = cause
-            one.ended(error, now, commit=commit)
+                for one, next_one in zip(run, [*following, reply.identity], strict=True):
+                    self._identity = next_one
+                    one.ended(None, now, commit=commit)
+            else:
+                for one in run[1:]:
+                    one.stage = Stage.READY
+                run[0].ended(self._why(error), now, commit=commit)
+            self.proceed(now)
 
+        for one in run:
+            one.stage = Stage.ENDING
         self._identity = None
+        self._ending = run[0]
         self.errands.run(self._at_coordinator(message), told, inf, now)
-        self._give(now)
+
+    def _why(self, error: TinyMQError) -> TinyMQError:
+        """Say why a transaction does not count that its coordinator did not decide as wished."""
+        if isinstance(error, ProducerFenced):
+            return self._fence(error)
+        if isinstance(error, (ClosedError, TransactionAborted)):
+            return error
+        aborted = TransactionAborted(f"{self.name} was aborted: {error}")
+        aborted.__cause__ = error
+        return aborted
 
     def over(self, one: TransactionCore, now: float) -> None:
         """
@@ -234,11 +310,11 @@ class TransactionsCore:
             one: The first.
             now: The time.
         """
-        self._chain.remove(one)
+        assert self._chain[0] is one, "those behind wait for it"
+        self._chain.popleft()
+        self._known -= one.identity is not None
+        self._release(one)
         followers = [*self._chain]
-        for each in followers:
-            if each.before is one:
-                each.before = None
         broken = one.stage is Stage.ABORTED
         ahead = followers[0].identity if followers else None
         if ahead is not None and (broken or ahead != self._identity):
@@ -259,8 +335,6 @@ class TransactionsCore:
             error = TransactionAborted("the transaction before this one was aborted")
             for each in followers:
                 each.fail(error, now)
-        for each in followers:
-            each.go_on(now)
         self._give(now)
         self._end_closing(now)
 
@@ -273,19 +347,20 @@ class TransactionsCore:
         """
         self._later.append(one)
 
-    def _fence(self, error: TinyMQError) -> None:
+    def _fence(self, error: TinyMQError) -> TinyMQError:
         self.fatal = ProducerFenced(
             f"another producer is at work under the transactional id {self.name}; this one can do "
             "nothing any more: close it, and see that only one is started"
         )
         self.fatal.__cause__ = error
+        return self.fatal
 
     # --- the coordinator ---------------------------------------------------------------
 
     def _init(self, now: float) -> None:
         if self._asking or self._identity is not None or self.closed:
             return
-        if any(each.stage is Stage.ENDING for each in self._chain):
+        if self._ending is not None:
             return  # its answer says what comes next
         self._asking = True
         message = InitProducer(transactional_id=self.name, timeout_ms=self._timeout_ms)
@@ -346,8 +421,23 @@ class TransactionsCore:
         """When `tick` has something to do."""
         if self._later:
             return -inf
-        waits = (each.wake_at for each in self._chain)
-        return min(self.errands.wake_at, *waits) if self._chain else self.errands.wake_at
+        waits = [self.errands.wake_at]
+        waits += [desk.wake_at for desk in self._at_work]
+        waits += [one.wake_at for one in self._chain]
+        return min(waits)
+
+    @property
+    def _at_work(self) -> list[Desk]:
+        """
+        Those that can do something by themselves.
+
+        Of the others each waits for the one before, and its deadlines come later.
+        """
+        found = [one.desk for one in islice(self._chain, self._known + 1)]
+        current = self.current
+        if current is not None and current.desk is not found[-1]:
+            found.append(current.desk)  # its batches may have to be closed
+        return found
 
     def tick(self, now: float) -> None:
         """
@@ -359,7 +449,12 @@ class TransactionsCore:
         later, self._later = self._later, []
         for one in later:
             one.go_on(now)
+            if one.desk.sending.held:
+                one.desk.go_on(now)
         self.errands.tick(now)
+        for desk in self._at_work:
+            if desk.wake_at <= now:
+                desk.tick(now)
         for one in [each for each in self._chain if each.wake_at <= now]:
             one.overdue(
                 DeadlineExceeded(
@@ -375,10 +470,19 @@ class TransactionsCore:
         Args:
             now: The time.
         """
+        for desk in self._at_work:
+            desk.link_changed(now)
         self.tick(now)
 
     def topics_changed(self, now: float) -> None:
-        """Do nothing: desks hear of it themselves."""
+        """
+        Take over new partitions, and identities of topics that were made anew.
+
+        Args:
+            now: The time.
+        """
+        for desk in tuple(self._desks):
+            desk.topics_changed(now)
 
     def cluster_closed(self, now: float) -> None:
         """
@@ -393,6 +497,9 @@ class TransactionsCore:
         for one in tuple(self._chain):
             one.tell(error)
         self._chain.clear()
+        self._known = 0
+        for desk in self._desks:
+            desk.cluster_closed(now)
 
     def close(self, done: Any, now: float) -> None:
         """
@@ -429,3 +536,11 @@ class TransactionsCore:
         for desk in tuple(self._desks):
             desk.close(closed, now)
         self._desks.clear()
+
+
+def _topics(one: TransactionCore) -> Topics:
+    """Say where a transaction has something."""
+    found: dict[bytes, list[int]] = {}
+    for topic_id, partition in sorted(one.desk.sending.places):
+        found.setdefault(topic_id, []).append(partition)
+    return [*found.items()]

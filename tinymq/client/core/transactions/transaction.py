@@ -3,8 +3,9 @@ One transaction: what is sent, committed and settled in it, and how it ends.
 
 ::
 
-    OPEN --commit--> GATHERING --all acknowledged--> READY --the one before is over-->
-         ENDING --END_TRANSACTION answered--> COMMITTED
+    OPEN --commit--> GATHERING --all acknowledged--> READY
+         --END_TRANSACTION, with those before it or behind them--> ENDING
+         --answered--> COMMITTED
     any of these --abort, or something failed--> ABORTING --answered--> ABORTED
 
 Nothing of it counts before COMMITTED. What fails in between makes it fail as a whole.
@@ -15,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import Enum
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -83,6 +85,8 @@ class TransactionCore:
         wrong: Why it cannot count.
         producer: Whose it is.
         began_at: When it began.
+        wake_at: When nobody waits for its end any longer.
+        after: The one behind.
     """
 
     def __init__(
@@ -94,7 +98,6 @@ class TransactionCore:
         self.wrong: TinyMQError | None = None
         self.began_at = now
         self.desk = desk
-        self.before = before
         self.producer = producer
         self._ended: Ended | None = None
         self._until = inf
@@ -110,6 +113,12 @@ class TransactionCore:
         self._branches: dict[Branch, None] = {}
         self._told: Settles | None = None
         desk.sending.failed = self.failed
+        self.after: TransactionCore | None = None
+        self.wake_at = inf
+        desk.sending.written = partial(producer.wrote, self)
+        if before is not None:
+            before.after = self
+            desk.sending.before = before.desk.sending
 
     # --- what belongs to it --------------------------------------------------------
 
@@ -204,7 +213,7 @@ class TransactionCore:
             raise UsageError(f"the transaction is {self.stage.value}")
         self.stage = Stage.GATHERING
         self._ended = ended
-        self._until = deadline
+        self._until = self.wake_at = deadline
         if self.wrong is not None:
             self._abort(now)
             return
@@ -286,11 +295,9 @@ class TransactionCore:
         Args:
             now: The time.
         """
-        if self._giving_up or self.stage not in (Stage.GATHERING, Stage.READY, Stage.ABORTING):
+        if self._giving_up or self.stage not in (Stage.GATHERING, Stage.READY):
             return
-        if self.stage is Stage.ABORTING:
-            self._say_aborted(now)
-        elif self.wrong is not None:
+        if self.wrong is not None:
             self._abort(now)
         elif self.identity is not None and self._pieces:
             pieces, self._pieces = self._pieces, []
@@ -303,14 +310,23 @@ class TransactionCore:
                         now,
                     )
                 )
+            self.producer.wrote(self, now)
         elif self._flushed and not self._open_pieces:
             self.stage = Stage.READY
-            self._say_committed(now)
+            self.producer.ready(self, now)
 
     @property
     def empty(self) -> bool:
         """Whether no broker has heard of it."""
         return not self.desk.sending.places
+
+    @property
+    def written(self) -> bool:
+        """Whether nothing comes to it any more, and all of it is on its way to the brokers."""
+        if self.stage is Stage.ENDING:
+            return self.wrong is None
+        on_its_way = self.stage in (Stage.GATHERING, Stage.READY) and self.wrong is None
+        return on_its_way and not self._pieces and self.desk.under_way
 
     def _gathered(self) -> None:
         self._flushed = True
@@ -321,15 +337,6 @@ class TransactionCore:
         if error is not None and self.wrong is None:
             self.wrong = error
         self.go_on(now)
-
-    def _say_committed(self, now: float) -> None:
-        if self.before is not None:
-            return
-        if self.empty:
-            self._over(Stage.COMMITTED, None, now)
-            return
-        self.stage = Stage.ENDING
-        self.producer.end(self, now, commit=True)
 
     def _abort(self, now: float) -> None:
         self.stage = Stage.ABORTING
@@ -344,16 +351,7 @@ class TransactionCore:
         self._giving_up = True
         self.desk.give_up(self.wrong, now)  # type: ignore[arg-type]
         self._giving_up = False
-        self._say_aborted(now)
-
-    def _say_aborted(self, now: float) -> None:
-        if self.before is not None:
-            return
-        if self.empty or self.orphan or self.producer.fatal is not None:
-            self._over(Stage.ABORTED, self.wrong, now)
-            return
-        self.stage = Stage.ENDING
-        self.producer.end(self, now, commit=False)
+        self.producer.proceed(now)
 
     def ended(self, error: TinyMQError | None, now: float, *, commit: bool) -> None:
         """
@@ -393,6 +391,7 @@ class TransactionCore:
         Args:
             error: Why it does not count, or why that is not known.
         """
+        self.wake_at = inf
         told, self._ended = self._ended, None
         if told is not None:
             told(error)
@@ -408,11 +407,6 @@ class TransactionCore:
 
     # --- time ------------------------------------------------------------------------
 
-    @property
-    def wake_at(self) -> float:
-        """When nobody waits for its end any longer."""
-        return self._until if self._ended is not None else inf
-
     def overdue(self, error: TinyMQError) -> None:
         """
         Wait no longer.
@@ -420,5 +414,4 @@ class TransactionCore:
         Args:
             error: What is told.
         """
-        self._until = inf
         self.tell(error)
