@@ -67,6 +67,8 @@ TURN_SECONDS: Final = 0.02
 MOST_PENDING: Final = 16 * 1024 * 1024
 #: Bytes taken from the socket in one go.
 READ_SIZE: Final = 256 * 1024
+#: Bytes that are sent at once, without asking the reactor whether the system takes them.
+MOST_PUSHED: Final = 64 * 1024
 #: Silent heartbeats after which a peer is taken for dead.
 MISSED_HEARTBEATS: Final = 3
 #: Seconds that one frame may take to arrive. Bytes are signs of life, but a peer
@@ -119,6 +121,22 @@ def unsent(transport: Any) -> int:
         return int(len(transport.dataBuffer) - transport.offset + unmerged)
     except AttributeError:
         return 0
+
+
+def push(transport: Any) -> None:
+    """
+    Send what a transport of Twisted keeps, if it is little and nobody waits for the peer.
+
+    The reactor would let it do the same when it has asked the system whether it may.
+    What cannot be sent stays for the reactor, and so does the end of a connection.
+
+    Args:
+        transport: Any transport; one that is no socket of Twisted sends by itself.
+    """
+    if 0 < unsent(transport) <= MOST_PUSHED and not (
+        transport.disconnecting or transport.producerPaused
+    ):
+        transport.doWrite()
 
 
 @implementer(IPushProducer)
@@ -211,6 +229,14 @@ class Connection(Protocol):
             self._handle(data)
 
     def _handle(self, data: bytes) -> None:
+        self.shared.broker.committer.hold()
+        try:
+            self._take(data)
+        finally:
+            self.shared.broker.committer.write_staged()
+            self.shared.broker.said()
+
+    def _take(self, data: bytes) -> None:
         try:
             seconds = self.shared.scheduler.seconds
             until = seconds() + TURN_SECONDS
@@ -225,7 +251,6 @@ class Connection(Protocol):
                     self._later()
                     break
             self._note_unfinished(complete=complete)
-            self.shared.broker.committer.write_staged()
         except BadMagic:
             self._log.info("{peer} {sent}; closed", peer=self.peer, sent=_stranger(data))
             self._close()
@@ -360,6 +385,11 @@ class Connection(Protocol):
         self.shared.moved.add(self)
         transport: Any = self.transport
         transport.write(data)
+        self.shared.broker.outgoing.add(self)
+
+    def send(self) -> None:
+        """Send what was written, as far as the peer takes it."""
+        push(self.transport)
 
     def _close(self) -> None:
         if not self._closing:
