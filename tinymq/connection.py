@@ -55,6 +55,7 @@ from tinymq.errors import (
 )
 from tinymq.stats import CLUSTER_CLIENTS, ClientSnapshot
 from tinymq.traffic import Traffic
+from tinymq.transports import push, unsent
 from tinymq.wire.frames import Bytes, Frame, FrameDecoder, encode_frame
 from tinymq.wire.header import REPLY, VERSION, MessageType
 from tinymq.wire.messages import Goodbye, Hello, Message, error_meta
@@ -67,8 +68,6 @@ TURN_SECONDS: Final = 0.02
 MOST_PENDING: Final = 16 * 1024 * 1024
 #: Bytes taken from the socket in one go.
 READ_SIZE: Final = 256 * 1024
-#: Bytes that are sent at once, without asking the reactor whether the system takes them.
-MOST_PUSHED: Final = 64 * 1024
 #: Silent heartbeats after which a peer is taken for dead.
 MISSED_HEARTBEATS: Final = 3
 #: Seconds that one frame may take to arrive. Bytes are signs of life, but a peer
@@ -102,41 +101,6 @@ def _stranger(data: bytes) -> str:
     if data.startswith((b"GET ", b"POST ", b"HEAD ")):
         return "asked for a web page, which is not to be had at this port"
     return "does not speak tinymq"
-
-
-def unsent(transport: Any) -> int:
-    """
-    Say how many bytes a transport keeps because its peer does not read.
-
-    Twisted has no public word for it, and what its producer interface tells (more
-    than `bufferSize`, or nothing) is no number. So this reads the two buffers of
-    `FileDescriptor`, and says 0 of a transport that has none; a test on a real
-    socket fails when they are renamed.
-
-    Args:
-        transport: Any transport.
-    """
-    try:
-        unmerged = transport._tempDataLen  # noqa: SLF001 - see above
-        return int(len(transport.dataBuffer) - transport.offset + unmerged)
-    except AttributeError:
-        return 0
-
-
-def push(transport: Any) -> None:
-    """
-    Send what a transport of Twisted keeps, if it is little and nobody waits for the peer.
-
-    The reactor would let it do the same when it has asked the system whether it may.
-    What cannot be sent stays for the reactor, and so does the end of a connection.
-
-    Args:
-        transport: Any transport; one that is no socket of Twisted sends by itself.
-    """
-    if 0 < unsent(transport) <= MOST_PUSHED and not (
-        transport.disconnecting or transport.producerPaused
-    ):
-        transport.doWrite()
 
 
 @implementer(IPushProducer)

@@ -18,6 +18,10 @@ class Outgoing:
 
     A reactor would find out that they may write, and let them, after everybody else
     had his turn. Whatever is not sent here is sent so.
+
+    Who was spoken to last comes first: a publisher hears that a message is stored before
+    its readers are given it, and a system with few processors lets whoever is woken run
+    at once, before anything is sent to the next one.
     """
 
     def __init__(self) -> None:
@@ -35,5 +39,5 @@ class Outgoing:
     def send(self) -> None:
         """Let all of them send."""
         speakers, self._speakers = self._speakers, {}
-        for speaker in speakers:
+        for speaker in reversed(speakers):
             speaker.send()

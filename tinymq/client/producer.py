@@ -346,6 +346,7 @@ class Producer(ProducerFace):
     def _drain(self) -> None:
         self._turning = False
         self._core.drain(self._seconds())
+        self._network.send()
         self._network.arm()
 
 
