@@ -153,12 +153,11 @@ class Committer:
     @property
     def _may_start(self) -> bool:
         """Whether a group can be synced now."""
-        waiting = len(self._gathering)
-        if not (waiting and self._groups):
-            return waiting > 0
-        if len(self._groups) >= _GROUPS or len(self._syncing) + waiting > _BESIDE:
-            return False
-        return any(each not in self._syncing for each in self._gathering)
+        if not (self._gathering and self._syncing):
+            return bool(self._gathering)
+        fresh = sum(each not in self._syncing for each in self._gathering)
+        room = len(self._groups) < _GROUPS and len(self._syncing) + fresh <= _BESIDE
+        return room and fresh > 0
 
     def _start_group(self) -> None:
         if not self._may_start:
@@ -166,11 +165,21 @@ class Committer:
         group = [each for each in self._gathering if each not in self._syncing]
         for partition in group:
             del self._gathering[partition]
+        # Whoever is told something meanwhile may have more to be written.
+        self._syncing.update(dict.fromkeys(group))
+        one = _Group(self._written(group))
+        if one.tickets:
+            self._groups.append(one)
+            self._syncer.sync(tuple(one.tickets), lambda results: self._synced(one, results))
+
+    def _written(self, group: list[Written]) -> dict[SyncTicket, Written]:
+        """Write a group, and return what of it is to be synced."""
         tickets: dict[SyncTicket, Written] = {}
         until = self._scheduler.seconds() + TURN_SECONDS
         for partition in group:
             if tickets and self._scheduler.seconds() > until:
                 # The first write of a log makes files, and each of them waits for the disk.
+                del self._syncing[partition]
                 self._gathering[partition] = None
                 continue
             self._due.pop(partition, None)
@@ -179,13 +188,9 @@ class Committer:
             if ticket is not None:
                 tickets[ticket] = partition
             else:
+                del self._syncing[partition]
                 partition.advance()  # another sync may have covered it
-        if not tickets:
-            return
-        one = _Group(tickets)
-        self._groups.append(one)
-        self._syncing.update(dict.fromkeys(tickets.values()))
-        self._syncer.sync(tuple(tickets), lambda results: self._synced(one, results))
+        return tickets
 
     def _synced(self, group: _Group, results: Mapping[SyncTicket, OSError | None]) -> None:
         self._groups.remove(group)
@@ -197,6 +202,7 @@ class Committer:
             call()
         # What gathered meanwhile does not wait for another turn.
         self._start_group()
+        self._arm_turn()
         self._tell_idle()
         self.ended()
 
@@ -251,6 +257,7 @@ class Committer:
     def _sync(self, written: Iterable[Written]) -> None:
         self._gathering.update(dict.fromkeys(written))
         self._start_group()
+        self._arm_turn()
 
     # --- the end ------------------------------------------------------------------
 
