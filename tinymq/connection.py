@@ -55,7 +55,7 @@ from tinymq.errors import (
 )
 from tinymq.stats import CLUSTER_CLIENTS, ClientSnapshot
 from tinymq.traffic import Traffic
-from tinymq.transports import push, unsent
+from tinymq.transports import MOST_SENT, send, unsent
 from tinymq.wire.frames import Bytes, Frame, FrameDecoder, encode_frame
 from tinymq.wire.header import REPLY, VERSION, MessageType
 from tinymq.wire.messages import Goodbye, Hello, Message, error_meta
@@ -143,6 +143,11 @@ class Connection(Protocol):
         self._readers: set[Reader] = set()
         self._parked: deque[Callable[[], None]] = deque()
         self._pending = 0
+        #: What was said in this turn and is sent at its end.
+        self._said: list[Bytes] = []
+        self._said_bytes = 0
+        #: Whether that does not wait for what others are to be given in this turn.
+        self._prompt = False
         self._reading = True
         self._more_frames = False
         #: Whether frames are still handled: it is open.
@@ -169,6 +174,7 @@ class Connection(Protocol):
         self._stop_timer()
         self._cancel_reads()
         self._open.clear()
+        self._said.clear()
         self.shared.left(self)
         self.caller.gone()
 
@@ -193,12 +199,17 @@ class Connection(Protocol):
             self._handle(data)
 
     def _handle(self, data: bytes) -> None:
-        self.shared.broker.committer.hold()
+        broker = self.shared.broker
+        self._prompt = broker.channels.turning  # what others began is no reason to wait
+        broker.outgoing.hold()
+        broker.committer.hold()
         try:
             self._take(data)
         finally:
-            self.shared.broker.committer.write_staged()
-            self.shared.broker.said()
+            broker.committer.write_staged()
+            if self._prompt:
+                self.send()
+            broker.said()
 
     def _take(self, data: bytes) -> None:
         try:
@@ -330,12 +341,15 @@ class Connection(Protocol):
         """
         # One that is not open was refused meanwhile, or never wanted an answer.
         if self._open.pop(message_id, None) is not None and not self._closing:
+            # Who publishes waits for those who are given it, as they may be in this turn.
+            self._prompt = self._prompt or frame_type != MessageType.PRODUCE
             self._write(encode_frame(frame_type | REPLY, message_id, reply.to_meta(), payload))
 
     def _refuse(self, message_id: int, error: WireError) -> None:
         if self._closing or not (self._listening or message_id in self._open):
             return  # its end refused what was open
         self._open.pop(message_id, None)
+        self._prompt = True
         if message_id or error.fatal:
             self._write(encode_frame(MessageType.ERROR, message_id, error_meta(error)))
         if error.fatal:
@@ -347,18 +361,29 @@ class Connection(Protocol):
         data = b"".join(pieces) if len(pieces) > 1 else pieces[0]
         self.traffic.bytes_out += len(data)
         self.shared.moved.add(self)
-        transport: Any = self.transport
-        transport.write(data)
-        self.shared.broker.outgoing.add(self)
+        outgoing = self.shared.broker.outgoing
+        if not outgoing.held:
+            transport: Any = self.transport
+            transport.write(data)
+            return
+        self._said.append(data)
+        self._said_bytes += len(data)
+        if self._said_bytes > MOST_SENT:
+            self.send()  # the transport tells when that is more than the peer takes
+        else:
+            outgoing.add(self)
 
     def send(self) -> None:
-        """Send what was written, as far as the peer takes it."""
-        push(self.transport)
+        """Send what was said in this turn."""
+        if self._said:
+            said, self._said, self._said_bytes = self._said, [], 0
+            send(self.transport, said)
 
     def _close(self) -> None:
         if not self._closing:
             self._listening, self._closing = False, True
             self._stop_timer()
+            self.send()
             transport: Any = self.transport
             transport.unregisterProducer()
             transport.loseConnection()

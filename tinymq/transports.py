@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
-from twisted.internet.abstract import FileDescriptor
+from twisted.internet.tcp import Connection
+
+from tinymq.wire.frames import Bytes
 
 #: Bytes that are sent at once, without asking the reactor whether the system takes them.
-MOST_PUSHED: Final = 64 * 1024
+MOST_SENT: Final = 64 * 1024
 
 
 def unsent(transport: Any) -> int:
@@ -29,19 +32,34 @@ def unsent(transport: Any) -> int:
         return 0
 
 
-def push(transport: Any) -> None:
+def send(transport: Any, pieces: Sequence[Bytes]) -> None:
     """
-    Send what a transport keeps, if it is little and its producer was not told to wait.
+    Send pieces at once, as far as the system takes them; the transport keeps the rest.
 
-    The reactor would let it do the same when it has asked the system whether it may,
-    one turn later. What cannot be sent, and what went wrong, stays for the reactor.
+    A transport of Twisted asks the reactor first whether it may write, which costs two
+    system calls and a turn. What goes wrong here goes wrong there once more, and is told.
 
     Args:
-        transport: Any transport; one that is no socket of Twisted sends by itself.
+        transport: Any transport; one that is no socket of Twisted is given piece by piece.
+        pieces: The bytes.
     """
-    if not isinstance(transport, FileDescriptor) or not transport.connected:
+    if not _takes_more(transport):
+        for piece in pieces:
+            transport.write(piece)
         return
-    if transport.disconnecting or transport.producerPaused:
-        return
-    if 0 < unsent(transport) <= MOST_PUSHED:
-        transport.doWrite()
+    data = b"".join(pieces)
+    if len(data) <= MOST_SENT:
+        sent = transport.writeSomeData(data)
+        if type(sent) is int and sent > 0:
+            data = data[sent:]
+    if data:
+        transport.write(data)
+
+
+def _takes_more(transport: Any) -> bool:
+    """Whether a transport is a plain socket and keeps nothing."""
+    return (
+        isinstance(transport, Connection)
+        and bool(transport.connected)
+        and not (transport.disconnecting or getattr(transport, "TLS", False) or unsent(transport))
+    )

@@ -98,7 +98,7 @@ class Broker:
         #: The connections that have something to send.
         self.outgoing = Outgoing()
         self.committer = Committer(world.scheduler, syncer)
-        self.committer.ended = self.said
+        self.committer.begun, self.committer.ended = self.outgoing.hold, self.said
         #: Its number, as the MetaServer gave it; 0 is no broker's, and leads nothing.
         self.id = 0
         #: Its name; the MetaServer gives one to a broker that was given none.
@@ -346,8 +346,8 @@ class Broker:
             self.committer.staged(partition)
 
     def said(self) -> None:
-        """Send what was said, unless more is to be said at the end of this turn."""
-        if not (self.committer.turning or self.channels.turning):
+        """Send what was said, unless messages are to be given out at the end of this turn."""
+        if not self.channels.turning:
             self.outgoing.send()
 
     def look_after(self, size: int, look: Callable[[], None]) -> None:

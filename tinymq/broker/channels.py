@@ -333,6 +333,7 @@ class Channels:
 
     def _turn(self) -> None:
         self._timer = None
+        self.broker.outgoing.hold()
         marked, self._marked = self._marked, {}
         seconds = self.broker.scheduler.seconds
         until = seconds() + _TURN_SECONDS

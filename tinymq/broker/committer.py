@@ -59,7 +59,9 @@ class Committer:
         syncer: Brings files to the disk.
 
     Attributes:
-        ended: Called when something was written or synced, and all were told who waited.
+        begun: Called before something is written at the end of a turn, or those hear who waited
+            for a sync.
+        ended: Called after it.
     """
 
     _log = Logger()
@@ -71,6 +73,7 @@ class Committer:
         self._gathering: dict[Written, None] = {}
         #: When those are to be synced whose policy is to do it now and then.
         self._due: dict[Written, float] = {}
+        self.begun: Callable[[], None] = lambda: None
         self.ended: Callable[[], None] = lambda: None
         self._turn: Timer | None = None
         self._held = False
@@ -100,11 +103,6 @@ class Committer:
         """See to it that the turn has an end, if there is anything for it to do."""
         if self._turn is None and (self._staged or self._may_start):
             self._turn = self._scheduler.callLater(0, self._end_of_turn)
-
-    @property
-    def turning(self) -> bool:
-        """Whether the end of this turn is still to come."""
-        return self._turn is not None
 
     def hold(self) -> None:
         """Wait with what is staged for `write_staged`, which is about to be called."""
@@ -143,6 +141,7 @@ class Committer:
 
     def _end_of_turn(self) -> None:
         self._turn = None
+        self.begun()
         if self._staged:
             self._write()
         self._start_group()
@@ -193,6 +192,7 @@ class Committer:
         return tickets
 
     def _synced(self, group: _Group, results: Mapping[SyncTicket, OSError | None]) -> None:
+        self.begun()
         self._groups.remove(group)
         for partition in group.tickets.values():
             del self._syncing[partition]

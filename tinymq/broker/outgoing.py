@@ -16,16 +16,24 @@ class Outgoing:
     """
     Those who have something to send.
 
-    A reactor would find out that they may write, and let them, after everybody else
-    had his turn. Whatever is not sent here is sent so.
+    A transport waits until the reactor has found out that it may write, after everybody
+    else had his turn.
 
     Who was spoken to last comes first: a publisher hears that a message is stored before
     its readers are given it, and a system with few processors lets whoever is woken run
     at once, before anything is sent to the next one.
+
+    Attributes:
+        held: Whether `send` is about to be called, so that it is worth waiting for.
     """
 
     def __init__(self) -> None:
+        self.held = False
         self._speakers: dict[Speaker, None] = {}
+
+    def hold(self) -> None:
+        """Wait with what is said for `send`, which is called when this turn ends."""
+        self.held = True
 
     def add(self, speaker: Speaker) -> None:
         """
@@ -38,6 +46,7 @@ class Outgoing:
 
     def send(self) -> None:
         """Let all of them send."""
+        self.held = False
         speakers, self._speakers = self._speakers, {}
         for speaker in reversed(speakers):
             speaker.send()
