@@ -30,7 +30,6 @@ from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import ClientConfig
 from tinymq.client.core.link import Link
 from tinymq.errors import ConnectionLost, UnreachableError
-from tinymq.transports import push
 from tinymq.wire.frames import Bytes
 
 #: Time for a closed connection to flush what was written, before it is cut.
@@ -107,11 +106,6 @@ class Peer(protocol.Protocol):
             pieces: The bytes.
         """
         self.transport.writeSequence(pieces)  # type: ignore[arg-type]
-        self._network.written(self)
-
-    def send(self) -> None:
-        """Send what was written, as far as the broker takes it."""
-        push(self.transport)
 
     def close(self) -> None:
         """Close after what was written is flushed, and at the latest soon."""
@@ -159,8 +153,6 @@ class TwistedNetwork:
         self._drains: dict[Callable[[float], None], None] = {}
         self._turn: IDelayedCall | None = None
         self._receiving = False
-        #: Those to whom something was written.
-        self._written: set[Peer] = set()
 
     # --- Network ---------------------------------------------------------------
 
@@ -242,7 +234,6 @@ class TwistedNetwork:
         finally:
             self._receiving = False
             self._drain()
-        self.send()
         self.arm()
 
     def stir(self, drain: Callable[[float], None]) -> None:
@@ -259,24 +250,7 @@ class TwistedNetwork:
     def _end_turn(self) -> None:
         self._turn = None
         self._drain()
-        self.send()
         self.arm()
-
-    def written(self, peer: Peer) -> None:
-        """
-        Note that something was written.
-
-        Args:
-            peer: To whom.
-        """
-        self._written.add(peer)
-
-    def send(self) -> None:
-        """Send what was written; what is written when a turn ends is not kept for the next."""
-        if self._written:
-            peers, self._written = self._written, set()
-            for peer in peers:
-                peer.send()
 
     def _drain(self) -> None:
         drains, self._drains = self._drains, {}
