@@ -38,7 +38,8 @@ ALLOWED: dict[str, set[str]] = {
     "operations": {"wire", "meta", "broker", "stats", "node", "figures", "routing", "groups"}
     | {"operation", "catalog", "caller", "webhook"},
     "traffic": {"stats"},
-    "connection": {"wire", "broker", "stats", "caller", "traffic"},
+    "transports": {"wire"},
+    "connection": {"wire", "broker", "stats", "caller", "traffic", "transports"},
     "connections": {"wire", "broker", "stats", "connection", "clockwork"},
     "consuming": {"wire", "broker", "caller", "connection"},
     "protocol": {"wire", "broker", "meta", "stats", "operations", "groups"}
@@ -46,7 +47,7 @@ ALLOWED: dict[str, set[str]] = {
     "cluster": {"wire", "storage", "meta", "broker", "client", "stats"}
     | {"node", "operation", "operations", "caller", "ground", "clockwork"},
     "ground": {"storage", "broker", "client"},
-    "client": {"wire"},
+    "client": {"wire", "transports"},
     "aio": {"wire", "client"},
     "sync": {"wire", "client"},
     "patterns": {"wire", "client", "aio", "sync"},

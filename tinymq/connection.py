@@ -55,6 +55,7 @@ from tinymq.errors import (
 )
 from tinymq.stats import CLUSTER_CLIENTS, ClientSnapshot
 from tinymq.traffic import Traffic
+from tinymq.transports import MOST_SENT, send, unsent
 from tinymq.wire.frames import Bytes, Frame, FrameDecoder, encode_frame
 from tinymq.wire.header import REPLY, VERSION, MessageType
 from tinymq.wire.messages import Goodbye, Hello, Message, error_meta
@@ -105,25 +106,6 @@ def _stranger(data: bytes) -> str:
     return "does not speak tinymq"
 
 
-def unsent(transport: Any) -> int:
-    """
-    Say how many bytes a transport keeps because its peer does not read.
-
-    Twisted has no public word for it, and what its producer interface tells (more
-    than `bufferSize`, or nothing) is no number. So this reads the two buffers of
-    `FileDescriptor`, and says 0 of a transport that has none; a test on a real
-    socket fails when they are renamed.
-
-    Args:
-        transport: Any transport.
-    """
-    try:
-        unmerged = transport._tempDataLen  # noqa: SLF001 - see above
-        return int(len(transport.dataBuffer) - transport.offset + unmerged)
-    except AttributeError:
-        return 0
-
-
 @implementer(IPushProducer)
 class Connection(Protocol):
     """
@@ -164,6 +146,11 @@ class Connection(Protocol):
         self._readers: set[Reader] = set()
         self._parked: deque[Callable[[], None]] = deque()
         self._pending = 0
+        #: What was said in this turn and is sent at its end.
+        self._said: list[Bytes] = []
+        self._said_bytes = 0
+        #: Whether that does not wait for what others are to be given in this turn.
+        self._prompt = False
         self._reading = True
         self._more_frames = False
         #: Whether frames are still handled: it is open.
@@ -191,6 +178,7 @@ class Connection(Protocol):
         self._stop_timer()
         self._cancel_reads()
         self._open.clear()
+        self._said.clear()
         self.shared.left(self)
         self.caller.gone()
 
@@ -215,6 +203,19 @@ class Connection(Protocol):
             self._handle(data)
 
     def _handle(self, data: bytes) -> None:
+        broker = self.shared.broker
+        self._prompt = broker.channels.turning  # what others began is no reason to wait
+        broker.outgoing.hold()
+        broker.committer.hold()
+        try:
+            self._take(data)
+        finally:
+            broker.committer.write_staged()
+            if self._prompt:
+                self.send()
+            broker.said()
+
+    def _take(self, data: bytes) -> None:
         try:
             seconds = self.shared.scheduler.seconds
             until = seconds() + TURN_SECONDS
@@ -229,7 +230,6 @@ class Connection(Protocol):
                     self._later()
                     break
             self._note_unfinished(complete=complete)
-            self.shared.broker.committer.write_staged()
         except BadMagic:
             self._log.info("{peer} {sent}; closed", peer=self.peer, sent=_stranger(data))
             self._close()
@@ -345,12 +345,15 @@ class Connection(Protocol):
         """
         # One that is not open was refused meanwhile, or never wanted an answer.
         if self._open.pop(message_id, None) is not None and not self._closing:
+            # Who publishes waits for those who are given it, as they may be in this turn.
+            self._prompt = self._prompt or frame_type != MessageType.PRODUCE
             self._write(encode_frame(frame_type | REPLY, message_id, reply.to_meta(), payload))
 
     def _refuse(self, message_id: int, error: WireError) -> None:
         if self._closing or not (self._listening or message_id in self._open):
             return  # its end refused what was open
         self._open.pop(message_id, None)
+        self._prompt = True
         if message_id or error.fatal:
             self._write(encode_frame(MessageType.ERROR, message_id, error_meta(error)))
         if error.fatal:
@@ -362,13 +365,29 @@ class Connection(Protocol):
         data = b"".join(pieces) if len(pieces) > 1 else pieces[0]
         self.traffic.bytes_out += len(data)
         self.shared.moved.add(self)
-        transport: Any = self.transport
-        transport.write(data)
+        outgoing = self.shared.broker.outgoing
+        if not outgoing.held:
+            transport: Any = self.transport
+            transport.write(data)
+            return
+        self._said.append(data)
+        self._said_bytes += len(data)
+        if self._said_bytes > MOST_SENT:
+            self.send()  # the transport tells when that is more than the peer takes
+        else:
+            outgoing.add(self)
+
+    def send(self) -> None:
+        """Send what was said in this turn."""
+        if self._said:
+            said, self._said, self._said_bytes = self._said, [], 0
+            send(self.transport, said)
 
     def _close(self) -> None:
         if not self._closing:
             self._listening, self._closing = False, True
             self._stop_timer()
+            self.send()
             transport: Any = self.transport
             transport.unregisterProducer()
             transport.loseConnection()

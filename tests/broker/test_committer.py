@@ -61,6 +61,46 @@ class TestAlways:
         assert [only(each).base_offset for each in (second, third)] == [1, 2]
         assert held.broker.committer.idle
 
+    def test_beside(self, held: BrokerFixture, syncer: HeldSyncer) -> None:
+        """While one log is synced another need not wait for it, and itself is in one group only."""
+        held.topic(partitions=2)
+        first, again = held.produce(b"a"), held.produce(b"b")
+        beside = held.produce(b"c", partition=1)
+        assert [len(tickets) for tickets, _ in syncer.groups] == [1, 1]
+        syncer.groups.reverse()
+        syncer.release()
+        assert (first, again, only(beside).base_offset) == ([], [], 0)
+        syncer.release()
+        assert (only(first).base_offset, again) == (0, [])
+        syncer.release()
+        assert only(again).base_offset == 1
+        assert held.broker.committer.idle
+
+    def test_not_beside(self, held: BrokerFixture, syncer: HeldSyncer) -> None:
+        """Where many logs are busy they gather, and one sync covers them."""
+        held.topic(partitions=9)
+        running = held.produce(b"a")
+        answers = [held.produce(b"v", partition=index) for index in range(1, 9)]
+        assert syncer.begun < 4
+        while syncer.groups:
+            syncer.release()
+        assert syncer.begun < 6
+        assert [only(each).base_offset for each in (running, *answers)] == [0] * 9
+
+    def test_after_all_that_run(self, held: BrokerFixture, syncer: HeldSyncer) -> None:
+        """Who waits for syncs waits for each that runs, and for none that begins later."""
+        held.topic(partitions=2)
+        told: list[int] = []
+        held.produce(b"a")
+        held.produce(b"b", partition=1)
+        held.produce(b"c")
+        held.broker.committer.after_sync(lambda: told.append(1))
+        syncer.release()
+        assert (told, len(syncer.groups)) == ([], 2)
+        syncer.release()
+        assert (told, len(syncer.groups)) == ([1], 1)
+        syncer.release()
+
     def test_many_partitions(self, held: BrokerFixture, syncer: HeldSyncer) -> None:
         """One sync covers all partitions that were written since the last."""
         held.topic(partitions=5)

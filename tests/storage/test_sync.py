@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import queue
 from collections.abc import Callable, Iterator
+from threading import Event
 
 import pytest
 
@@ -97,6 +98,35 @@ def test_failed_syncfs_fails_all_and_is_not_used_again(
     assert {None} == set(pool.sync(others).values())
     assert disk.calls["syncfs"] == 1
     assert disk.calls["fdatasync"] == MOST_FILES + 1
+
+
+def test_two_groups_do_not_share_an_error(
+    new_log: MakeLog, disk: FaultyDisk, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the whole file system is synced for a group, another one asks about its own files."""
+    going, go_on = Event(), Event()
+    syncfs = disk.syncfs
+
+    def slowly(path: str) -> None:
+        going.set()
+        assert go_on.wait(10)
+        syncfs(path)
+
+    monkeypatch.setattr(disk, "syncfs", slowly)
+    logs = written(new_log, 2 * (MOST_FILES + 1))
+    tickets = [ticket for log in logs if (ticket := log.begin_sync()) is not None]
+    taken: list[Results] = []
+    pool.syncer.sync(tickets[: MOST_FILES + 1], taken.append)
+    assert going.wait(10)
+    pool.syncer.sync(tickets[MOST_FILES + 1 :], taken.append)
+    for _ in range(2):
+        function, rest = pool.calls.get(timeout=10)
+        function(*rest)
+        go_on.set()
+    assert [{*results.values()} for results in taken] == [{None}, {None}]
+    assert (disk.calls["syncfs"], disk.calls["fdatasync"]) == (1, MOST_FILES + 1)
+    for ticket, log in zip(tickets, logs, strict=True):
+        log.end_sync(ticket)
 
 
 def test_failed_sync_is_never_repeated(new_log: MakeLog, disk: FaultyDisk, pool: Pool) -> None:

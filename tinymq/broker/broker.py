@@ -19,6 +19,7 @@ from tinymq.broker.committer import Committer
 from tinymq.broker.delays.delaying import Delaying
 from tinymq.broker.groups.committing import Committing
 from tinymq.broker.groups.coordinating import Coordinating
+from tinymq.broker.outgoing import Outgoing
 from tinymq.broker.partition import Answer, Partition
 from tinymq.broker.partitions import PartitionStore
 from tinymq.broker.ports import Directory, Neighbours, NoNeighbours, Timer, World
@@ -94,7 +95,10 @@ class Broker:
         self.wall = world.wall
         self.syncer = syncer
         self.background = world.background
+        #: The connections that have something to send.
+        self.outgoing = Outgoing()
         self.committer = Committer(world.scheduler, syncer)
+        self.committer.begun, self.committer.ended = self.outgoing.hold, self.said
         #: Its number, as the MetaServer gave it; 0 is no broker's, and leads nothing.
         self.id = 0
         #: Its name; the MetaServer gives one to a broker that was given none.
@@ -340,6 +344,11 @@ class Broker:
                 return
         if partition.append(batch, self.wall(), answer):
             self.committer.staged(partition)
+
+    def said(self) -> None:
+        """Send what was said, unless messages are to be given out at the end of this turn."""
+        if not self.channels.turning:
+            self.outgoing.send()
 
     def look_after(self, size: int, look: Callable[[], None]) -> None:
         """

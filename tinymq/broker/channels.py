@@ -315,6 +315,11 @@ class Channels:
 
     # --- turns -------------------------------------------------------------------------
 
+    @property
+    def turning(self) -> bool:
+        """Whether a partition is about to have its turn."""
+        return self._timer is not None
+
     def mark(self, hosted: Hosted) -> None:
         """
         Let a partition have its turn.
@@ -328,6 +333,7 @@ class Channels:
 
     def _turn(self) -> None:
         self._timer = None
+        self.broker.outgoing.hold()
         marked, self._marked = self._marked, {}
         seconds = self.broker.scheduler.seconds
         until = seconds() + _TURN_SECONDS
@@ -341,6 +347,9 @@ class Channels:
                 hosted.turn()
             except Exception:  # noqa: BLE001 - others must have their turn
                 self._log.failure("{hosted} failed", hosted=hosted)
+        # Who takes messages has them before anything is written down.
+        self.broker.outgoing.send()
+        self.broker.committer.end_turn()
 
     # --- subscriptions -------------------------------------------------------------------
 

@@ -3,12 +3,14 @@ The commit group: one write and one sync for everybody who is waiting.
 
 A turn of the reactor stages batches; its end writes each partition once. For
 partitions that promise the disk, one sync then covers every file written since
-the last one, and while it runs the next group gathers in memory.
+the last one, and while it runs the next group gathers in memory. Where few logs
+are busy a second group goes beside the first: what was published does not wait
+until a ledger is synced. No log is in two groups at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
 from twisted.logger import Logger
@@ -23,9 +25,29 @@ from tinymq.storage.sync import Syncer, SyncTicket
 TURN_SECONDS: Final = 0.05
 #: Seconds by which a timer may fire early.
 _TICK: Final = 0.001
+#: Groups that are synced at a time,
+_GROUPS: Final = 2
+#: and logs in them; more are one group, for its one sync costs less than two.
+_BESIDE: Final = 4
 
 #: What is written and synced.
 Written: TypeAlias = Partition | Ledger | Delays
+
+
+class _Group:
+    """
+    What is being synced together.
+
+    Attributes:
+        tickets: Each with what was written.
+        after: Called when it has ended.
+    """
+
+    __slots__ = ("after", "tickets")
+
+    def __init__(self, tickets: dict[SyncTicket, Written]) -> None:
+        self.tickets = tickets
+        self.after: list[Callable[[], None]] = []
 
 
 class Committer:
@@ -35,6 +57,11 @@ class Committer:
     Args:
         scheduler: Gives the end of the reactor's turn.
         syncer: Brings files to the disk.
+
+    Attributes:
+        begun: Called before something is written at the end of a turn, or those hear who waited
+            for a sync.
+        ended: Called after it.
     """
 
     _log = Logger()
@@ -46,11 +73,15 @@ class Committer:
         self._gathering: dict[Written, None] = {}
         #: When those are to be synced whose policy is to do it now and then.
         self._due: dict[Written, float] = {}
+        self.begun: Callable[[], None] = lambda: None
+        self.ended: Callable[[], None] = lambda: None
         self._turn: Timer | None = None
-        self._syncing = False
+        self._held = False
+        #: What is being synced, and in which groups.
+        self._syncing: dict[Written, None] = {}
+        self._groups: list[_Group] = []
         self._interval: Timer | None = None
         self._interval_at = 0.0
-        self._after_sync: list[Callable[[], None]] = []
         self._when_idle: list[Callable[[], None]] = []
 
     def staged(self, partition: Written) -> None:
@@ -63,12 +94,19 @@ class Committer:
         """
         if partition.synced_policy:
             self._gathering[partition] = None
-            if self._syncing:
-                return
         else:
             self._staged[partition] = None
-        if self._turn is None:
+        if not self._held:
+            self._arm_turn()
+
+    def _arm_turn(self) -> None:
+        """See to it that the turn has an end, if there is anything for it to do."""
+        if self._turn is None and (self._staged or self._may_start):
             self._turn = self._scheduler.callLater(0, self._end_of_turn)
+
+    def hold(self) -> None:
+        """Wait with what is staged for `write_staged`, which is about to be called."""
+        self._held = True
 
     def write_staged(self) -> None:
         """
@@ -77,8 +115,12 @@ class Committer:
         A connection calls it when it has handled what it read: one write for
         all that came together, and no turn of the reactor before the answer.
         """
-        if not self._staged:
-            return
+        self._held = False
+        if self._staged:
+            self._write()
+        self._arm_turn()
+
+    def _write(self) -> None:
         staged, self._staged = self._staged, {}
         until = self._scheduler.seconds() + TURN_SECONDS
         for partition in staged:
@@ -90,23 +132,53 @@ class Committer:
                 self._gathering[partition] = None
             elif partition.topic.config.sync == "interval":
                 self._sync_later(partition)
-        if self._staged and self._turn is None:
-            self._turn = self._scheduler.callLater(0, self._end_of_turn)
+
+    def end_turn(self) -> None:
+        """Write what is staged, and begin to sync; a turn of the reactor ends."""
+        if self._turn is not None:
+            self._turn.cancel()
+        self._end_of_turn()
 
     def _end_of_turn(self) -> None:
         self._turn = None
-        self.write_staged()
-        if not self._syncing:
-            self._start_group()
+        self.begun()
+        if self._staged:
+            self._write()
+        self._start_group()
+        self._arm_turn()
         self._tell_idle()
+        self.ended()
+
+    @property
+    def _may_start(self) -> bool:
+        """Whether a group can be synced now."""
+        if not (self._gathering and self._syncing):
+            return bool(self._gathering)
+        fresh = sum(each not in self._syncing for each in self._gathering)
+        room = len(self._groups) < _GROUPS and len(self._syncing) + fresh <= _BESIDE
+        return room and fresh > 0
 
     def _start_group(self) -> None:
-        group, self._gathering = self._gathering, {}
+        if not self._may_start:
+            return
+        group = [each for each in self._gathering if each not in self._syncing]
+        for partition in group:
+            del self._gathering[partition]
+        # Whoever is told something meanwhile may have more to be written.
+        self._syncing.update(dict.fromkeys(group))
+        one = _Group(self._written(group))
+        if one.tickets:
+            self._groups.append(one)
+            self._syncer.sync(tuple(one.tickets), lambda results: self._synced(one, results))
+
+    def _written(self, group: list[Written]) -> dict[SyncTicket, Written]:
+        """Write a group, and return what of it is to be synced."""
         tickets: dict[SyncTicket, Written] = {}
         until = self._scheduler.seconds() + TURN_SECONDS
         for partition in group:
             if tickets and self._scheduler.seconds() > until:
                 # The first write of a log makes files, and each of them waits for the disk.
+                del self._syncing[partition]
                 self._gathering[partition] = None
                 continue
             self._due.pop(partition, None)
@@ -115,24 +187,24 @@ class Committer:
             if ticket is not None:
                 tickets[ticket] = partition
             else:
+                del self._syncing[partition]
                 partition.advance()  # another sync may have covered it
-        if not tickets:
-            return
-        self._syncing = True
+        return tickets
 
-        def synced(results: dict[SyncTicket, OSError | None]) -> None:
-            self._syncing = False
-            for ticket, partition in tickets.items():
-                self._end(partition, ticket, results.get(ticket))
-            calls, self._after_sync = self._after_sync, []
-            for call in calls:
-                call()
-            # What gathered meanwhile does not wait for another turn.
-            if self._gathering and not self._syncing:
-                self._start_group()
-            self._tell_idle()
-
-        self._syncer.sync(tuple(tickets), synced)
+    def _synced(self, group: _Group, results: Mapping[SyncTicket, OSError | None]) -> None:
+        self.begun()
+        self._groups.remove(group)
+        for partition in group.tickets.values():
+            del self._syncing[partition]
+        for ticket, partition in group.tickets.items():
+            self._end(partition, ticket, results.get(ticket))
+        for call in group.after:
+            call()
+        # What gathered meanwhile does not wait for another turn.
+        self._start_group()
+        self._arm_turn()
+        self._tell_idle()
+        self.ended()
 
     def _end(self, partition: Written, ticket: SyncTicket, error: OSError | None) -> None:
         partition.log.end_sync(ticket, error)
@@ -184,8 +256,8 @@ class Committer:
 
     def _sync(self, written: Iterable[Written]) -> None:
         self._gathering.update(dict.fromkeys(written))
-        if not self._syncing:
-            self._start_group()
+        self._start_group()
+        self._arm_turn()
 
     # --- the end ------------------------------------------------------------------
 
@@ -206,15 +278,23 @@ class Committer:
         Args:
             call: Called once, maybe at once.
         """
-        if self._syncing:
-            self._after_sync.append(call)
-        else:
+        left = len(self._groups)
+        if not left:
             call()
+
+        def ended() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                call()
+
+        for group in self._groups:
+            group.after.append(ended)
 
     @property
     def idle(self) -> bool:
         """Whether nothing is on its way to the disk."""
-        return not (self._syncing or self._staged or self._gathering)
+        return not (self._groups or self._staged or self._gathering)
 
     def when_idle(self, call: Callable[[], None]) -> None:
         """

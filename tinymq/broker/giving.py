@@ -106,11 +106,13 @@ class Giving:
 
     def _give(self, name: str, one: Subscribers, now: int) -> bool:
         """Give out about as much as goes well into one message for each consumer."""
+        high, places = self._hosted.partition.stable_offset, one.channel.places
+        if not (one.channel.policy.looks or one.available(high)):
+            return False
         limit = self._hosted.expiry.limit(name)
         if self._sending.behind(one) or limit == -1:
             return False  # what comes later must not overtake it; what expired must not come
-        high = self._hosted.partition.stable_offset
-        end, places = high, one.channel.places
+        end = high
         try:
             with self._hosted.window.hasty(self._warm):
                 if one.channel.policy.looks and look(one, self._hosted.window, high, now):

@@ -23,7 +23,7 @@ from tinymq.broker.sidelog import SideLog
 from tinymq.errors import PartitionOffline, StorageFull, TinyMQError, WireError
 from tinymq.limits import MIB
 from tinymq.storage.facts import LogConfig
-from tinymq.wire.batch import MAX_RECORDS, checked_header, split, stamp
+from tinymq.wire.batch import MAX_RECORDS, read_header, split, stamp
 from tinymq.wire.records import RecordBatch, encode_batch
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class Ledger(SideLog):
         now = max(self._now(), log.max_timestamp)
         for keys, values in _batches(records):
             batch = encode_batch(values, keys=keys)
-            header = checked_header(batch)
+            header = read_header(batch)
             base = log.end_offset
             self._since += len(batch)
             log.append(

@@ -30,6 +30,7 @@ from tinymq.client.core.cluster import Cluster
 from tinymq.client.core.config import ClientConfig
 from tinymq.client.core.link import Link
 from tinymq.errors import ConnectionLost, UnreachableError
+from tinymq.transports import MOST_SENT, send
 from tinymq.wire.frames import Bytes
 
 #: Time for a closed connection to flush what was written, before it is cut.
@@ -54,6 +55,9 @@ class Peer(protocol.Protocol):
     def __init__(self, link: Link, network: TwistedNetwork) -> None:
         self._link: Link | None = link
         self._network = network
+        #: What was written in this turn and is sent at its end.
+        self._pieces: list[Bytes] = []
+        self._size = 0
 
     # --- from Twisted ----------------------------------------------------------
 
@@ -100,16 +104,31 @@ class Peer(protocol.Protocol):
 
     def write(self, pieces: Sequence[Bytes]) -> None:
         """
-        Hand bytes to Twisted, which sends those of one turn together.
+        Send bytes; those of one turn go together.
 
         Args:
             pieces: The bytes.
         """
-        self.transport.writeSequence(pieces)  # type: ignore[arg-type]
+        if not self._network.holding:
+            self.transport.writeSequence(pieces)  # type: ignore[arg-type]
+            return
+        self._pieces += pieces
+        self._size += sum(map(len, pieces))
+        if self._size > MOST_SENT:
+            self.send()  # the transport tells when that is more than the broker takes
+        else:
+            self._network.written(self)
+
+    def send(self) -> None:
+        """Send what was written in this turn."""
+        if self._pieces:
+            pieces, self._pieces, self._size = self._pieces, [], 0
+            send(self.transport, pieces)
 
     def close(self) -> None:
         """Close after what was written is flushed, and at the latest soon."""
         self._link = None
+        self.send()
         transport = self.transport
         cast(IConsumer, transport).unregisterProducer()
         transport.loseConnection()
@@ -132,6 +151,7 @@ class TwistedNetwork:
     Attributes:
         config: Settings of the client.
         cluster: Whom to wake; set once it exists.
+        holding: Whether `send` is about to be called, so that it is worth waiting for.
     """
 
     _log = Logger()
@@ -141,6 +161,7 @@ class TwistedNetwork:
     ) -> None:
         self.config = config
         self.cluster: Cluster | None = None
+        self.holding = False
         self.seconds = reactor.seconds
         self._reactor = reactor
         self._endpoint_for = endpoint_for or self._hostname
@@ -153,6 +174,8 @@ class TwistedNetwork:
         self._drains: dict[Callable[[float], None], None] = {}
         self._turn: IDelayedCall | None = None
         self._receiving = False
+        #: Those to whom something was written.
+        self._written: dict[Peer, None] = {}
 
     # --- Network ---------------------------------------------------------------
 
@@ -228,12 +251,13 @@ class TwistedNetwork:
             link: Whose.
             data: The bytes.
         """
-        self._receiving = True
+        self._receiving = self.holding = True
         try:
             link.received(data, self.seconds())
         finally:
             self._receiving = False
             self._drain()
+            self.send()
         self.arm()
 
     def stir(self, drain: Callable[[float], None]) -> None:
@@ -249,8 +273,31 @@ class TwistedNetwork:
 
     def _end_turn(self) -> None:
         self._turn = None
+        self.hold()
         self._drain()
+        self.send()
         self.arm()
+
+    def written(self, peer: Peer) -> None:
+        """
+        Note that something was written.
+
+        Args:
+            peer: To whom.
+        """
+        self._written[peer] = None
+
+    def hold(self) -> None:
+        """Wait with what is written for `send`, which is called when this turn ends."""
+        self.holding = True
+
+    def send(self) -> None:
+        """Send what was written in this turn."""
+        self.holding = False
+        if self._written:
+            peers, self._written = self._written, {}
+            for peer in peers:
+                peer.send()
 
     def _drain(self) -> None:
         drains, self._drains = self._drains, {}

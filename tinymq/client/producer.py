@@ -345,7 +345,9 @@ class Producer(ProducerFace):
 
     def _drain(self) -> None:
         self._turning = False
+        self._network.hold()
         self._core.drain(self._seconds())
+        self._network.send()
         self._network.arm()
 
 

@@ -153,7 +153,8 @@ class PoolSyncer:
 
     A group of one ticket costs one hop to a thread and one back. After a
     ``syncfs`` failed it is not used again: the kernel reports such an error once
-    for the whole file system, the errors of single files to each of them.
+    for the whole file system, the errors of single files to each of them. For the
+    same reason two groups never use it at the same time.
 
     Args:
         disk: The disk.
@@ -170,6 +171,9 @@ class PoolSyncer:
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._one_by_one = False
+        #: The group that uses `syncfs`, and parts of groups that are under way.
+        self._whole: _Group | None = None
+        self._busy = 0
         self._wanted = threads
         self._threads: list[threading.Thread] = []
 
@@ -182,14 +186,18 @@ class PoolSyncer:
             done: Called once with all results, through `call_from_thread`.
         """
         files = sum(len(ticket.files) for ticket in tickets)
-        alone = len(tickets) == 1 or (files > MOST_FILES and not self._one_by_one)
-        parts = 1 if alone else min(self._wanted, len(tickets))
-        while len(self._threads) < parts:
+        with self._lock:
+            whole = files > MOST_FILES and not (self._one_by_one or self._whole)
+            parts = 1 if whole else min(self._wanted, len(tickets))
+            group = _Group(tickets, done, parts)
+            if whole:
+                self._whole = group
+            self._busy += parts
+            wanted = min(self._wanted, self._busy)
+        while len(self._threads) < wanted:
             self._start_thread()
-        group = _Group(tickets, done, parts)
-        one_by_one = self._one_by_one or parts > 1
         for part in range(parts):
-            self._jobs.put((group, tickets[part::parts], one_by_one))
+            self._jobs.put((group, tickets[part::parts], not whole))
 
     def close(self) -> None:
         """Finish what was begun, and stop the threads."""
@@ -212,8 +220,10 @@ class PoolSyncer:
             with self._lock:
                 group.results.update(results)
                 group.left -= 1
+                self._busy -= 1
                 last = not group.left
-                if len(tickets) > 1 and not one_by_one and any(results.values()):
-                    self._one_by_one = True
+                if not one_by_one:
+                    self._whole = None
+                    self._one_by_one = self._one_by_one or any(results.values())
             if last:
                 self._call(group.done, group.results)

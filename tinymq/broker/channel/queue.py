@@ -79,7 +79,7 @@ class Subscribers:
         self.release()
         found: list[Delivery] = []
         asked = [consumer for consumer in self.consumers if consumer.room]
-        available = self._available(end)
+        available = self.available(end)
         while asked and available > 0:
             share = -(-available // len(asked))
             given = 0
@@ -132,8 +132,13 @@ class Subscribers:
         holder = self.channel.places.holders.get(consumer.name)
         return 0 if holder is None else holder.held
 
-    def _available(self, end: int) -> int:
-        """How many messages there are at most; some may have to wait."""
+    def available(self, end: int) -> int:
+        """
+        Say how many messages there are at most; some may have to wait.
+
+        Args:
+            end: Offset behind the last message that is visible.
+        """
         places = self.channel.places
         return max(0, end - places.cursor) + places.ready.count + places.delayed
 
