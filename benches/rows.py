@@ -198,9 +198,7 @@ def _grouped(
 
 
 @contextmanager
-def _filled(
-    bench: Bench, subject: Subject, size: int, count: int | None = None
-) -> Iterator[str]:
+def _filled(bench: Bench, subject: Subject, size: int, count: int | None = None) -> Iterator[str]:
     with bench.topic(subject) as topic:
         count = bench.amount(subject, size) if count is None else count
         bench.publish(subject, bench.task(subject, "produce", topic, count, size))
