@@ -23,7 +23,7 @@ from benches.tasks import (
     stamped,
     throughput,
 )
-from tinymq.client import EARLIEST, Client, ProducerConfig
+from tinymq.client import EARLIEST, Client, GroupConfig, ProducerConfig, Share
 from tinymq.limits import MIB
 
 _reactor: Any = any_reactor
@@ -227,9 +227,14 @@ def group(task: Task, gate: Gate) -> Figures:
     """Read everything from the start, as the only member of a new group that commits."""
 
     async def body(client: Client) -> Figures:
-        member = client.group(f"bench-{time.time_ns()}", [task.topic])
+        def hold(_shares: list[Share]) -> None:
+            # Nothing is fetched before the clock runs. A later pause would leave a fetch on its
+            # way, whose answer would be read, and dropped, while it runs.
+            member.pause(task.topic)
+
+        config = GroupConfig(on_assigned=hold)
+        member = client.group(f"bench-{time.time_ns()}", [task.topic], config=config)
         await member.ready()
-        member.pause(task.topic)  # nothing is fetched before the clock runs
         began = gate.ready()
         member.resume(task.topic)
         seen = 0

@@ -68,6 +68,9 @@ TURN_SECONDS: Final = 0.02
 MOST_PENDING: Final = 16 * 1024 * 1024
 #: Bytes taken from the socket in one go.
 READ_SIZE: Final = 256 * 1024
+#: Bytes given to the socket in one go: the answer to a FETCH of the usual size. In smaller
+#: pieces it would take several turns, and its reader would wake up for each of them.
+SEND_SIZE: Final = 1024 * 1024
 #: Silent heartbeats after which a peer is taken for dead.
 MISSED_HEARTBEATS: Final = 3
 #: Seconds that one frame may take to arrive. Bytes are signs of life, but a peer
@@ -165,6 +168,7 @@ class Connection(Protocol):
         if hasattr(transport, "setTcpNoDelay"):
             transport.setTcpNoDelay(True)
         transport.bufferSize = min(READ_SIZE, self.shared.broker.limits.outgoing)
+        transport.SEND_LIMIT = SEND_SIZE
         transport.registerProducer(self, True)
         self.shared.joined(self)
 

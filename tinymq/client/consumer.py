@@ -251,6 +251,7 @@ class Consumer(ConsumerFace):
         if self._serving:
             return
         self._serving = True
+        self._network.send()  # what is fetched ahead comes while what is here is handled
         try:
             while self._line:
                 error: TinyMQError | None = None

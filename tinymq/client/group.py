@@ -357,6 +357,7 @@ class GroupConsumer(GroupConsumerFace):
         if self._serving:
             return
         self._serving = True
+        self._network.send()  # what is fetched ahead comes while what is here is handled
         try:
             while self._line:
                 try:

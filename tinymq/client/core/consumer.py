@@ -361,13 +361,14 @@ class ConsumerCore:
 
     def more(self, now: float) -> None:
         """
-        Fetch on, after something was handed out.
+        Fetch on, after something was handed out, if that has waited for room.
 
         Args:
             now: The time.
         """
-        if self.fetching.ready_bytes < self.config.prefetch_bytes:
-            self.fetching.pump(now)
+        fetching = self.fetching
+        if fetching.starved and fetching.ready_bytes < self.config.prefetch_bytes:
+            fetching.pump(now)
 
     def link_changed(self, now: float) -> None:
         """

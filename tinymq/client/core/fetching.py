@@ -50,6 +50,7 @@ class Fetching:
         heard_at: When a broker last answered.
         why: Why no broker answers, or None.
         lost: The brokers that do not answer, None for any.
+        starved: Whether something would have been fetched, had there been room.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Fetching:
         self.heard_at = -inf
         self.why: TinyMQError | None = None
         self.lost: set[int | None] = set()
+        self.starved = False
         self._cluster = cluster
         self._config = config
         self._changed = changed
@@ -156,10 +158,14 @@ class Fetching:
         reading: dict[int | None, list[Cursor]] = {}
         metadata = self._cluster.metadata
         room = self.ready_bytes < self._config.prefetch_bytes
+        self.starved = False
         for cursor in self.cursors.values():
             if cursor.busy or cursor.retry_at > now:
                 continue
-            reads = cursor.standing is Standing.READING and room
+            reads = cursor.standing is Standing.READING
+            if reads and not room:
+                self.starved = True
+                continue
             if not reads and cursor.standing is not Standing.LOOKING:
                 continue
             leader = metadata.leader(cursor.topic, cursor.partition)

@@ -71,7 +71,7 @@ class Hands:
         shares: By topic id and partition.
         by_where: Those whose topic is known, by its name and the partition.
         troubles: What is to be told.
-        room: Whether a batch was taken since more was fetched.
+        room: Whether a batch was taken that something else to be fetched has waited for.
         lost: Of shares that went while something was handed out and not committed, what a
             transaction would commit, if one may.
     """
@@ -130,7 +130,7 @@ class Hands:
         Raises:
             TinyMQError: As `take`.
         """
-        found = self._rest() or self._next()
+        found = (self._rest() if self._opened else None) or self._next()
         if found is None:
             return None
         slip = found[1]
@@ -159,20 +159,20 @@ class Hands:
                 raise
             if batch is None:
                 return None
-            self.room = True
+            self.room = self.reader.fetching.starved
             share = self.by_where[batch.topic, batch.partition]
             slip = self._count(share, batch)
             if slip.count:
                 return share, slip
 
     def _count(self, share: HeldShare, batch: ConsumerBatch) -> Slip:
-        if len(batch) and batch.base_offset < share.tally.end:
-            share.tally.end_here()  # the log was cut, and reading began anew further up
-            share.tally = Tally()
         tally = share.tally
+        if len(batch) and batch.base_offset < tally.end:
+            tally.end_here()  # the log was cut, and reading began anew further up
+            tally = share.tally = Tally()
         slip = tally.add(batch)
         assert tally.base is not None
-        if batch.next_offset - tally.base.offset > self._config.max_ahead:
+        if slip.end.offset - tally.base.offset > self._config.max_ahead:
             tally.watch = tally.watch or partial(self._moved, share)
             share.held = True
             self.hold(share)
