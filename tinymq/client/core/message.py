@@ -80,7 +80,7 @@ class QueueMessage:
 
     While it is yours its lease is renewed by the client; `lost` says when that failed.
     It is settled once: `finish`, `requeue`, `reject` or `give_back`. What became of
-    all messages of a turn travels in one frame.
+    all messages of a turn travels in one frame, at its end or a few milliseconds later.
 
     Args:
         record: What was published.
