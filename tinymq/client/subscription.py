@@ -139,8 +139,6 @@ class Subscription(SubscriptionFace):
     ) -> None:
         self.config = config
         self._reactor, self._network = clock
-        #: The time, at once: it is asked for with each message.
-        self.seconds = self._network.seconds
         self._home = home
         self._forget = forget
         self._line: Line[Any] = Line(self._reactor)
@@ -365,6 +363,10 @@ class Subscription(SubscriptionFace):
     def closing(self) -> bool:
         """Whether it is about to end."""
         return self._closing is not None
+
+    def seconds(self) -> float:
+        """The time."""
+        return self._network.seconds()
 
     def again(self) -> None:
         """Go on at the end of the turn."""
