@@ -110,7 +110,8 @@ class Consuming(Connection):
         transaction = request.transaction
         if transaction is not None and any(verb != FINISH for _, verb, _, _ in request.rows):
             raise InvalidTransaction("only what is finished can be part of a transaction")
-        done, late = 0, list[LeaseRow]()
+        done = 0
+        late: list[LeaseRow] = []
         touched: dict[Hosted, None] = {}
         now = self._channels.now()
         for index, verb, rows, facts in request.rows:
@@ -140,7 +141,8 @@ class Consuming(Connection):
         self, touched: list[Hosted], frame: Frame, reply: Message, *, synced: bool = False
     ) -> None:
         """Answer when what was done is as safe as the topic promises, or on the disk."""
-        waiting, failed = len(touched), list[WireError]()
+        waiting = len(touched)
+        failed: list[WireError] = []
 
         def safe(error: WireError | None) -> None:
             nonlocal waiting

@@ -215,6 +215,92 @@ class TestSettling:
         assert worker.core.settled_all
         assert worker.soons == 2  # once for the settles, once for their answer
 
+    def _settled(self, worker: Worker) -> list[int]:
+        """How many messages each frame settled."""
+        return [
+            sum(int.from_bytes(bits or b"", "little").bit_count() for _, bits in leases)
+            for request in worker.seen(Settle)
+            for _, _, leases, _ in request.rows
+        ]
+
+    def test_turns_wait_for_an_answer(self) -> None:
+        """What is finished before the broker has answered goes in one frame then."""
+        worker = Worker(max_in_flight=40)
+        worker.puppet.put(*[b"v"] * 5)
+        worker.net.pump()
+
+        for message in worker.take_all():
+            message.finish()
+            worker.core.pump(worker.net.now)
+        worker.net.pump()
+
+        assert self._settled(worker) == [1, 4]
+        assert worker.channel.offsets() == [0, 1, 2, 3, 4]
+        assert worker.core.settled_all
+
+    def test_no_answer_is_waited_for_long(self) -> None:
+        """A broker that does not answer soon is told what was finished since then."""
+        worker = Worker(max_in_flight=40)
+        worker.puppet.put(*[b"v"] * 4)
+        worker.net.pump()
+
+        now, (one, two, three, four) = worker.net.now, worker.take_all()
+        one.finish()
+        worker.core.pump(now)
+        two.finish()
+        worker.core.pump(now)
+        assert now < worker.core.wake_at <= now + 0.1
+        now = worker.core.wake_at
+        worker.core.tick(now)
+        three.finish()
+        worker.core.pump(now)
+        four.finish()
+        worker.core.pump(now)
+        worker.net.pump()
+
+        assert self._settled(worker) == [1, 1, 2]
+
+    def test_settles_go_with_credit(self) -> None:
+        """What makes room for more does not wait for an answer."""
+        worker = Worker(max_in_flight=40)
+        worker.puppet.put(*[b"v"] * 40)
+        worker.net.pump()
+
+        messages = worker.take_all()
+        for turn in (messages[:1], messages[1:10], messages[10:11]):
+            for message in turn:
+                message.finish()
+            worker.core.pump(worker.net.now)
+        worker.net.pump()
+
+        assert self._settled(worker) == [1, 9, 1]
+
+    def test_only_what_is_finished_waits(self) -> None:
+        """What comes again does not wait for an answer, nor does anything that keeps an order."""
+        worker = Worker(max_in_flight=40)
+        worker.puppet.put(*[b"v"] * 3)
+        worker.net.pump()
+        one, two, three = worker.take_all()
+        one.finish()
+        worker.core.pump(worker.net.now)
+        two.requeue()
+        worker.core.pump(worker.net.now)
+        three.requeue()
+        worker.core.pump(worker.net.now)
+        worker.net.pump()
+        assert self._settled(worker) == [1, 1, 1]
+
+        puppet = QueuePuppet()
+        puppet.channel.order = "key"
+        ordered = Worker(puppet=puppet, max_in_flight=40)
+        puppet.put(*[b"v"] * 3)
+        ordered.net.pump()
+        for message in ordered.take_all():
+            message.finish()
+            ordered.core.pump(ordered.net.now)
+        ordered.net.pump()
+        assert self._settled(ordered) == [1, 1, 1]
+
     def test_every_verb(self) -> None:
         """Requeue, reject and give back say what they are told."""
         worker = Worker()

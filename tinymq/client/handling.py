@@ -162,11 +162,11 @@ class Run:
     def _feed(self, now: float) -> None:  # noqa: C901 - the hot loop in one piece
         until = now + _SLICE_S
         seconds, core, plan = self._source.seconds, self._core, self._plan
-        alone = plan.batch is None and not plan.threads
-        handler = self._handler
+        alone, manual = plan.batch is None and not plan.threads, plan.manual
+        handler, busy, most, take = self._handler, self._busy, plan.at_once, core.take
         # Nothing here costs more for a plain function than it must: it is the hot loop.
-        while not self._ended and len(self._busy) < plan.at_once:
-            message: Any = core.take(now)
+        while not self._ended and len(busy) < most:
+            message: Any = take(now)
             if message is None:
                 break
             if not message.lease:
@@ -183,7 +183,7 @@ class Run:
                 else:
                     if result is not None:
                         self._go_on(Work([message], plan), result)
-                    elif message.held and not plan.manual:
+                    elif message.held and not manual:
                         message.finish()
             now = seconds()
             if now >= until:

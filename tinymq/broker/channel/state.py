@@ -163,7 +163,8 @@ class Channel(Core):
             settles: Leases and bits.
             now: The time.
         """
-        places, late, done = self.places, list[Lost](), 0
+        places, done = self.places, 0
+        late: list[Lost] = []
         leases, entries = places.leases, self.journal.of(now, consumer)
         for lease_id, bits in settles:
             lease = leases.get(lease_id)

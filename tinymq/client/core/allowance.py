@@ -153,13 +153,21 @@ class Allowance:
             Whether the broker is to be told.
         """
         window, left = self._window, self.left
-        more = min(window - self.exposed, self._pool.room)
+        exposed = self._hands.held + left
+        more = window - exposed
         # A broker that has less than a quarter left waits for more, unless nothing is here.
-        useful = more * 4 >= window or left * 4 < window <= (left + more) * 4
-        if more <= 0 or not (useful or window <= _SMALL or not self.exposed):
+        if more <= 0 or not self._worth(more, window, left, exposed):
             return False
-        self.granted += more
+        room = self._pool.room
+        if room < more and (room <= 0 or not self._worth(room, window, left, exposed)):
+            return False
+        self.granted += min(more, room)
         return True
+
+    @staticmethod
+    def _worth(more: int, window: int, left: int, exposed: int) -> bool:
+        useful = more * 4 >= window or left * 4 < window <= (left + more) * 4
+        return useful or window <= _SMALL or not exposed
 
     @property
     def _window(self) -> int:

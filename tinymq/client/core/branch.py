@@ -60,6 +60,8 @@ _RENEW: Final = 1 / 3
 #: Seconds after which a subscription asks whether it is still there, if it said nothing
 #: meanwhile. ENDED says that it is not; this is only for what nobody thought of.
 _CHECK_S: Final = 600.0
+#: Seconds that what was finished waits for a broker's answer at most.
+_PATIENCE_S: Final = 0.01
 
 
 class Phase(Enum):
@@ -113,6 +115,8 @@ class Branch:
         self._failures = 0
         self._retry_at = -inf
         self._touch_at = self._check_at = inf
+        #: When what was finished waits for the broker's answer no longer.
+        self._patient_until = -inf
         self._lease_s = inf
         self._handler_s: float | None = None
         self._leave_until = inf
@@ -170,12 +174,16 @@ class Branch:
         if self.phase is Phase.AWAY:
             self._join(now)
             return
-        if self.settling.pending and now >= self._retry_at:
+        leaving = self.phase is Phase.LEAVING
+        grants = not leaving and self.allowance.grant()
+        if now >= self._tell_at(hurry=leaving or grants):
             self._tell(now)
-        if self.phase is Phase.LEAVING:
+        if leaving:
             self._part(now)
-        else:
-            self._grant(now)
+        elif grants:
+            assert self._link is not None
+            credit = Credit(subscription=self.number, granted=self.allowance.granted)
+            self._post(self._link, credit, now)
 
     def _look(self, now: float) -> None:
         """Notice a link that was lost, or another one."""
@@ -300,14 +308,6 @@ class Branch:
         self.resting = True
         self.allowance.allow(0, inf)
 
-    def _grant(self, now: float) -> None:
-        """Let more be delivered, when it is worth a frame."""
-        allowance = self.allowance
-        if allowance.grant():
-            assert self._link is not None
-            credit = Credit(subscription=self.number, granted=allowance.granted)
-            self._post(self._link, credit, now)
-
     # --- deliveries ------------------------------------------------------------
 
     def pushed(self, message: Message, payload: Bytes, now: float) -> None:
@@ -371,9 +371,26 @@ class Branch:
 
     # --- settling --------------------------------------------------------------
 
+    def _tell_at(self, *, hurry: bool) -> float:
+        """
+        Say when the broker is to be told what it was not told yet.
+
+        While it has not answered, what was finished since then waits for the answer, or
+        goes with the next credit: a frame for each turn would cost both sides most of it.
+
+        Args:
+            hurry: Whether nothing waits.
+        """
+        if not self.settling.pending:
+            return inf
+        if hurry or not self.custody.patient:
+            return self._retry_at
+        return max(self._retry_at, self._patient_until)
+
     def _tell(self, now: float) -> None:
         self.custody.renewed(now)
         self._check_at = now + _CHECK_S
+        self._patient_until = now + _PATIENCE_S
         link, epoch = self._link, self._epoch
         assert link is not None
         deadline = now + self._cluster.config.request_timeout_s
@@ -450,9 +467,12 @@ class Branch:
         at = self._leave_until
         if self.phase is Phase.AWAY:
             return at if self._asking else min(at, self._retry_at)
-        if self.settling.pending:
-            at = min(at, self._retry_at)
-        return min(at, self._touch_at, self._check_at)
+        return min(
+            at,
+            self._tell_at(hurry=self.phase is Phase.LEAVING),
+            self._touch_at,
+            self._check_at,
+        )
 
     def tick(self, now: float) -> None:
         """

@@ -58,6 +58,11 @@ class Custody:
         #: each with their number then: it may stand behind what comes again.
         self._kept: deque[tuple[int, list[HeldLease]]] = deque()
 
+    @property
+    def patient(self) -> bool:
+        """Whether what is to be told may wait for an answer: nothing comes after it."""
+        return self.order == "none" and self.settling.patient
+
     def finishing(self, lease: HeldLease) -> None:
         """
         Tell the broker soon what was finished of a lease.

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 #: Stands for the delay that the channel's back-off has, as None does.
 DEFAULT_DELAY: Final = -1
+#: The fate of what was settled without asking the broker.
+_TAKEN: Final = Fate()
+_TAKEN.tell(0, None)
 #: Most characters of a reason that travels.
 _REASON: Final = 1000
 
@@ -80,7 +83,7 @@ class QueueMessage:
 
     While it is yours its lease is renewed by the client; `lost` says when that failed.
     It is settled once: `finish`, `requeue`, `reject` or `give_back`. What became of
-    all messages of a turn travels in one frame.
+    all messages of a turn travels in one frame, at its end or a few milliseconds later.
 
     Args:
         record: What was published.
@@ -93,17 +96,15 @@ class QueueMessage:
         started: When it was handed out or touched, on the client's clock.
     """
 
-    __slots__ = ("_confirmed", "_fate", "_keeper", "_lost", "_taken", "held", "record", "started")
+    __slots__ = ("_confirmed", "_fate", "_keeper", "_lost", "held", "record", "started")
 
     def __init__(self, record: Record, keeper: Keeper, now: float) -> None:
         self.record = record
         self.held = True
         self.started = now
         self._keeper = keeper
-        #: What the broker says of its settle; None before, and where it was not asked.
+        #: What the broker says of its settle; None before.
         self._fate: Fate | None = None
-        #: Whether it was settled without asking the broker.
-        self._taken = False
         self._lost: list[Callable[[], None]] | None = None
         self._confirmed: list[Confirmed] | None = None
 
@@ -177,7 +178,7 @@ class QueueMessage:
         if self.held:
             return Standing.HELD
         if self._fate is None:
-            return Standing.CONFIRMED if self._taken else Standing.LOST
+            return Standing.LOST
         if not self._fate.done:
             return Standing.SETTLED
         wrong = self._fate.error_of(1 << self.bit)
@@ -293,7 +294,7 @@ class QueueMessage:
         if self._fate is not None:
             self._fate.when_done(1 << self.bit, call)
         elif not self.held:
-            call(None if self._taken else lost())
+            call(lost())
         elif self._confirmed is None:
             self._confirmed = [call]
         else:
@@ -392,7 +393,7 @@ class QueueMessage:
 
     def _take(self) -> None:
         """Settle it without a word to the broker, who has done so already."""
-        self._taken = True
+        self._fate = _TAKEN
         self._tell(None)
 
     def _tell(self, error: TinyMQError | None) -> None:

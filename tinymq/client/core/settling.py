@@ -1,9 +1,9 @@
 """
 What became of messages, on its way to one broker.
 
-Everything of a turn goes into one frame, as far as it fits. A frame that was not
-answered is sent again with the next one: the broker confirms what it has settled
-already, and refuses what was lost.
+Everything of a turn goes into one frame, as far as it fits; what is finished may wait
+for the answer to the one before. A frame that was not answered is sent again with the
+next one: the broker confirms what it has settled already, and refuses what was lost.
 """
 
 from __future__ import annotations
@@ -110,6 +110,11 @@ class Settling:
     def pending(self) -> bool:
         """Whether something was not sent."""
         return bool(self._pending or self._finishing)
+
+    @property
+    def patient(self) -> bool:
+        """Whether a frame was not answered, and nothing but what was finished was not sent."""
+        return bool(self._flying and not self._pending)
 
     @property
     def idle(self) -> bool:
