@@ -28,7 +28,7 @@ from tests.fakes.broker import (
 )
 from tinymq import connections
 from tinymq.caller import LOCAL, Caller
-from tinymq.connection import LINGER, READ_SIZE, REASON_BYTES, unsent
+from tinymq.connection import LINGER, READ_SIZE, REASON_BYTES
 from tinymq.connections import TAKEN_OVER
 from tinymq.errors import ShuttingDown, StateError, UnknownClient
 from tinymq.limits import DEFAULT_LIMITS
@@ -36,6 +36,7 @@ from tinymq.logs import Logs
 from tinymq.meta.registry import Topic
 from tinymq.protocol import BrokerProtocol
 from tinymq.stats import Counters, Rates
+from tinymq.transports import unsent
 from tinymq.wire.frames import encode_frame
 from tinymq.wire.header import REPLY, MessageType
 from tinymq.wire.messages import (
