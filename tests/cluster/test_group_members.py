@@ -99,12 +99,12 @@ def test_a_member_joins_while_the_coordinator_is_away(make: Make) -> None:
     town.join()
     town.go(5)
     dead = town.coordinator
+    leaders = town.cluster.meta.describe("t").leaders
+    led = {at for at, number in enumerate(leaders) if number == town.cluster[dead].broker.id}
     town.cluster[dead].kill()
     town.join()
     town.go(15)
     # Nobody takes over what the dead broker leads; who had it before keeps it.
-    leaders = town.cluster.meta.describe("t").leaders
-    led = {at for at, number in enumerate(leaders) if number == town.cluster[dead].broker.id}
     old, new = ({partition for _, partition in member.assigned} for member in town.members)
     assert len(old) == 3
     assert new == set(range(6)) - old - led
