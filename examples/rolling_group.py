@@ -21,7 +21,7 @@ from threading import Lock, Thread
 from tinymq.sync import Client, GroupConsumer, GroupMessage
 from tinymq.testing import BrokerProcess
 
-TOPIC, GROUP = "orders", "shipping"
+TOPIC, GROUP = "orders-to-ship", "shipping"
 CUSTOMERS, ORDERS = 20, 300
 
 

@@ -22,7 +22,7 @@ from threading import Lock, Thread
 from tinymq.sync import EARLIEST, Client, Message, SubscriptionConfig
 from tinymq.testing import BrokerProcess
 
-TOPIC, CHANNEL = "orders", "billing"
+TOPIC, CHANNEL = "shop-orders", "billing"
 ORDERS = [{"item": item, "cents": cents} for item, cents in (("tea", 350), ("milk", 120)) * 6]
 
 

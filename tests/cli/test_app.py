@@ -54,6 +54,21 @@ def test_help_is_quick_and_needs_no_twisted() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("words", [(), ("channel",), ("transaction",)])
+def test_no_verb(run: Run, words: tuple[str, ...]) -> None:
+    """Without a verb the help is shown in its lines, as a usage error."""
+    result = run(*words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == run(*words, "--help").stdout
+
+
+def test_no_whole_number(run: Run) -> None:
+    """What is no number is said in plain words."""
+    result = run("lag", "--fail-over", "many")
+    assert result.exit_code == 2
+    assert "'many' is no whole number (hint: tinymq lag --help)" in result.stderr
+
+
 def test_unknown_verb(run: Run) -> None:
     """An unknown verb is a usage error in one line."""
     result = run("frobnicate")
@@ -139,6 +154,12 @@ def test_errors_have_one_line_without_a_final_stop() -> None:
     """A text of several lines becomes one."""
     assert failure.text_of(ValueError("two\n lines.")) == "two lines"
     assert failure.text_of(KeyError()) == "KeyError"
+
+
+def test_a_topic_of_other_kind_has_its_own_hint() -> None:
+    """Who looks for dead letters in the wrong topic is told where they are."""
+    error = errors.UnknownTopic("cats is no dead-letter topic: nothing was given up to it", topic="cats")
+    assert failure.hint_of(error) == "`tinymq dlq ls` lists the dead-letter topics"
 
 
 def test_a_reader_that_went_away_is_a_good_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -648,8 +648,8 @@ def work() -> FakeQueue:
                 policy=strict,
                 why=[
                     ("slow_consumer", "billing-7 is slow: 2.1 s a message, the other seven 41 ms"),
-                    ("partition_skew", "partition 3 holds 82 % of the lag (12 712 of 15 500)"),
-                    ("waiting", "1 204 messages wait for their next attempt, the first in 9 s"),
+                    ("partition_skew", "partition 3 holds 82 % of the lag (12,712 of 15,500)"),
+                    ("waiting", "1,204 messages wait for their next attempt, the first in 9 s"),
                 ],
             ),
             FakeChannel(

@@ -11,6 +11,7 @@ How a verb ends badly: one line on stderr and an exit status.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import click
@@ -26,6 +27,9 @@ INTERRUPTED: Final = 130
 
 #: What is said of a broker that is away, by the others or by what they told before.
 _AWAY: Final = (errors.NotLeader, errors.BrokerSilent, errors.MetaUnavailable)
+
+#: How click says it, by the name of its own type.
+_NO_NUMBER: Final = re.compile(r"is not a valid integer(?: range)?\b")
 
 _START_HINT: Final = (
     "is it running? --url names another; `twistd -n tinymq` starts one, `tinymq up` several"
@@ -107,6 +111,8 @@ def hint_of(error: Exception) -> str:
         return _HANGS_HINT
     if of_partition(error):
         return _NODES_HINT
+    if isinstance(error, errors.UnknownTopic) and "is no dead-letter topic" in str(error):
+        return "`tinymq dlq ls` lists the dead-letter topics"
     if isinstance(error, (errors.TopicExists, errors.UnknownTopic)) and "tinymq" in str(error):
         return ""  # it says itself what to do
     return next((hint for kind, hint in _HINTS if isinstance(error, kind)), "")
@@ -115,7 +121,7 @@ def hint_of(error: Exception) -> str:
 def text_of(error: Exception) -> str:
     """Say in one line what went wrong."""
     if isinstance(error, click.ClickException):
-        text = error.format_message()
+        text = _NO_NUMBER.sub("is no whole number", error.format_message())
     elif isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     elif isinstance(error, errors.UnknownTopic):

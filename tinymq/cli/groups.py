@@ -9,6 +9,8 @@ from typing import Final
 import click
 from typing_extensions import override
 
+from tinymq.cli.failure import USAGE
+
 #: What other tools call it.
 _ALIASES: Final = {
     "brokers": "node",
@@ -51,7 +53,15 @@ def near(name: str, known: Iterable[str]) -> str | None:
 
 
 class Group(click.Group):
-    """A group that says which verb may have been meant."""
+    """A group that shows its verbs, and says which may have been meant."""
+
+    @override
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Show the help, as it is, where no verb is given; click would make an error of it."""
+        if not args and self.no_args_is_help and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(USAGE)
+        return super().parse_args(ctx, args)
 
     @override
     def resolve_command(

@@ -11,6 +11,7 @@ import click
 
 from tinymq.catalog import PUBLIC
 from tinymq.cli.confirm import confirm, yes_option
+from tinymq.cli.groups import Group
 from tinymq.cli.output import facts, flat, write_json
 from tinymq.cli.session import Session, remote
 from tinymq.operation import Operation, Parameter
@@ -168,7 +169,7 @@ def missing(words: tuple[str, ...], known: Mapping[str, object]) -> dict[str, cl
             found[word] = command_of(operation)
         elif word not in found:
             inside = missing((*words, word), {})
-            found[word] = click.Group(word, inside, help=f"Operations on {word}.")
+            found[word] = Group(word, inside, help=f"Operations on {word}.")
     return found
 
 

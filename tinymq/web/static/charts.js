@@ -57,7 +57,7 @@
     var box = figure.querySelector(".plot"), told = read(figure), unit = figure.dataset.unit;
     var svg = [].find.call(figure.querySelectorAll(".chart"), function (s) { return s.clientWidth; });
     if (!svg) return;
-    var zone = figure.dataset.zone, fill = colour("accent-fill");
+    var zone = figure.dataset.zone, fill = colour("accent-fill"), clock = uPlot.fmtDate("{HH}:{mm}");
     var lines = [{ stroke: colour("accent"), fill: fill }, { stroke: colour("ink-3") }];
     var options = {
       width: Math.floor(svg.clientWidth), height: Math.round(svg.getBoundingClientRect().height),
@@ -68,7 +68,10 @@
         y: { range: function () { return [0, read(figure).lines.slice(-1)[0]]; } }
       },
       axes: [
-        axis({ size: 20, space: 90, grid: { show: false }, values: "{HH}:{mm}" }),
+        axis({ size: 20, space: 90, grid: { show: false }, values: function (u, splits) {
+          var now = read(figure), half = 16 * (now.to - now.from) / (options.width - 44);
+          return splits.map(function (at) { return at + half > now.to ? "" : clock(options.tzDate(at)); });
+        } }),
         axis({ size: 44, splits: function () { return read(figure).lines; }, values: function () { return read(figure).words; } })
       ],
       series: [{}].concat(told.data.slice(1).map(function (_, i) {
