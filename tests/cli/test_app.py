@@ -158,7 +158,7 @@ def test_errors_have_one_line_without_a_final_stop() -> None:
 
 def test_a_topic_of_other_kind_has_its_own_hint() -> None:
     """Who looks for dead letters in the wrong topic is told where they are."""
-    error = errors.UnknownTopic("cats is no dead-letter topic: nothing was given up to it", topic="cats")
+    error = errors.UnknownTopic("cats is no dead-letter topic: nothing came", topic="cats")
     assert failure.hint_of(error) == "`tinymq dlq ls` lists the dead-letter topics"
 
 

@@ -37,11 +37,17 @@ _START_HINT: Final = (
 _HANGS_HINT: Final = "look at that process and its log; --url names another"
 _NODES_HINT: Final = "`tinymq node ls` shows which brokers are there"
 
+
+class _NoDeadLetters(Exception):
+    """A topic is there, and is another one than was meant."""
+
+
 _HINTS: tuple[tuple[type[Exception], str], ...] = (
     (errors.NoBroker, _START_HINT),
     (errors.UnreachableError, _NODES_HINT),
     (errors.ConnectionLost, "is the broker still running? its log says why it closed"),
     (errors.DeadlineExceeded, "--timeout allows more time; `tinymq node ls` shows who is silent"),
+    (_NoDeadLetters, "`tinymq dlq ls` lists the dead-letter topics"),
     (
         errors.UnknownTopic,
         "`tinymq topic ls` lists them; `tinymq topic create`, or the first publish, makes one",
@@ -111,10 +117,10 @@ def hint_of(error: Exception) -> str:
         return _HANGS_HINT
     if of_partition(error):
         return _NODES_HINT
-    if isinstance(error, errors.UnknownTopic) and "is no dead-letter topic" in str(error):
-        return "`tinymq dlq ls` lists the dead-letter topics"
     if isinstance(error, (errors.TopicExists, errors.UnknownTopic)) and "tinymq" in str(error):
         return ""  # it says itself what to do
+    if "is no dead-letter topic" in str(error):
+        error = _NoDeadLetters()
     return next((hint for kind, hint in _HINTS if isinstance(error, kind)), "")
 
 
