@@ -40,15 +40,22 @@ FAR_MS = 1 << 60
 
 
 class LateSyncer(HeldSyncer):
-    """A syncer that syncs when it is told to."""
+    """
+    A syncer that syncs when it is told to, one of the groups that run beside each other.
 
-    def __init__(self, disk: Disk) -> None:
+    Args:
+        disk: The disk.
+        rng: Says which one ends first.
+    """
+
+    def __init__(self, disk: Disk, rng: Random | None = None) -> None:
         super().__init__()
         self._disk = disk
+        self._rng = rng or Random(0)
 
     @override
     def release(self, error: OSError | None = None) -> None:
-        tickets, done = self.groups.pop(0)
+        tickets, done = self.groups.pop(self._rng.randrange(len(self.groups)))
         done(sync_group(self._disk, tickets))
 
 
@@ -116,7 +123,7 @@ class Lives:
         """Start a broker and subscribe."""
         self.path = path
         disk = RecordingDisk(str(self.home / "journal"), str(path), real=False)
-        self.syncer = LateSyncer(disk)
+        self.syncer = LateSyncer(disk, self.rng)
         self.broker = BrokerFixture(path, disk=disk, syncer=self.syncer, wall=self.wall)
         self.wall.follow(self.broker.clock)
         if "t" not in self.broker.meta.registry.by_name:
@@ -152,6 +159,13 @@ class Lives:
         """Let what is on its way to the disk arrive there."""
         while self.syncer.groups:
             self.syncer.release()
+
+    def sync_one(self) -> None:
+        """Let one group arrive there, and what runs beside it later."""
+        if self.syncer.groups:
+            self.done["groups beside others"] += len(self.syncer.groups) > 1
+            self.syncer.release()
+        self.broker.clock.advance(0)
 
     def listen(self) -> None:
         """Let the broker do what it does, and read what came."""
@@ -389,7 +403,8 @@ class Lives:
             *[self.listen] * 6,
             self.act,
             *[self.reschedule] * 2,
-            *[self.sync] * 4,
+            *[self.sync] * 2,
+            *[self.sync_one] * 4,
             *(self.reject, self.give_back, self.touch, self.wait),
             *(self.checkpoint, self.fold, self.pause, self.reconnect, self.set_clock),
         )

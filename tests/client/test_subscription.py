@@ -359,6 +359,24 @@ class TestHandlers:
         assert in_one_turn == 5
         assert len(seen) == 100
 
+    def test_one_slice_for_all_that_came(self, scene: Scene) -> None:
+        """Many deliveries that come together do not keep leases from being renewed."""
+        seen: list[int] = []
+
+        def handle(message: Message) -> None:
+            seen.append(message.offset)
+            scene.clock.rightNow += 0.02
+
+        scene.subscription.run(handle)
+        for _ in range(5):
+            scene.puppet.put(b"v")
+        scene._exchange(*scene.joins[0])
+        in_one_turn = len(seen)
+        scene.pump()
+
+        assert in_one_turn == 1
+        assert seen == [0, 1, 2, 3, 4]
+
     def test_one_handler(self, scene: Scene) -> None:
         """A second handler is refused, and a senseless number of them."""
         scene.subscription.run(print)

@@ -47,8 +47,8 @@ class Source(Protocol):
     def serve(self) -> None:
         """Have `Run.feed` called, when those who wait have had theirs."""
 
-    def again(self) -> None:
-        """The same, at the end of the turn."""
+    def later(self, call: Callable[[], None]) -> None:
+        """Call something in a turn of its own."""
 
 
 class Run:
@@ -80,6 +80,8 @@ class Run:
         self._core, reactor = rooms
         self._busy: dict[Work, Deferred[Any]] = {}
         self._feeding = self._ended = False
+        #: Its time of this turn is over: others, such as the renewal of leases, have theirs.
+        self._resting = False
         self._idle: list[Callable[[], None]] = []
         self._pool: ThreadPoolExecutor | None = None
         if plan.threads:
@@ -149,7 +151,7 @@ class Run:
         Raises:
             TinyMQError: There will be no more.
         """
-        if self._feeding:
+        if self._feeding or self._resting:
             return
         self._feeding = True
         try:
@@ -187,8 +189,13 @@ class Run:
                         message.finish()
             now = seconds()
             if now >= until:
-                self._source.again()
+                self._resting = True
+                self._source.later(self._rested)
                 break
+
+    def _rested(self) -> None:
+        self._resting = False
+        self._source.serve()
 
     def _more(self, first: QueueMessage, now: float) -> Work:
         """Take more messages for a batch."""

@@ -368,9 +368,14 @@ class Subscription(SubscriptionFace):
         """The time."""
         return self._network.seconds()
 
-    def again(self) -> None:
-        """Go on at the end of the turn."""
-        self._network.later(self.serve)
+    def later(self, call: Callable[[], None]) -> None:
+        """
+        Call something in a turn of its own.
+
+        Args:
+            call: What to call.
+        """
+        self._network.later(call)
 
     def take(self) -> Message | None:
         """

@@ -93,7 +93,7 @@ class DelayLives:
         self.path = path
         self.offset = 0
         disk = RecordingDisk(str(self.home / "journal"), str(path), real=False)
-        self.syncer = LateSyncer(disk)
+        self.syncer = LateSyncer(disk, self.rng)
         self.stage = Stage(path, self.config, disk=disk, syncer=self.syncer, wall=self.wall)
         for sent in self.sent:
             sent.came = sent.came or sent.seen > 0

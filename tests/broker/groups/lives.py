@@ -63,7 +63,7 @@ class Lives:
         """Start a broker."""
         self.path = path
         disk = RecordingDisk(str(self.home / "journal"), str(path), real=False)
-        self.syncer = LateSyncer(disk)
+        self.syncer = LateSyncer(disk, self.rng)
         self.broker = BrokerFixture(path, disk=disk, syncer=self.syncer, wall=self.wall)
         self.wall.follow(self.broker.clock)
         self.broker.broker.deciding.close()  # what becomes of transactions is said here

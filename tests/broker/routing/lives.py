@@ -68,7 +68,7 @@ class Lives:
         """Start a broker."""
         self.path = path
         disk = RecordingDisk(str(self.home / "journal"), str(path), real=False)
-        self.syncer = LateSyncer(disk)
+        self.syncer = LateSyncer(disk, self.rng)
         self.broker = BrokerFixture(path, disk=disk, syncer=self.syncer)
         meta = self.broker.meta
         if "x" not in meta.registry.by_name:
