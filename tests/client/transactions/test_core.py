@@ -218,6 +218,20 @@ class TestWay:
         stand.net.pump()
         assert stand.banker.values("t") == [b"a"]
 
+    def test_empty_behind_the_last_epoch(self, stand: Stand) -> None:
+        """One with nothing in it, of which nobody knows who it is, is not decided with others."""
+        stand.net.pump()
+        stand.core._identity = stand.banker.current["one"] = (16, 32_766)
+        stand.banker.mute.add(MessageType.END_TRANSACTION)
+        stand.work(b"a")
+        stand.work(b"b")
+        stand.commit(stand.begin())
+        stand.net.pump()
+        stand.banker.mute.clear()
+        stand.net.advance(40)
+        assert stand.told == [None] * 3
+        assert [epoch for (_, epoch), _ in stand.banker.ended] == [32_766, 32_767]
+
     def test_several_partitions(self, stand: Stand) -> None:
         """All places are named once, where it has records or positions."""
         one = stand.begin()

@@ -110,6 +110,8 @@ class TransactionsCore:
         self._known = 0
         #: The first of those that are being decided.
         self._ending: TransactionCore | None = None
+        #: Somebody goes on with what is first, as soon as all of them were told.
+        self._proceeding = False
         self._later: list[TransactionCore] = []
         self._closing: list[Any] = []
         self.seconds = seconds
@@ -245,6 +247,15 @@ class TransactionsCore:
         Args:
             now: The time.
         """
+        if self._proceeding:
+            return
+        self._proceeding = True
+        try:
+            self._proceed(now)
+        finally:
+            self._proceeding = False
+
+    def _proceed(self, now: float) -> None:
         while self._chain and self._ending is None:
             first = self._chain[0]
             if first.stage is Stage.ABORTING:
@@ -253,7 +264,7 @@ class TransactionsCore:
                 else:
                     self._end([first], now, commit=False)
             elif first.stage is Stage.READY:
-                run = [*takewhile(lambda one: one.stage is Stage.READY, self._chain)][:AHEAD]
+                run = [*takewhile(_can_end, self._chain)][:AHEAD]
                 if first.empty and not (len(self._chain) > 1 and self._chain[1].identity):
                     first.ended(None, now, commit=True)
                 else:
@@ -536,6 +547,11 @@ class TransactionsCore:
         for desk in tuple(self._desks):
             desk.close(closed, now)
         self._desks.clear()
+
+
+def _can_end(one: TransactionCore) -> bool:
+    """Say whether nothing is missing; one with nothing in it may be ready before it is anybody."""
+    return one.stage is Stage.READY and one.identity is not None
 
 
 def _topics(one: TransactionCore) -> Topics:
