@@ -207,6 +207,42 @@ class TestWay:
         assert stand.told[3:] == [None]
         assert len([each for each in stand.banker.seen if isinstance(each, InitProducer)]) == 2
 
+    @pytest.mark.parametrize("how", ["aborts", "fences", "closes"])
+    def test_very_many_aborted_together(self, stand: Stand, how: str) -> None:
+        """However many are begun: they fail in their order, one after the other."""
+        stand.net.pump()
+        stand.banker.mute.add(MessageType.END_TRANSACTION)
+        every = [stand.work(b"%d" % number) for number in range(1000)]
+        order: list[int] = []
+        for number, one in enumerate(every):
+            one._ended = lambda error, number=number: order.append(number)  # type: ignore[misc]
+        stand.net.pump()
+        if how == "aborts":
+            stand.banker.aborts.add((16, 0))
+        elif how == "fences":
+            stand.banker.current["one"] = (16, 10 * AHEAD)
+        else:
+            stand.cluster.close(stand.net.now)
+        stand.banker.mute.clear()
+        stand.net.advance(20)
+        assert order == [*range(1000)]
+        assert not stand.core._chain
+
+    def test_begun_when_it_is_told(self, stand: Stand) -> None:
+        """Who hears that one was aborted may begin anew: that one does not fail with the others."""
+        stand.net.pump()
+        stand.banker.mute.add(MessageType.END_TRANSACTION)
+        first = stand.work(b"a")
+        for value in (b"b", b"c"):
+            stand.work(value)
+        stand.net.pump()
+        first._ended = lambda error: stand.work(b"d") and None
+        stand.banker.aborts.add((16, 0))
+        stand.banker.mute.clear()
+        stand.net.advance(30)
+        assert [type(error) for error in stand.told] == [TransactionAborted] * 2 + [type(None)]
+        assert stand.banker.values("t")[-1] == b"d"
+
     def test_last_epoch(self, stand: Stand) -> None:
         """Nobody knows what comes behind the last epoch before it is told."""
         stand.net.pump()

@@ -325,13 +325,12 @@ class TransactionsCore:
         self._chain.popleft()
         self._known -= one.identity is not None
         self._release(one)
-        followers = [*self._chain]
         broken = one.stage is Stage.ABORTED
-        ahead = followers[0].identity if followers else None
+        ahead = self._chain[0].identity if self._chain else None
         if ahead is not None and (broken or ahead != self._identity):
             # It was sent under an identity that it does not have: only a new one is sure
             # to be nobody's.
-            followers[0].orphan = True
+            self._chain[0].orphan = True
             self._identity = None
             broken = True
         one.desk.renew()
@@ -339,15 +338,26 @@ class TransactionsCore:
             self._desks.remove(one.desk)
         else:
             self._free.append(one.desk)
-        if self.fatal is not None:
-            for each in followers:
-                each.fail(self.fatal, now)
-        elif broken and followers:
-            error = TransactionAborted("the transaction before this one was aborted")
-            for each in followers:
-                each.fail(error, now)
+        if broken and not one.swept:
+            self._sweep(now)
         self._give(now)
         self._end_closing(now)
+
+    def _sweep(self, now: float) -> None:
+        """
+        Let all those fail that are behind one that does not count.
+
+        They are over one after the other when that was told, in a loop, for there may be
+        very many. Who begins meanwhile is behind them, and does not fail.
+        """
+        was, self._proceeding = self._proceeding, True
+        error = self.fatal or TransactionAborted("the transaction before this one was aborted")
+        try:
+            for each in tuple(self._chain):
+                each.swept = True
+                each.fail(error, now)
+        finally:
+            self._proceeding = was
 
     def later(self, one: TransactionCore) -> None:
         """
