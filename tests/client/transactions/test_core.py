@@ -512,6 +512,29 @@ class TestEnd:
         (told,) = stand.told
         assert isinstance(told, ClosedError)
 
+    def test_client_closed_while_several_are_decided(self, stand: Stand) -> None:
+        """What was asked may come to count: nobody says that it was aborted."""
+        stand.net.pump()
+        stand.banker.mute.add(MessageType.END_TRANSACTION)
+        for value in (b"a", b"b", b"c"):
+            stand.work(value)
+        stand.net.pump()
+        stand.cluster.close(stand.net.now)
+        assert [type(error) for error in stand.told] == [ClosedError] * 3
+
+    def test_client_closed_by_who_hears(self, stand: Stand) -> None:
+        """Who hears that his transaction counts may close the client, though more are decided."""
+        stand.net.pump()
+        stand.banker.mute.add(MessageType.END_TRANSACTION)
+        stand.work(b"a")
+        second = stand.work(b"b")
+        stand.work(b"c")
+        stand.net.pump()
+        second._ended = lambda error: stand.cluster.close(stand.net.now)
+        stand.banker.mute.clear()
+        stand.net.advance(30)
+        assert [type(error) for error in stand.told] == [type(None), ClosedError]
+
     def test_config(self) -> None:
         """Transactions need acks and sequences."""
         for config in ({"acks": "none"}, {"idempotent": False}):

@@ -247,7 +247,7 @@ class TransactionsCore:
         Args:
             now: The time.
         """
-        if self._proceeding:
+        if self._proceeding or self.cluster.closed:
             return
         self._proceeding = True
         try:
@@ -286,9 +286,13 @@ class TransactionsCore:
         )
 
         def told(reply: Any, error: TinyMQError | None, now: float) -> None:
+            if self.cluster.closed:
+                return  # `cluster_closed` tells them, and those behind
             self._ending = None
             if error is None:
                 for one, next_one in zip(run, [*following, reply.identity], strict=True):
+                    if self.cluster.closed:
+                        return  # by somebody who heard of the one before
                     self._identity = next_one
                     one.ended(None, now, commit=commit)
             else:
@@ -514,11 +518,12 @@ class TransactionsCore:
         """
         self.closed = True
         error = ClosedError("the client was closed")
+        chain, self._chain = self._chain, deque()
+        self._ending, self._known = None, 0
         self.errands.give_up(error, now)
-        for one in tuple(self._chain):
+        for one in chain:
+            # Also of those that wait: what was asked may have been decided.
             one.tell(error)
-        self._chain.clear()
-        self._known = 0
         for desk in self._desks:
             desk.cluster_closed(now)
 
