@@ -96,18 +96,19 @@ def _pair(bench: Bench, subject: Subject, number: int) -> Figures:
 
 def transactions(bench: Bench) -> Runs:
     """Publish with and without transactions by turns."""
-    for subject in DEFERRED:
-        for number in range(3):
-            measure = partial(_transacted, bench, subject, number)
-            yield Run(subject.name, 100, measure, subject.meaning)
+    for size in SIZES:
+        for subject in DEFERRED:
+            for number in range(3):
+                measure = partial(_transacted, bench, subject, size, number)
+                yield Run(subject.name, size, measure, subject.meaning)
 
 
-def _transacted(bench: Bench, subject: Subject, number: int) -> Figures:
+def _transacted(bench: Bench, subject: Subject, size: int, number: int) -> Figures:
     rates = {}
     for role in ("called", "transacted") if number % 2 else ("transacted", "called"):
         with bench.topic(subject) as topic:
-            count = max(1, int(bench.amount(subject, 100) * 0.3))
-            task = bench.task(subject, role, topic, count, 100, call=CALL)
+            count = max(1, int(bench.amount(subject, size) * 0.3))
+            task = bench.task(subject, role, topic, count, size, call=CALL)
             # What ends transactions takes offsets, too: only their producer can count.
             rates[role] = bench.run(bench.server(subject), task).figures[0]["per_s"]
     none, with_them = rates["called"], rates["transacted"]

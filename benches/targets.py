@@ -66,6 +66,7 @@ TARGETS: Final = (
     Target("produce", _OS, 100, "server_us", 0.5, most=True),
     Target("pairs", _ALWAYS, 100, "ratio", 0.5),
     Target("transactions", _ALWAYS, 100, "ratio", 0.8),
+    Target("transactions", _ALWAYS, 1024, "ratio", 0.8),
     Target("keyed", _ALWAYS, 100, "per_s", 700e3),
     Target("keyed", _ALWAYS, 1024, "per_s", 250e3),
     Target("singles", _OS, 100, "per_s", 200e3),
