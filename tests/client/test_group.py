@@ -564,7 +564,7 @@ def test_lost_while_a_transaction_is_decided(play: Play, end: str) -> None:
 
 
 def test_handed_out_behind_a_transaction_and_lost(play: Play) -> None:
-    """What was handed out behind what a transaction has is part of the next, if the first counts."""
+    """What was handed out behind what a transaction has is part of the next one."""
     play.put(b"a", b"b", b"c")
     consumer = play.join(commit="manual")
     play.take(consumer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from tests.client.puppet import CoreNetwork
 from tests.client.transactions.banker import Banker
 from tinymq.client.core.address import Address
 from tinymq.client.core.config import ProducerConfig
+from tinymq.client.core.lane import Lane
 from tinymq.client.core.transactions.producing import TransactionsCore
 from tinymq.client.core.transactions.transaction import Stage, TransactionCore
 from tinymq.errors import (
@@ -215,7 +217,7 @@ class TestWay:
         every = [stand.work(b"%d" % number) for number in range(1000)]
         order: list[int] = []
         for number, one in enumerate(every):
-            one._ended = lambda error, number=number: order.append(number)  # type: ignore[misc]
+            one._ended = lambda error, number=number: order.append(number)
         stand.net.pump()
         if how == "aborts":
             stand.banker.aborts.add((16, 0))
@@ -236,7 +238,11 @@ class TestWay:
         for value in (b"b", b"c"):
             stand.work(value)
         stand.net.pump()
-        first._ended = lambda error: stand.work(b"d") and None
+
+        def again(error: TinyMQError | None) -> None:
+            stand.work(b"d")
+
+        first._ended = again
         stand.banker.aborts.add((16, 0))
         stand.banker.mute.clear()
         stand.net.advance(30)
@@ -283,6 +289,36 @@ class TestWay:
         (row,) = commit.topics
         assert sorted(row[1]) == [(0, -1, 17, -1, ""), (1, -1, 18, -1, "")]
         assert stand.ends()[0].topics == [(stand.banker.topics["t"].id, [0, 1])]
+
+    @pytest.mark.parametrize("how", ["seal", "drain"])
+    def test_closed_while_the_first_is_written(
+        self, stand: Stand, monkeypatch: pytest.MonkeyPatch, how: str
+    ) -> None:
+        """A link that fails as soon as it is written to has open batches closed meanwhile."""
+        stand.net.pump()
+        one = stand.begin()
+        for partition in (0, 1):
+            one.desk.append("t", b"x", None, None, partition, None, stand.net.now, None)
+        stand.net.pump()
+        for partition in (0, 1):
+            one.desk.append("t", b"x", None, None, partition, None, stand.net.now, None)
+        gathering = one.desk.gathering
+        drain = Lane.drain
+        drained: list[int] = []
+
+        def failing(lane: Lane, now: float) -> None:
+            drained.append(lane.partition)
+            if len(drained) == 1:
+                gathering.drain(inf)
+            drain(lane, now)
+
+        monkeypatch.setattr(Lane, "drain", failing)
+        getattr(gathering, how)(inf if how == "drain" else stand.net.now)
+        monkeypatch.undo()
+        assert {*drained} == {0, 1}
+        stand.commit(one)
+        stand.net.advance(1)
+        assert stand.told == [None]
 
     def test_wrong_positions(self, stand: Stand) -> None:
         """What is no position is refused at once."""

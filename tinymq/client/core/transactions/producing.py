@@ -291,8 +291,8 @@ class TransactionsCore:
             self._ending = None
             if error is None:
                 for one, next_one in zip(run, [*following, reply.identity], strict=True):
-                    if self.cluster.closed:
-                        return  # by somebody who heard of the one before
+                    if not self._chain:
+                        return  # somebody who heard of the one before closed the client
                     self._identity = next_one
                     one.ended(None, now, commit=commit)
             else:
