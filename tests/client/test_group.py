@@ -546,6 +546,39 @@ def test_where_it_began_is_kept(play: Play, commit: str) -> None:
     play.end()
 
 
+@pytest.mark.parametrize("end", ["back", "done"])
+def test_lost_while_a_transaction_is_decided(play: Play, end: str) -> None:
+    """What a transaction has is not part of the next one, though its partition went meanwhile."""
+    play.put(b"a", b"b", b"c")
+    consumer = play.join(commit="manual")
+    message = play.take(consumer)
+    shares = consumer.shares()
+    assert [row.offset for row in shares.rows] == [1]
+    play.stage.advance(1)
+    play.puppet.forget(play.puppet.members[consumer.member])
+    play.stage.advance(1)
+    assert message.is_lost
+    getattr(shares, end)()
+    assert [row for row in consumer.shares().rows if row.offset > 0] == []
+    play.end()
+
+
+def test_handed_out_behind_a_transaction_and_lost(play: Play) -> None:
+    """What was handed out behind what a transaction has is part of the next one."""
+    play.put(b"a", b"b", b"c")
+    consumer = play.join(commit="manual")
+    play.take(consumer)
+    shares = consumer.shares()
+    message = play.take(consumer)
+    play.stage.advance(1)
+    play.puppet.forget(play.puppet.members[consumer.member])
+    play.stage.advance(1)
+    assert message.is_lost
+    shares.done()
+    assert [row.offset for row in consumer.shares().rows if row.offset > 0] == [2]
+    play.end()
+
+
 @pytest.mark.parametrize("commit", ["periodic", "batch"])
 def test_transactions_have_positions_for_themselves(play: Play, commit: str) -> None:
     """A consumer that commits by itself is refused by transactions, and told what to do."""

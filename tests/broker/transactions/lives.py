@@ -250,7 +250,9 @@ class Client:
         work, member = self.work, self.coordinator
         if work is None or member is None or self.asking:
             return
-        if self.aside and (self.committing_aside or not commit or work.ending is False):
+        if work.ending is not None:
+            commit = work.ending  # it may have been asked already
+        if self.aside and (self.committing_aside or not commit):
             self.end_aside()
             return
         if not self.places and self.lives.rng.randrange(8):

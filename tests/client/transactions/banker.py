@@ -7,6 +7,7 @@ from typing import Any
 from typing_extensions import override
 
 from tests.client.puppet import Puppet
+from tinymq.client.core.transactions.producing import LAST_EPOCH
 from tinymq.errors import NotCoordinator, ProducerFenced, TransactionAborted
 from tinymq.wire.frames import Bytes
 from tinymq.wire.messages import (
@@ -77,6 +78,8 @@ class Banker(Puppet):
                 raise TransactionAborted
         run = [(producer, identity[1] + at) for at in range(1 + len(request.more))]
         following = producer, identity[1] + len(run)
+        if following[1] > LAST_EPOCH:
+            following = producer + 16, 0
         if (identity, request.commit) in self.ended and following[1] == epoch:
             return EndTransactionReply(identity=following)
         if identity != (producer, epoch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from tests.client.puppet import CoreNetwork
 from tests.client.transactions.banker import Banker
 from tinymq.client.core.address import Address
 from tinymq.client.core.config import ProducerConfig
+from tinymq.client.core.lane import Lane
 from tinymq.client.core.transactions.producing import TransactionsCore
 from tinymq.client.core.transactions.transaction import Stage, TransactionCore
 from tinymq.errors import (
@@ -207,6 +209,46 @@ class TestWay:
         assert stand.told[3:] == [None]
         assert len([each for each in stand.banker.seen if isinstance(each, InitProducer)]) == 2
 
+    @pytest.mark.parametrize("how", ["aborts", "fences", "closes"])
+    def test_very_many_aborted_together(self, stand: Stand, how: str) -> None:
+        """However many are begun: they fail in their order, one after the other."""
+        stand.net.pump()
+        stand.banker.mute.add(MessageType.END_TRANSACTION)
+        every = [stand.work(b"%d" % number) for number in range(1000)]
+        order: list[int] = []
+        for number, one in enumerate(every):
+            one._ended = lambda error, number=number: order.append(number)
+        stand.net.pump()
+        if how == "aborts":
+            stand.banker.aborts.add((16, 0))
+        elif how == "fences":
+            stand.banker.current["one"] = (16, 10 * AHEAD)
+        else:
+            stand.cluster.close(stand.net.now)
+        stand.banker.mute.clear()
+        stand.net.advance(20)
+        assert order == [*range(1000)]
+        assert not stand.core._chain
+
+    def test_begun_when_it_is_told(self, stand: Stand) -> None:
+        """Who hears that one was aborted may begin anew: that one does not fail with the others."""
+        stand.net.pump()
+        stand.banker.mute.add(MessageType.END_TRANSACTION)
+        first = stand.work(b"a")
+        for value in (b"b", b"c"):
+            stand.work(value)
+        stand.net.pump()
+
+        def again(error: TinyMQError | None) -> None:
+            stand.work(b"d")
+
+        first._ended = again
+        stand.banker.aborts.add((16, 0))
+        stand.banker.mute.clear()
+        stand.net.advance(30)
+        assert [type(error) for error in stand.told] == [TransactionAborted] * 2 + [type(None)]
+        assert stand.banker.values("t")[-1] == b"d"
+
     def test_last_epoch(self, stand: Stand) -> None:
         """Nobody knows what comes behind the last epoch before it is told."""
         stand.net.pump()
@@ -217,6 +259,20 @@ class TestWay:
         stand.work(b"b")
         stand.net.pump()
         assert stand.banker.values("t") == [b"a"]
+
+    def test_empty_behind_the_last_epoch(self, stand: Stand) -> None:
+        """One with nothing in it, of which nobody knows who it is, is not decided with others."""
+        stand.net.pump()
+        stand.core._identity = stand.banker.current["one"] = (16, 32_766)
+        stand.banker.mute.add(MessageType.END_TRANSACTION)
+        stand.work(b"a")
+        stand.work(b"b")
+        stand.commit(stand.begin())
+        stand.net.pump()
+        stand.banker.mute.clear()
+        stand.net.advance(40)
+        assert stand.told == [None] * 3
+        assert [epoch for (_, epoch), _ in stand.banker.ended] == [32_766, 32_767]
 
     def test_several_partitions(self, stand: Stand) -> None:
         """All places are named once, where it has records or positions."""
@@ -233,6 +289,36 @@ class TestWay:
         (row,) = commit.topics
         assert sorted(row[1]) == [(0, -1, 17, -1, ""), (1, -1, 18, -1, "")]
         assert stand.ends()[0].topics == [(stand.banker.topics["t"].id, [0, 1])]
+
+    @pytest.mark.parametrize("how", ["seal", "drain"])
+    def test_closed_while_the_first_is_written(
+        self, stand: Stand, monkeypatch: pytest.MonkeyPatch, how: str
+    ) -> None:
+        """A link that fails as soon as it is written to has open batches closed meanwhile."""
+        stand.net.pump()
+        one = stand.begin()
+        for partition in (0, 1):
+            one.desk.append("t", b"x", None, None, partition, None, stand.net.now, None)
+        stand.net.pump()
+        for partition in (0, 1):
+            one.desk.append("t", b"x", None, None, partition, None, stand.net.now, None)
+        gathering = one.desk.gathering
+        drain = Lane.drain
+        drained: list[int] = []
+
+        def failing(lane: Lane, now: float) -> None:
+            drained.append(lane.partition)
+            if len(drained) == 1:
+                gathering.drain(inf)
+            drain(lane, now)
+
+        monkeypatch.setattr(Lane, "drain", failing)
+        getattr(gathering, how)(inf if how == "drain" else stand.net.now)
+        monkeypatch.undo()
+        assert {*drained} == {0, 1}
+        stand.commit(one)
+        stand.net.advance(1)
+        assert stand.told == [None]
 
     def test_wrong_positions(self, stand: Stand) -> None:
         """What is no position is refused at once."""
@@ -461,6 +547,29 @@ class TestEnd:
         stand.cluster.close(stand.net.now)
         (told,) = stand.told
         assert isinstance(told, ClosedError)
+
+    def test_client_closed_while_several_are_decided(self, stand: Stand) -> None:
+        """What was asked may come to count: nobody says that it was aborted."""
+        stand.net.pump()
+        stand.banker.mute.add(MessageType.END_TRANSACTION)
+        for value in (b"a", b"b", b"c"):
+            stand.work(value)
+        stand.net.pump()
+        stand.cluster.close(stand.net.now)
+        assert [type(error) for error in stand.told] == [ClosedError] * 3
+
+    def test_client_closed_by_who_hears(self, stand: Stand) -> None:
+        """Who hears that his transaction counts may close the client, though more are decided."""
+        stand.net.pump()
+        stand.banker.mute.add(MessageType.END_TRANSACTION)
+        stand.work(b"a")
+        second = stand.work(b"b")
+        stand.work(b"c")
+        stand.net.pump()
+        second._ended = lambda error: stand.cluster.close(stand.net.now)
+        stand.banker.mute.clear()
+        stand.net.advance(30)
+        assert [type(error) for error in stand.told] == [type(None), ClosedError]
 
     def test_config(self) -> None:
         """Transactions need acks and sequences."""

@@ -216,8 +216,9 @@ class Gathering:
             now: The time.
         """
         for lane in [one for one in self._open if one.open_until <= now]:
-            self._seal(lane)
-            lane.drain(now)
+            if lane in self._open:  # a link that fails at once may have closed it
+                self._seal(lane)
+                lane.drain(now)
 
     def seal(self, now: float) -> None:
         """
@@ -227,8 +228,9 @@ class Gathering:
             now: The time.
         """
         for lane in tuple(self._open):
-            self._seal(lane)
-            lane.drain(now)
+            if lane in self._open:
+                self._seal(lane)
+                lane.drain(now)
 
     def forget(self) -> None:
         """Forget the open batches, which their lanes gave up."""

@@ -110,6 +110,8 @@ class TransactionsCore:
         self._known = 0
         #: The first of those that are being decided.
         self._ending: TransactionCore | None = None
+        #: Somebody goes on with what is first, as soon as all of them were told.
+        self._proceeding = False
         self._later: list[TransactionCore] = []
         self._closing: list[Any] = []
         self.seconds = seconds
@@ -245,6 +247,15 @@ class TransactionsCore:
         Args:
             now: The time.
         """
+        if self._proceeding or self.cluster.closed:
+            return
+        self._proceeding = True
+        try:
+            self._proceed(now)
+        finally:
+            self._proceeding = False
+
+    def _proceed(self, now: float) -> None:
         while self._chain and self._ending is None:
             first = self._chain[0]
             if first.stage is Stage.ABORTING:
@@ -253,7 +264,7 @@ class TransactionsCore:
                 else:
                     self._end([first], now, commit=False)
             elif first.stage is Stage.READY:
-                run = [*takewhile(lambda one: one.stage is Stage.READY, self._chain)][:AHEAD]
+                run = [*takewhile(_can_end, self._chain)][:AHEAD]
                 if first.empty and not (len(self._chain) > 1 and self._chain[1].identity):
                     first.ended(None, now, commit=True)
                 else:
@@ -275,9 +286,13 @@ class TransactionsCore:
         )
 
         def told(reply: Any, error: TinyMQError | None, now: float) -> None:
+            if self.cluster.closed:
+                return  # `cluster_closed` tells them, and those behind
             self._ending = None
             if error is None:
                 for one, next_one in zip(run, [*following, reply.identity], strict=True):
+                    if not self._chain:
+                        return  # somebody who heard of the one before closed the client
                     self._identity = next_one
                     one.ended(None, now, commit=commit)
             else:
@@ -314,13 +329,12 @@ class TransactionsCore:
         self._chain.popleft()
         self._known -= one.identity is not None
         self._release(one)
-        followers = [*self._chain]
         broken = one.stage is Stage.ABORTED
-        ahead = followers[0].identity if followers else None
+        ahead = self._chain[0].identity if self._chain else None
         if ahead is not None and (broken or ahead != self._identity):
             # It was sent under an identity that it does not have: only a new one is sure
             # to be nobody's.
-            followers[0].orphan = True
+            self._chain[0].orphan = True
             self._identity = None
             broken = True
         one.desk.renew()
@@ -328,15 +342,26 @@ class TransactionsCore:
             self._desks.remove(one.desk)
         else:
             self._free.append(one.desk)
-        if self.fatal is not None:
-            for each in followers:
-                each.fail(self.fatal, now)
-        elif broken and followers:
-            error = TransactionAborted("the transaction before this one was aborted")
-            for each in followers:
-                each.fail(error, now)
+        if broken and not one.swept:
+            self._sweep(now)
         self._give(now)
         self._end_closing(now)
+
+    def _sweep(self, now: float) -> None:
+        """
+        Let all those fail that are behind one that does not count.
+
+        They are over one after the other when that was told, in a loop, for there may be
+        very many. Who begins meanwhile is behind them, and does not fail.
+        """
+        was, self._proceeding = self._proceeding, True
+        error = self.fatal or TransactionAborted("the transaction before this one was aborted")
+        try:
+            for each in tuple(self._chain):
+                each.swept = True
+                each.fail(error, now)
+        finally:
+            self._proceeding = was
 
     def later(self, one: TransactionCore) -> None:
         """
@@ -493,11 +518,12 @@ class TransactionsCore:
         """
         self.closed = True
         error = ClosedError("the client was closed")
+        chain, self._chain = self._chain, deque()
+        self._ending, self._known = None, 0
         self.errands.give_up(error, now)
-        for one in tuple(self._chain):
+        for one in chain:
+            # Also of those that wait: what was asked may have been decided.
             one.tell(error)
-        self._chain.clear()
-        self._known = 0
         for desk in self._desks:
             desk.cluster_closed(now)
 
@@ -536,6 +562,11 @@ class TransactionsCore:
         for desk in tuple(self._desks):
             desk.close(closed, now)
         self._desks.clear()
+
+
+def _can_end(one: TransactionCore) -> bool:
+    """Say whether nothing is missing; one with nothing in it may be ready before it is anybody."""
+    return one.stage is Stage.READY and one.identity is not None
 
 
 def _topics(one: TransactionCore) -> Topics:

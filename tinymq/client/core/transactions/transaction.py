@@ -83,6 +83,7 @@ class TransactionCore:
         identity: Its own, once it is known.
         orphan: Its identity is nobody's any more, so that it need not be ended.
         wrong: Why it cannot count.
+        swept: It failed with one before it, and so did those that were behind it then.
         producer: Whose it is.
         began_at: When it began.
         wake_at: When nobody waits for its end any longer.
@@ -96,6 +97,7 @@ class TransactionCore:
         self.identity: Identity | None = None
         self.orphan = False
         self.wrong: TinyMQError | None = None
+        self.swept = False
         self.began_at = now
         self.desk = desk
         self.producer = producer
