@@ -193,6 +193,26 @@ class TestWay:
         assert first.identity is not None
         assert second.identity == (first.identity[0], first.identity[1] + 1)
 
+    def test_order_over_several(self, stand: Stand) -> None:
+        """What waits for a transaction waits also behind one that goes elsewhere."""
+        stand.net.pump()
+        refusals: list[WireError] = [StorageFull("no room")]
+
+        def refuse(request: Message) -> WireError | None:
+            return refusals.pop() if isinstance(request, Produce) and refusals else None
+
+        stand.banker.refuse = refuse
+        stand.work(b"a")
+        for value, partition in ((b"b", 1), (b"c", 0)):
+            one = stand.begin()
+            stand.net.pump()
+            stand.send(one, value, partition=partition)
+            stand.commit(one)
+        stand.net.pump()
+        stand.net.advance(30)
+        assert stand.told == [None] * 3
+        assert stand.banker.values("t", 0) == [b"a", b"c"]
+
     def test_aborted_together(self, stand: Stand) -> None:
         """If the first was aborted by others, those that were to be decided with it are, too."""
         stand.net.pump()

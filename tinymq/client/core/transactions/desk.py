@@ -73,10 +73,12 @@ class TransactionSending(Sending):
     @override
     def waits(self, lane: Lane) -> bool:
         before = self.before
-        if before is None or before.under_way:
-            return False
-        self.held = True
-        return True
+        while before is not None:
+            if not before.under_way:
+                self.held = True
+                return True
+            before = before.before
+        return False
 
     @override
     def identify(self, lane: Lane, now: float) -> None:

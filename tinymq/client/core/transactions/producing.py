@@ -194,8 +194,11 @@ class TransactionsCore:
             return
         if after.identity is None:
             self._give(now)
-        elif after.desk.sending.held:
-            self.later(after)
+            return
+        while after is not None:
+            if after.desk.sending.held:
+                self.later(after)
+            after = after.after
 
     def _give(self, now: float) -> None:
         """Give transactions their identities, as far as these are known."""
@@ -236,7 +239,7 @@ class TransactionsCore:
         """Let nothing wait for a transaction of which nothing is to be written any more."""
         after = one.after
         if after is not None:
-            after.desk.sending.before = None
+            after.desk.sending.before = one.desk.sending.before
             if after.desk.sending.held:
                 self.later(after)
 
