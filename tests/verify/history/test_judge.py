@@ -148,8 +148,9 @@ def unfinished(play: Play) -> None:
 
 
 def returned(play: Play) -> None:
-    """A finished message comes again."""
+    """A finished message comes again, and is finished once more."""
     play.add("worker-1", "got", p=0, o=0)
+    play.add("worker-1", "confirmed", p=0, o=0)
 
 
 def half(play: Play) -> None:
@@ -200,6 +201,15 @@ def test_what_is_wrong_is_found(spoil: Callable[[Play], None], words: str) -> No
     spoil(play)
 
     assert any(words in text for text in play.problems()), play.problems()
+
+
+def test_who_stood_still_may_hand_out_late() -> None:
+    """What a consumer held before it was stopped, somebody else may have finished meanwhile."""
+    play = Play()
+    play.add("worker-1", "got", p=0, o=0)
+    play.add("worker-1", "finish", p=0, o=0)
+
+    assert play.problems() == []
 
 
 def test_who_looks_before_a_commit_may_see_less() -> None:

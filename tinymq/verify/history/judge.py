@@ -188,7 +188,10 @@ def judge_commits(history: Iterable[Event], found: Findings) -> None:
 
 def judge_work(history: Iterable[Event], log: Sequence[Entry], found: Findings) -> None:
     """
-    See that the channel's consumers finished every record, and that none came again then.
+    See that the channel's consumers finished every record, and none that was finished before.
+
+    A consumer that stood still may hand out what it had before its lease was over, and what
+    somebody else finished meanwhile. But the broker takes that from nobody a second time.
 
     Args:
         history: All events in order of time.
@@ -197,6 +200,7 @@ def judge_work(history: Iterable[Event], log: Sequence[Entry], found: Findings) 
     """
     finished: dict[tuple[int, int], float] = {}
     tried: set[tuple[int, int]] = set()
+    late: dict[tuple[str, tuple[int, int]], float] = {}
     for event in history:
         if not event.actor.startswith("worker"):
             continue
@@ -204,15 +208,17 @@ def judge_work(history: Iterable[Event], log: Sequence[Entry], found: Findings) 
         if event.kind == "got":
             found.figures["delivered"] += 1
             if place in finished:
-                found.problem(
-                    f"{event.actor} got {place} {event.at - finished[place]:.1f} s "
-                    "after it was finished"
-                )
+                late[event.actor, place] = event.at - finished[place]
         elif event.kind == "finish":
             tried.add(place)  # it may be done, whatever became of its confirmation
         elif event.kind == "confirmed":
             found.figures["confirmed"] += 1
             finished.setdefault(place, event.at)
+            if (event.actor, place) in late:
+                found.problem(
+                    f"{event.actor} got {place} {late[event.actor, place]:.1f} s after it was "
+                    "finished, and finished it again"
+                )
     for each in log:
         if (each.partition, each.offset) not in tried:
             found.problem(f"{each.id} was never finished by a worker")
