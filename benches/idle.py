@@ -13,8 +13,8 @@ from benches.trials import own_broker
 
 #: Channels with a consumer each, and the topics that they are of, with a connection each.
 CHANNELS, TOPICS = 10_000, 100
-#: Seconds for which nothing is done.
-SECONDS = 20.0
+#: Seconds for which nothing is done: a look of retention at all, and a checkpoint, are among them.
+SECONDS = 60.0
 
 
 def idle(bench: Bench) -> Runs:
