@@ -315,7 +315,7 @@ class GroupCore:
             shares: From `shares`.
         """
         for row in shares.rows:
-            self._forget(row, row.offset)
+            self.hands.forget_lost(row, row.offset)
             share = self._alive(row)
             if share is not None:
                 share.tally.done_to(row.offset)
@@ -330,7 +330,7 @@ class GroupCore:
             shares: From `shares`.
         """
         for row in shares.rows:
-            self._forget(row)
+            self.hands.forget_lost(row)
             share = self._alive(row)
             if share is None:
                 continue
@@ -364,19 +364,6 @@ class GroupCore:
         """
         share = self.hands.by_where.get((item.topic, item.partition))
         return share is None or item.is_lost or share.stage is not Stage.READING
-
-    def _forget(self, row: ShareRow, below: float = inf) -> None:
-        """
-        What was lost was part of a transaction that is over.
-
-        The partition may have gone while that was decided. What was handed out behind it
-        belongs to another one, and comes again if this one does not count.
-        """
-        lost = self.hands.lost.get((row.topic, row.partition))
-        if lost is None or (lost.topic_id, lost.generation) != (row.topic_id, row.generation):
-            return
-        if lost.offset <= below:
-            del self.hands.lost[row.topic, row.partition]
 
     def _alive(self, row: ShareRow) -> HeldShare | None:
         share = self.hands.shares.get((row.topic_id, row.partition))

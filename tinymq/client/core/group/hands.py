@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from math import inf
 from typing import Any, NamedTuple
 
 from tinymq.client.core.cluster import Cluster
@@ -386,6 +387,24 @@ class Hands:
         if share.paused or share.held:
             self.hold(share)
         self.reader.link_changed(now)
+
+    def forget_lost(self, row: ShareRow, below: float = inf) -> None:
+        """
+        Forget what was lost and was part of a transaction that is over.
+
+        The partition may have gone while that was decided. What was handed out behind it
+        belongs to another one, and comes again if this one does not count.
+
+        Args:
+            row: What the transaction had of a partition.
+            below: How far it was handed out for it at most.
+        """
+        where = row.topic, row.partition
+        lost = self.lost.get(where)
+        if lost is None or (lost.topic_id, lost.generation) != (row.topic_id, row.generation):
+            return
+        if lost.offset <= below:
+            del self.lost[where]
 
     def drop(self, share: HeldShare) -> None:
         """
