@@ -416,4 +416,5 @@ class TransactionCore:
         Args:
             error: What is told.
         """
+        self._until = inf  # what is asked from now on is asked until it is answered
         self.tell(error)
