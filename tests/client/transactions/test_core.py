@@ -213,6 +213,19 @@ class TestWay:
         assert stand.told == [None] * 3
         assert stand.banker.values("t", 0) == [b"a", b"c"]
 
+    def test_nobody_waits_any_longer(self, stand: Stand) -> None:
+        """What it has is told after its deadline, too: nobody knows yet, and then it counts."""
+        stand.banker.mute.add(MessageType.INIT_PRODUCER)
+        one = stand.begin()
+        one.positions("billing", {("t", 0): 17})
+        stand.commit(one, within=1.0)
+        stand.net.advance(2)
+        assert [type(error) for error in stand.told] == [DeadlineExceeded]
+        stand.banker.mute.clear()
+        stand.net.advance(60)
+        assert len(stand.banker.commits) == 1
+        assert one.stage is Stage.COMMITTED
+
     def test_aborted_together(self, stand: Stand) -> None:
         """If the first was aborted by others, those that were to be decided with it are, too."""
         stand.net.pump()
